@@ -54,12 +54,7 @@ pub(crate) enum Patience {
 
 impl From<&WaitArgs> for Patience {
     fn from(asked: &WaitArgs) -> Self {
-        Self::Wait(match asked.wait {
-            _ if asked.no_wait => Wait::No,
-            Some(Duration::ZERO) => Wait::No,
-            Some(limit) => Wait::For(limit),
-            None => Wait::Forever,
-        })
+        Self::Wait(asked.limit.wait().value)
     }
 }
 
@@ -161,6 +156,8 @@ struct Seen {
     view: KeyView,
     /// Why the store grants nothing, although nobody holds the key.
     closed: Option<Failure>,
+    /// Why the waiting would never end, if it would not.
+    endless: Option<Failure>,
 }
 
 /// Somebody is being asked who holds the key, while the waiting goes on.
@@ -220,7 +217,8 @@ impl Scene<'_, '_> {
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);
-        let mut who: Option<Asking<'_>> = None;
+        let looks = wanted.looks_first(client, wait);
+        let mut who: Option<Asking<'_>> = looks.then(|| look(client, wanted, start, CURIOSITY));
         loop {
             tokio::select! {
                 biased;
@@ -248,7 +246,12 @@ impl Scene<'_, '_> {
                 () = self.news.due(), if self.news.is_pending() => self.tell_position(),
                 seen = settled(&mut who) => {
                     who = None;
-                    self.seen(seen.ok());
+                    if let Ok(Seen { endless: Some(failure), .. }) = seen {
+                        return Err(failure);
+                    }
+                    if self.position != 0 {
+                        self.seen(seen.ok());
+                    }
                 }
                 _ = tick.tick(), if self.live.is_some() => {
                     let live = self.live.as_mut();
@@ -408,6 +411,7 @@ impl News {
 fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Duration) -> Asking<'a> {
     let looked = async move {
         let seen = join_all(wanted.keys.iter().map(|key| client.inspect(key))).await;
+        let endless = wanted.endless(seen.iter().flatten());
         let (pid, host) = (std::process::id(), sys::host());
         // Another process may have had our number before us.
         let oldest = start.elapsed() + Duration::from_secs(1);
@@ -436,7 +440,11 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
         // What was granted too late for us is ours, and nobody to be blamed.
         let holders = std::mem::take(&mut view.holders).into_iter();
         view.holders = holders.filter(|claim| !ours(&view, claim)).collect();
-        Ok(Seen { view, closed })
+        Ok(Seen {
+            view,
+            closed,
+            endless,
+        })
     };
     Box::pin(async move {
         let looked = timeout(limit, looked).await;

@@ -9,7 +9,8 @@ use leasehold::{Access, Any, Client, ClientBuilder, Initialised, MultiLease, Set
 use rustix::process::Signal;
 
 use crate::acquire::{Outcome, Patience, acquire};
-use crate::cli::{LeaseArgs, StoreArgs};
+use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
+use crate::config::{Origin, Setting};
 use crate::failure::Failure;
 use crate::guarded::{Status, ended_by};
 use crate::nested::handed_on;
@@ -73,8 +74,8 @@ pub(crate) async fn connect_to_hold<'a>(
     printer: &'a Printer,
 ) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
     let settings = Settings::default()
-        .with_ttl(lease.ttl)
-        .with_label(lease.label.clone());
+        .with_ttl(lease.ttl().value)
+        .with_label(lease.label.as_ref().map(|label| label.value.clone()));
     settings.check()?;
     connect_patiently(store, settings, asking, printer).await
 }
@@ -170,28 +171,25 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// What was said, and what is missing of it from an outer leasehold that uses this store.
+    /// What was said or found, and what is missing of it from an outer leasehold that uses this
+    /// store.
     pub(crate) fn of(store: &StoreArgs) -> Result<Self, Failure> {
-        let url = store.url();
-        let (url, outer) = handed_on(url).unwrap_or_else(|| (url.to_owned(), Access::default()));
-        // The file that was named goes before the environment; both before the outer one.
-        let from_environment = || {
-            let password = std::env::var(env::PASSWORD).ok();
-            password.filter(|password| !password.is_empty())
-        };
-        let (password, password_file) = match (&store.password_file, from_environment()) {
-            (None, Some(password)) => (Some(password), None),
-            (None, None) if outer.password_file.is_none() => (outer.password, None),
-            (named, _) => (None, named.clone().or(outer.password_file)),
-        };
-        let access = Access {
-            user: store.user.clone().or(outer.user),
+        let Credentials {
+            url,
+            access,
             password,
-            password_file,
+        } = Credentials::of(store);
+        fn value<T>(setting: Option<Setting<T>>) -> Option<T> {
+            setting.map(|setting| setting.value)
+        }
+        let access = Access {
+            user: value(access.user),
+            password: value(password),
+            password_file: value(access.password_file),
             tls: TlsFiles {
-                ca: store.tls_ca.clone().or(outer.tls.ca),
-                cert: store.tls_cert.clone().or(outer.tls.cert),
-                key: store.tls_key.clone().or(outer.tls.key),
+                ca: value(access.tls_ca),
+                cert: value(access.tls_cert),
+                key: value(access.tls_key),
             },
         };
         Ok(Self { url, access })
@@ -203,4 +201,66 @@ impl Opening {
         let has_servers = !matches!(scheme, "" | "local" | "memory");
         has_servers && (self.url != shown || self.access != Access::default())
     }
+}
+
+/// How a store is opened, and where that comes from.
+pub(crate) struct Credentials {
+    url: String,
+    pub(crate) access: AccessArgs,
+    pub(crate) password: Option<Setting<String>>,
+}
+
+impl Credentials {
+    pub(crate) fn of(store: &StoreArgs) -> Self {
+        let access = store.access.clone();
+        let (url, access, outer, outer_password) = match handed_on(store.url()) {
+            None => (store.url().to_owned(), access, AccessArgs::default(), None),
+            // An outer leasehold knows better than a file how its store is opened.
+            Some((url, outer)) => {
+                let (outer, password) = of_outer(outer);
+                (url, access.said(), outer, password)
+            }
+        };
+        let (file, outer_file) = (access.password_file.clone(), outer.password_file.clone());
+        // A file that was said goes before the environment; both before the outer one, and that
+        // before a file that was found.
+        let (password, password_file) = match (file, password_of_environment()) {
+            (Some(file), password) if file.from.is_said() || password.is_none() => {
+                (None, Some(file))
+            }
+            (_, Some(password)) => (Some(password), None),
+            (None, _) if outer_file.is_none() => (outer_password, None),
+            _ => (None, outer_file),
+        };
+        Self {
+            url,
+            access: AccessArgs {
+                password_file,
+                ..access.over(outer)
+            },
+            password,
+        }
+    }
+}
+
+fn password_of_environment() -> Option<Setting<String>> {
+    let name = env::PASSWORD;
+    let password = std::env::var(name).ok();
+    let password = password.filter(|password| !password.is_empty());
+    password.map(|password| Setting::new(password, Origin::Variable { name }))
+}
+
+fn of_outer(outer: Access) -> (AccessArgs, Option<Setting<String>>) {
+    fn handed<T>(value: Option<T>) -> Option<Setting<T>> {
+        let name = env::STORE_FILE;
+        value.map(|value| Setting::new(value, Origin::Variable { name }))
+    }
+    let access = AccessArgs {
+        user: handed(outer.user),
+        password_file: handed(outer.password_file),
+        tls_ca: handed(outer.tls.ca),
+        tls_cert: handed(outer.tls.cert),
+        tls_key: handed(outer.tls.key),
+    };
+    (access, handed(outer.password))
 }

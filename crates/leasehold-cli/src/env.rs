@@ -16,6 +16,20 @@ pub(crate) const TLS_CA: &str = "LEASEHOLD_TLS_CA";
 pub(crate) const TLS_CERT: &str = "LEASEHOLD_TLS_CERT";
 /// The client's key for TLS.
 pub(crate) const TLS_KEY: &str = "LEASEHOLD_TLS_KEY";
+/// How long the lock outlives a crash.
+pub(crate) const TTL: &str = "LEASEHOLD_TTL";
+/// How long to wait for the lock.
+pub(crate) const WAIT: &str = "LEASEHOLD_WAIT";
+/// How long a command has to stop by itself.
+pub(crate) const GRACE: &str = "LEASEHOLD_GRACE";
+/// What others see of us.
+pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
+/// The file of settings, instead of the user's and the system's.
+pub(crate) const CONFIG: &str = "LEASEHOLD_CONFIG";
+/// The profile of that file.
+pub(crate) const PROFILE: &str = "LEASEHOLD_PROFILE";
+/// The system's file of settings, where it is elsewhere.
+pub(crate) const SYSTEM_CONFIG: &str = "LEASEHOLD_SYSTEM_CONFIG";
 /// The token that `serve` asks for.
 pub(crate) const SERVE_TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
 /// Which log lines to show.
@@ -44,6 +58,13 @@ LEASEHOLD_PASSWORD_FILE  a file whose first line is the password
 LEASEHOLD_TLS_CA         PEM file of the certificates to believe
 LEASEHOLD_TLS_CERT       PEM file of the client's certificate
 LEASEHOLD_TLS_KEY        PEM file of the client's key
+LEASEHOLD_TTL            how long the lock outlives a crash, when --ttl does not say
+LEASEHOLD_WAIT           how long to wait, when neither -w nor -n says; `forever` is one answer
+LEASEHOLD_GRACE          how long before the lock's end the command is told to stop
+LEASEHOLD_LABEL          what others see of us, beside host and process id
+LEASEHOLD_CONFIG         the leasehold.toml to read, instead of the user's and the system's
+LEASEHOLD_PROFILE        the profile of leasehold.toml to use, when --profile names none
+LEASEHOLD_SYSTEM_CONFIG  where the system's file is, instead of /etc/leasehold/leasehold.toml
 LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
 LEASEHOLD_CONTEXT        set by an outer leasehold, which waits for what runs within it; `leasehold \
                          deadlocks` needs it
@@ -87,6 +108,13 @@ mod tests {
             TLS_CA,
             TLS_CERT,
             TLS_KEY,
+            TTL,
+            WAIT,
+            GRACE,
+            LABEL,
+            CONFIG,
+            PROFILE,
+            SYSTEM_CONFIG,
             LOG,
             SERVE_TOKEN,
             KEY,

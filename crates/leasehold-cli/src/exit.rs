@@ -57,14 +57,14 @@ the command's own  it ran to its end under the lock
 1                  show --exit-code: held; break: the question was answered with no; doctor: \
                    warnings; deadlocks: some
 2                  doctor: the store is not safe for locks
-64                 wrong usage: options, key, duration, URL
+64                 wrong usage: options, key, duration, URL, configuration
 65                 the key holds something that is not leasehold's, or is damaged
 69                 the store cannot be reached, or refuses; with -w, still so when the time was \
                    over
 71                 the system refused (no processes, no signals, no state file)
 74                 the output cannot be written
-75                 the lock was not obtained in time, or --deadlock-timeout gave up; -E chooses \
-                   another (--every: 0 instead)
+75                 the lock was not obtained in time, the command's own outer leasehold holds it, \
+                   or --deadlock-timeout gave up; -E chooses another (--every: 0 instead)
 79                 the lease was lost while the command ran, or --max-hold was over
 126                the command cannot be run
 127                the command was not found";

@@ -8,18 +8,28 @@ use leasehold::{Any, Client, MultiLease, Released};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::child::{self, End, Ended, Guard, Start, Supervision};
+use crate::child::{self, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
+use crate::config::Setting;
 use crate::connect::Opening;
 use crate::failure::Failure;
 use crate::nested::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{duration, env, exit};
+use crate::{env, exit};
 
-/// The longest grace time that nobody asked for.
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
+/// What becomes of processes that the command leaves running, for the help and the manual.
+pub(crate) const LEFT_RUNNING: &str = "\
+the command ends     they run on, and the lock is released at once (flock would keep it)
+--with-children      the lock is held and renewed until they have ended, too, and a signal to \
+                     leasehold goes on to them; the exit status is the command's own
+the lock is lost     while the command runs, or with --with-children: they are told to stop and \
+                     killed as the command is
+leasehold is killed  likewise: they are killed
+which they are       on Linux all that the command has started, in other groups and sessions, \
+                     daemons too; elsewhere its process group; not what others start for it \
+                     (systemd-run, cron, docker, ssh)";
 
 /// The exit status, and the signal that led to it.
 pub(crate) type Status = (u8, Option<i32>);
@@ -72,13 +82,13 @@ impl<'a> Guarded<'a> {
         command: &'a [OsString],
         how: &'a GuardArgs,
         store: &'a StoreArgs,
-        ttl: Duration,
+        ttl: &Setting<Duration>,
         max_hold: Option<Duration>,
     ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
         };
-        let grace = grace(how, ttl)?;
+        let grace = how.grace.grace(ttl)?.value;
         child::check(program)?;
         Ok(Self {
             program,
@@ -86,7 +96,7 @@ impl<'a> Guarded<'a> {
             how,
             store,
             grace,
-            ttl,
+            ttl: ttl.value,
             max_hold,
         })
     }
@@ -120,6 +130,7 @@ impl<'a> Guarded<'a> {
             given,
             withheld,
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
+            with_children: self.how.with_children,
         };
         let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
         let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
@@ -134,10 +145,7 @@ impl<'a> Guarded<'a> {
             _ => give_back(held, wanted, printer).await,
         };
         let Ended { end, lost, asked } = ended?;
-        let (status, signal) = match end {
-            End::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
-            End::Signalled(signal) => (exit::signalled(signal), Some(signal)),
-        };
+        let (status, signal) = end.status();
         Ok(Done {
             status,
             signal,
@@ -181,19 +189,5 @@ async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) ->
             printer.warn(error.to_string());
             None
         }
-    }
-}
-
-/// How long the command has to stop by itself.
-fn grace(how: &GuardArgs, ttl: Duration) -> Result<Duration, Failure> {
-    match how.grace {
-        None => Ok((ttl / 4).min(LONGEST_GRACE)),
-        Some(grace) if grace > ttl / 2 => Err(Failure::usage(format!(
-            "a grace time of {} is too long for a TTL of {}",
-            duration::spoken(grace),
-            duration::spoken(ttl)
-        ))
-        .hint("choose at most half of the TTL, or a longer TTL")),
-        Some(grace) => Ok(grace),
     }
 }

@@ -12,6 +12,7 @@ mod bound;
 mod child;
 mod cli;
 mod commands;
+mod config;
 mod connect;
 mod duration;
 mod env;
@@ -23,6 +24,7 @@ mod history;
 mod load_limit;
 mod metrics_file;
 mod nested;
+mod outer_hold;
 mod output;
 mod place;
 mod recovery;
@@ -64,6 +66,7 @@ fn perform(command: Command) -> u8 {
             return failure.status;
         }
     };
+    child::reap_orphans(&runtime);
     let status = runtime.block_on(dispatch(command));
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();
@@ -80,7 +83,7 @@ fn descriptors_left() -> io::Result<()> {
     all.map(drop)
 }
 
-async fn dispatch(command: Command) -> u8 {
+async fn dispatch(mut command: Command) -> u8 {
     let printer = &match &command {
         Command::Run(args) => Printer::new(&args.common.output, true),
         Command::Hold(args) => Printer::new(&args.common.output, true),
@@ -98,6 +101,7 @@ async fn dispatch(command: Command) -> u8 {
         Command::Doctor(args) => Printer::new(&args.common.output, false),
         Command::Init(args) => Printer::new(&args.common.output, false),
         Command::Bench(args) => Printer::new(&args.common.output, false),
+        Command::Config(args) => Printer::new(&args.common.output, false),
         // Lines of the log would tear the screen.
         Command::Top(_) if io::stderr().is_terminal() => Printer::default(),
         Command::Top(_) => Printer::new(&OutputArgs::default(), false),
@@ -106,7 +110,10 @@ async fn dispatch(command: Command) -> u8 {
     if let Some((file, key)) = command.metrics_file() {
         printer.begin_metrics(file, key);
     }
-    let status = carry_out(&command, printer).await;
+    let status = match config::fill(&mut command) {
+        Ok(()) => carry_out(&command, printer).await,
+        Err(failure) => refuse(&command, failure, printer),
+    };
     printer.finish_metrics(status);
     status
 }
@@ -134,6 +141,7 @@ async fn carry_out(command: &Command, printer: &Printer) -> u8 {
         Command::Doctor(args) => commands::doctor::doctor(args, printer).await,
         Command::Init(args) => commands::init::init(args, printer).await,
         Command::Bench(args) => commands::bench::bench(args, printer).await,
+        Command::Config(args) => commands::config::config(args, printer),
         Command::Completions(args) => commands::completions::completions(args, printer),
         Command::Man(args) => commands::man::man(args, printer),
     };
@@ -141,4 +149,16 @@ async fn carry_out(command: &Command, printer: &Printer) -> u8 {
         printer.failure(&failure);
         failure.status
     })
+}
+
+/// Ends before anything is done.
+fn refuse(command: &Command, failure: Failure, printer: &Printer) -> u8 {
+    match command {
+        Command::Run(_) => conclude(Err(failure), printer),
+        Command::Elect(args) if !args.observe => conclude(Err(failure), printer),
+        _ => {
+            printer.failure(&failure);
+            failure.status
+        }
+    }
 }

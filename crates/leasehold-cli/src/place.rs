@@ -1,5 +1,5 @@
 //! Whether the store is the one that is meant: `local:` excludes the processes of one user on one
-//! machine, in one directory.
+//! machine, in one directory. (A directory that a group shares has to be named.)
 
 use std::fs::canonicalize;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
     }
     Err(
         Failure::usage("no store is named: each machine would have a leader of its own").hint(
-            "name the store of all candidates, with -S redis://host/ or LEASEHOLD_STORE; say \
-             -S local: for an election among the processes of this machine",
+            "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
+             leasehold.toml; say -S local: for an election among the processes of this machine",
         ),
     )
 }

@@ -4,13 +4,15 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Any, ClaimContext, Client, Deadlock, Error, Key, LeaseParts, Lock, Mode, MultiLease,
-    Note, Owner, Settings, Wait,
+    Acquire, Any, ClaimContext, Client, Deadlock, Error, Inspection, Key, LeaseParts, Lock, Mode,
+    MultiLease, Note, Owner, Settings, Wait,
 };
 
 use crate::cli::{LeaseArgs, LockArgs};
+use crate::config::{Origin, Setting};
 use crate::env;
 use crate::failure::Failure;
+use crate::outer_hold::endless_wait;
 use crate::output::ByKey;
 use crate::standing::tokens;
 
@@ -100,7 +102,7 @@ impl Wanted {
         for key in &self.keys {
             Key::new(key)?;
         }
-        let settings = Settings::default().with_ttl(lease.ttl);
+        let settings = Settings::default().with_ttl(lease.ttl().value);
         Ok(settings.check()?)
     }
 
@@ -110,8 +112,14 @@ impl Wanted {
     }
 
     /// How long the lease lives without renewal: no longer than it may be held.
-    pub(crate) fn ttl(&self, lease: &LeaseArgs) -> Duration {
-        self.max_hold.map_or(lease.ttl, |max| max.min(lease.ttl))
+    pub(crate) fn ttl(&self, lease: &LeaseArgs) -> Setting<Duration> {
+        let ttl = lease.ttl();
+        match self.max_hold {
+            Some(max_hold) if max_hold < ttl.value => {
+                Setting::new(max_hold, Origin::Option { name: "--max-hold" })
+            }
+            _ => ttl,
+        }
     }
 
     /// How it is asked for, with what is done about deadlocks. An outer leasehold waits for us:
@@ -173,6 +181,24 @@ impl Wanted {
             lock = lock.with_max_hold(max_hold)?;
         }
         Ok(lock)
+    }
+
+    /// Whether to look who holds as soon as it is asked for: a nested run does, where no place in a
+    /// queue tells that somebody holds.
+    pub(crate) fn looks_first(&self, client: &Client, wait: Wait) -> bool {
+        self.outer.is_some() && !client.capabilities().queueing && wait != Wait::No
+    }
+
+    /// Why waiting for these keys would never end, if an outer leasehold holds one of them.
+    pub(crate) fn endless<'a>(
+        &self,
+        seen: impl IntoIterator<Item = &'a Inspection>,
+    ) -> Option<Failure> {
+        let outer = self.outer.as_ref()?;
+        // An election and several keys cannot be asked for with it.
+        let reentrant = self.keys.len() == 1 && self.note.is_none();
+        let mut seen = seen.into_iter();
+        seen.find_map(|seen| endless_wait(seen, self.mode, outer, reentrant))
     }
 
     /// Why the store grants nothing now although the key is free, if it does not: it is asked

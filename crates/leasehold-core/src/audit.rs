@@ -1,8 +1,8 @@
-//! What an audit log says of a key: who was granted it, and how each hold ended.
+//! Audit log entries: which claim was granted a key, and how each hold ended.
 //!
-//! An entry is the difference between a queue before a step and after it, so the verbs keep no
-//! account of what they do, and a store without an audit log pays nothing. The scripts of Redis
-//! note the same as they go, and are replayed against this.
+//! Entries are the difference between a queue before and after a step. So the verbs do not record
+//! what they do, and a store without an audit log has no cost. The Redis scripts record the same
+//! entries while they run; a replay test compares both.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +21,18 @@ pub struct AuditEntry {
     pub hold: Option<AuditedHold>,
 }
 
-/// A hold as an audit log names it. No secret is in it.
+/// A hold in an audit log. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AuditedHold {
     /// The fencing token. Claims of one owner share one.
     pub token: Token,
-    /// The claim's place in the order of arrival, which it keeps until it ends.
+    /// The arrival number of the claim, which it keeps until it ends.
     pub arrival: Arrival,
     /// The first characters of the claim id.
     pub claim: String,
     /// Capacity and weight.
     pub mode: Mode,
-    /// The client, as it has named itself.
+    /// The client, as it named itself.
     pub owner: ClientInfo,
 }
 
@@ -54,25 +54,25 @@ pub enum AuditEvent {
     Released {
         /// When it was granted.
         since: StoreTime,
-        /// Its minimum hold keeps the key until then.
+        /// Until when the minimum hold keeps the key, if it does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_until: Option<StoreTime>,
     },
-    /// The claim had expired, and a step found it so.
+    /// The claim had expired, and a step noticed it.
     Expired {
         /// When it was granted.
         since: StoreTime,
         /// When it expired.
         deadline: StoreTime,
-        /// The first characters of the id of the claim whose request found it; empty if another
-        /// request did.
+        /// The first characters of the id of the claim whose request noticed it; empty if another
+        /// kind of request did.
         found_by: String,
     },
-    /// The store saw that the client had died.
+    /// The store noticed that the client had died.
     Died {
         /// When it was granted.
         since: StoreTime,
-        /// Its minimum hold keeps the key until then.
+        /// Until when the minimum hold keeps the key, if it does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_until: Option<StoreTime>,
     },
@@ -80,11 +80,11 @@ pub enum AuditEvent {
     Broken {
         /// When it was granted.
         since: StoreTime,
-        /// Who did it, as that client has named itself.
+        /// The client that did it, as it named itself.
         by: ClientInfo,
     },
-    /// The grant was taken back before the claim held the key: nobody listened for it, or the
-    /// run ended ahead of it. The claim waits again where it stood.
+    /// The grant was taken back before the claim held the key: its client did not listen, or the
+    /// run ended ahead of it. The claim waits again at its former place.
     Returned,
     /// Another client has taken the claim over, under a new token. The entry names the new owner.
     Adopted {

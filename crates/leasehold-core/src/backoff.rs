@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::time::micros;
 
-/// Growing pauses between tries, each drawn at random from the upper half of
-/// its range, so that clients that failed together do not come back together.
+/// Exponential backoff with jitter: each pause is random, in the upper half of its range, so that
+/// clients that failed at the same time do not retry at the same time.
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015
 /// ("equal jitter").
@@ -17,7 +17,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from about `base` up to `cap`, drawn from `seed`.
+    /// Makes pauses from about `base` up to `cap`, with random numbers from `seed`.
     #[must_use]
     pub fn new(base: Duration, cap: Duration, seed: u64) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Backoff {
         }
     }
 
-    /// The next pause: between half and all of `base × 2^tries`, `cap` at most.
+    /// Returns the next pause: between half and all of `base × 2^tries`, at most `cap`.
     pub fn pause(&mut self) -> Duration {
         let grown = self.base.saturating_mul(1 << self.tries.min(20));
         self.tries = self.tries.saturating_add(1);
@@ -36,7 +36,7 @@ impl Backoff {
         Duration::from_micros(half + self.draw() % (half + 1))
     }
 
-    /// Starts again at `base`: something went well.
+    /// Starts again at `base`, after a success.
     pub fn reset(&mut self) {
         self.tries = 0;
     }
@@ -56,10 +56,10 @@ fn draw(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How a claim that does not stand in a queue tries again when the key is busy.
+/// How a claim without a place in the queue retries when the key is busy.
 ///
-/// Source of the jittered ones: "Exponential Backoff And Jitter", AWS
-/// Architecture Blog, 2015.
+/// Source of the strategies with jitter: "Exponential Backoff And Jitter", AWS Architecture Blog,
+/// 2015.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,18 +71,18 @@ fn draw(state: &mut u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// Not at all: a busy key is an answer.
+    /// No retry: a busy key is an answer.
     None,
-    /// After the same pause each time. Clients that started together stay together.
+    /// The same pause each time. Clients that start at the same time also retry at the same time.
     Fixed(Duration),
-    /// After anything between nothing and `base × 2^tries`, `cap` at most.
+    /// A random pause between zero and `base × 2^tries`, at most `cap`.
     FullJitter {
         /// The longest first pause.
         base: Duration,
         /// The longest pause.
         cap: Duration,
     },
-    /// After anything between `base` and three times the last pause, `cap` at most.
+    /// A random pause between `base` and three times the last pause, at most `cap`.
     Decorrelated {
         /// The shortest pause.
         base: Duration,
@@ -102,7 +102,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The pauses, drawn from `seed`.
+    /// Returns the pauses, with random numbers from `seed`.
     #[must_use]
     pub fn pauses(self, seed: u64) -> Pauses {
         Pauses {
@@ -114,7 +114,7 @@ impl Retry {
     }
 }
 
-/// The pauses of a [`Retry`]: endless, but for [`Retry::None`].
+/// The pauses of a [`Retry`]: endless, except for [`Retry::None`].
 #[derive(Debug, Clone)]
 pub struct Pauses {
     retry: Retry,

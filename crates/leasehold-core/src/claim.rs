@@ -5,11 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// Where a claim came in the queue of its key: the number that orders claims.
+/// The arrival number of a claim, which orders the claims of a key.
 ///
-/// Rises by one while the queue is not empty; a queue that starts anew starts
-/// at the store's clock in microseconds, so numbers still rise after the record
-/// was lost.
+/// It rises by one while the queue is not empty. A new queue starts at the store's clock in
+/// microseconds, so the numbers keep rising after the record was lost.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -26,14 +25,14 @@ fn word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
     let printable = text.bytes().all(|b| b.is_ascii_graphic());
     if text.is_empty() || text.len() > max || !printable {
         return Err(Invalid::plain(format!(
-            "{what} is 1 to {max} printable ASCII characters without spaces"
+            "{what} must be 1 to {max} printable ASCII characters without spaces"
         )));
     }
     Ok(())
 }
 
-/// The unguessable id of one claim. Whoever knows it can renew and release the
-/// claim, so `Debug` and `Display` show its first six characters only.
+/// The unguessable id of one claim. Anyone who knows it can renew and release the claim, so
+/// `Debug` and `Display` show only its first six characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ClaimId(Arc<str>);
@@ -42,7 +41,7 @@ impl ClaimId {
     /// The longest id, in bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Takes an id made elsewhere.
+    /// Makes an id from a text.
     ///
     /// # Errors
     /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
@@ -51,7 +50,7 @@ impl ClaimId {
         Ok(Self(id.as_ref().into()))
     }
 
-    /// The id made of 128 random bits.
+    /// Makes an id from 128 random bits.
     #[must_use]
     pub fn from_random(bits: u128) -> Self {
         let mut digits = [0; 32];
@@ -62,7 +61,7 @@ impl ClaimId {
         Self(str::from_utf8(&digits).unwrap_or_default().into())
     }
 
-    /// The whole secret, for the wire.
+    /// Returns the whole id, which is a secret, to send it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -91,7 +90,7 @@ impl fmt::Debug for ClaimId {
     }
 }
 
-/// The address at which one client hears of its grants: random, one a client.
+/// The name of a client's inbox, to which its grants are pushed: random, one per client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Inbox(Arc<str>);
@@ -100,7 +99,7 @@ impl Inbox {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Takes a name made elsewhere.
+    /// Makes a name from a text.
     ///
     /// # Errors
     /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
@@ -109,13 +108,13 @@ impl Inbox {
         Ok(Self(name.as_ref().into()))
     }
 
-    /// The name made of 64 random bits.
+    /// Makes a name from 64 random bits.
     #[must_use]
     pub fn from_random(bits: u64) -> Self {
         Self(format!("{bits:016x}").into())
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -136,7 +135,7 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// What a holder tells the others, such as a leader's address: up to 1024 bytes.
+/// A note that a holder publishes, such as a leader's address: up to 1024 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Note(Arc<str>);
@@ -145,7 +144,7 @@ impl Note {
     /// The longest note, in bytes.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Takes a text; an empty one is no note.
+    /// Makes a note from a text. An empty text is no note.
     ///
     /// # Errors
     /// [`Invalid`] if it is longer than [`Note::MAX_BYTES`].
@@ -155,7 +154,7 @@ impl Note {
             return Err(Invalid::new(
                 format!("a note of {} bytes is too long", text.len()),
                 format!(
-                    "keep it to {} bytes, or put a reference there",
+                    "use at most {} bytes, for example a URL to the rest",
                     Self::MAX_BYTES
                 ),
             ));
@@ -163,7 +162,7 @@ impl Note {
         Ok(Self(text.into()))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

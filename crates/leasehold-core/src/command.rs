@@ -1,4 +1,4 @@
-//! The verbs as data.
+//! The commands of a store and their results, as data.
 
 use std::time::Duration;
 
@@ -9,44 +9,43 @@ use crate::{
     StoreTime, Token,
 };
 
-/// Joins the queue, or finds itself where it already stands.
+/// Joins the queue of a key, or finds the same claim in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// The claim's id. The same id asked again finds the same claim.
+    /// The claim's id. A repeated command with the same id finds the same claim.
     pub id: ClaimId,
     /// Capacity and weight.
     pub mode: Mode,
-    /// How long the claim lives once granted in this step.
+    /// How long the claim lives if it is granted in this step.
     pub lease_ttl: Duration,
     /// How long it lives while it waits.
     pub waiter_ttl: Duration,
-    /// Whether it stays when it cannot be granted at once; else [`Reply::Busy`].
+    /// Whether it waits if it cannot be granted at once; if not, the reply is [`Reply::Busy`].
     pub wait: bool,
-    /// Whether it may be granted ahead of claims that wait. Unfair.
+    /// Whether it may be granted ahead of waiting claims. Unfair.
     pub ahead: bool,
-    /// Where its client hears of grants.
+    /// The inbox to which grants are pushed.
     pub inbox: Option<Inbox>,
-    /// Who asks, for people.
+    /// The client, for display.
     pub owner: ClientInfo,
-    /// Makes the claim re-entrant: it is granted at once where its owner holds
-    /// already. Counts for [`Mode::EXCLUSIVE`] only, and such a claim passes
-    /// nobody ([`Claim::ahead`] does not count).
+    /// Makes the claim re-entrant: it is granted at once if its owner already holds the key. Only
+    /// for [`Mode::EXCLUSIVE`]. Such a claim overtakes nobody else ([`Claim::ahead`] is ignored).
     pub secret: Option<OwnerSecret>,
-    /// The least time that the key stays taken from the grant on, whatever
-    /// becomes of the claim; zero for none.
+    /// The minimum time for which the key stays taken from the grant on, even if the claim ends
+    /// earlier; zero for none.
     pub min_hold: Duration,
-    /// What it tells the others once it holds.
+    /// The note that is published while it holds.
     pub note: Option<Note>,
-    /// Whether its client keeps the order of its own claims, so that they may be granted one
-    /// right behind the other: see [`Standing::behind`](crate::Standing::behind). Counts for
-    /// [`Mode::EXCLUSIVE`] without a secret and a minimum hold.
+    /// Whether its client orders its own claims, so that they may be granted one behind the
+    /// other: see [`Standing::behind`](crate::Standing::behind). Only for [`Mode::EXCLUSIVE`]
+    /// without a secret and a minimum hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs: bool,
 }
 
 impl Claim {
-    /// A plain claim that waits, for the waiter TTL of the design: 10 s, or the
-    /// lease TTL if that is shorter.
+    /// Makes a plain claim that waits, with the default waiter TTL: 10 s, or the lease TTL if
+    /// that is shorter.
     #[must_use]
     pub fn new(id: ClaimId, mode: Mode, lease_ttl: Duration) -> Self {
         Self {
@@ -66,28 +65,28 @@ impl Claim {
     }
 }
 
-/// Raises a claim's deadline to `now + ttl`; never lowers it, since a late
-/// duplicate must not shorten a lease. In the same step the claim may change.
+/// Raises a claim's deadline to `now + ttl`. It never lowers the deadline, since a late duplicate
+/// must not shorten a lease. The claim may change in the same step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Renew {
-    /// Which claim.
+    /// The claim.
     pub id: ClaimId,
-    /// How long it shall live from now.
+    /// How long it lives from now on.
     pub ttl: Duration,
-    /// Turns a writer that holds into a reader; nothing else, and no claim with
-    /// an owner's secret.
+    /// Downgrades a holding writer to a reader. Not possible for other claims, or for a claim
+    /// with an owner's secret.
     pub downgrade: bool,
     /// Replaces the note.
     pub note: Option<Note>,
-    /// Replaces the id, and perhaps the holder.
+    /// Replaces the id, and optionally the client.
     pub rotate: Option<Rotate>,
-    /// Whether it stands for the grant: where grants must be acknowledged by others, so must
-    /// this be. The queue does not look at it.
+    /// Whether it confirms the grant: if grants must be acknowledged, so must this renewal. The
+    /// queue ignores it.
     pub confirms: bool,
 }
 
 impl Renew {
-    /// Raises the deadline and changes nothing else.
+    /// Makes a renewal that raises the deadline and changes nothing else.
     #[must_use]
     pub fn new(id: ClaimId, ttl: Duration) -> Self {
         Self {
@@ -101,95 +100,93 @@ impl Renew {
     }
 }
 
-/// Replaces a claim's id, so that one that leaked goes stale. Of concurrent
-/// rotations exactly one wins; the same one asked again finds itself.
+/// Replaces a claim's id, so that a leaked id becomes useless. Of concurrent rotations exactly
+/// one succeeds; if it is repeated, it succeeds again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rotate {
     /// The new id.
     pub to: ClaimId,
-    /// The version that the claim has now: 0 when made, one more with each rotation.
+    /// The current version of the id: 0 for a new claim, one more with each rotation.
     pub version: u64,
     /// Also hands the claim to another client.
     pub adopt: Option<Adopt>,
 }
 
-/// Who takes a claim over. A claim that holds gets a new, higher token, and so
-/// do the other claims of its owner.
+/// The client that takes over a claim. A holding claim gets a new, higher token, and so do the
+/// other claims of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Adopt {
-    /// Where the new client hears.
+    /// The inbox of the new client.
     pub inbox: Option<Inbox>,
-    /// Who it is, for people.
+    /// The new client, for display.
     pub owner: ClientInfo,
 }
 
-/// Leaves, holding or waiting. Unless settled, the id stays released: see
+/// Removes a claim, holding or waiting. The id stays released, unless it is settled: see
 /// [`crate::TOMBSTONES`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Release {
-    /// Which claim.
+    /// The claim.
     pub id: ClaimId,
-    /// Whether the step hands on to the next in line (fair), or only tells it
-    /// that the key is vacant (so that somebody else may come first).
+    /// Whether the step grants the key to the next waiter (fair), or only notifies it that the
+    /// key is free (so that another client may be faster).
     pub hand_off: bool,
-    /// Whether the one request that claimed this id was answered, so that none
-    /// can still be under way: then the id need not be remembered.
+    /// Whether the only request that claimed this id was answered, so that none can arrive late.
+    /// Then the id need not be remembered.
     pub settled: bool,
-    /// Whether what it holds was never used: then no minimum hold is kept.
+    /// Whether the grant was never used. Then the minimum hold does not apply.
     pub unused: bool,
 }
 
 /// One atomic step on one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Command {
-    /// See [`Claim`]. Answered by a [`ClaimReply`](crate::ClaimReply); `Gone` says that it was
-    /// released already.
+    /// See [`Claim`]. The reply is a [`ClaimReply`](crate::ClaimReply); `Gone` means that it was
+    /// already released.
     Claim(Claim),
-    /// See [`Renew`]. Answered by a [`RenewReply`](crate::RenewReply); `Mismatch` is for a
-    /// waiting claim that can never fit any more.
+    /// See [`Renew`]. The reply is a [`RenewReply`](crate::RenewReply); `Mismatch` is for a
+    /// waiting claim that can no longer be granted.
     Renew(Renew),
-    /// See [`Release`]. Answered by a [`ReleaseReply`](crate::ReleaseReply).
+    /// See [`Release`]. The reply is a [`ReleaseReply`](crate::ReleaseReply).
     Release(Release),
-    /// Takes the key from all who hold it: for administrators. Answered by
-    /// `Broken`: a [`BreakReply`](crate::BreakReply).
+    /// Takes the key from all its holders: for administrators. The reply is `Broken`, a
+    /// [`BreakReply`](crate::BreakReply).
     Break {
-        /// Who does it, for an audit log.
+        /// The client that does it, for the audit log.
         by: ClientInfo,
     },
-    /// Changes the number of permits of a semaphore in use, if it is `from` now.
-    /// Growing promotes at once, shrinking revokes nothing; a waiting claim that
-    /// is too heavy then leaves with `Mismatch`. Answered by a
-    /// [`ResizeReply`](crate::ResizeReply); `Absent` says that nobody holds or waits.
+    /// Changes the number of permits of a semaphore in use, if it is `from` now. Growing grants
+    /// to waiters at once. Shrinking revokes nothing; a waiting claim that is then too heavy is
+    /// removed with `Mismatch`. The reply is a [`ResizeReply`](crate::ResizeReply); `Absent`
+    /// means that nobody holds or waits.
     Resize {
-        /// The permits there are.
+        /// The current number of permits.
         from: u32,
-        /// The permits there shall be, at least 1.
+        /// The new number of permits, at least 1.
         to: u32,
     },
-    /// This inbox wants to hear whenever another holds first, or its note has
-    /// changed; for `ttl`, or no longer if that is zero. Answered by `Done`: a
-    /// [`WatchReply`](crate::WatchReply).
+    /// Subscribes an inbox to changes of the key's first holder or of its note, for `ttl`; zero
+    /// ends the subscription. The reply is `Done`, a [`WatchReply`](crate::WatchReply).
     Watch {
-        /// Whose.
+        /// The inbox.
         inbox: Inbox,
-        /// For how long from now.
+        /// How long the subscription lasts from now.
         ttl: Duration,
     },
-    /// Nobody listens at these inboxes: cuts their claims that were granted just now, and their
-    /// next waiting claims, to [`crate::UNHEARD_CUT`], and forgets their watches. Never those
-    /// they hold. Answered by `Done`.
+    /// Reports that nobody listens at these inboxes. Their claims that were granted just now and
+    /// their next waiting claims are cut to [`crate::UNHEARD_CUT`], and their watches are
+    /// removed. Claims that already held are not touched. The reply is `Done`.
     Unheard {
         /// The silent inboxes.
         silent: Vec<Inbox>,
-        /// Their claims whose grants went unheard, and for how long these had waited.
+        /// Their claims whose grants nobody received, and how long these had waited.
         granted: Vec<(Arrival, Duration)>,
-        /// Which of them are passed over: their claims that were granted just now go back to
-        /// where they stood, and the next who fit are granted.
+        /// The inboxes to skip: their claims that were granted just now return to their former
+        /// place, and the next claims that fit are granted.
         passed: Vec<Inbox>,
     },
-    /// The clients behind these inboxes are known to be dead: drops all their claims, but for
-    /// what a minimum hold keeps. All at once, so that none of them is granted what another
-    /// leaves. Answered by `Done`.
+    /// Removes all claims of dead clients, except what a minimum hold keeps. It takes all inboxes
+    /// in one step, so that no dead client is granted the key of another. The reply is `Done`.
     Bury {
         /// The dead clients' inboxes.
         inboxes: Vec<Inbox>,
@@ -197,7 +194,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The claim that it is about, as its client knows it.
+    /// Returns the id of the claim that the command is about.
     #[must_use]
     pub fn id(&self) -> Option<&ClaimId> {
         match self {
@@ -208,7 +205,7 @@ impl Command {
         }
     }
 
-    /// Its name, for people and metrics.
+    /// Returns the name of the verb, for display and metrics.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
@@ -224,75 +221,74 @@ impl Command {
     }
 }
 
-/// Something an inbox should hear. It saves time and carries no authority
-/// beyond the queue's own state. A claim's id is there to be proved
-/// ([`crate::Proof`]), and not to be sent: others may hear.
+/// A notification for an inbox. It only saves time: the state of the queue decides. The claim's
+/// id is included for the proof ([`crate::Proof`]) and must not be sent, since others may listen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A waiting claim was granted.
     Granted {
-        /// Who should hear it.
+        /// The inbox that is notified.
         inbox: Inbox,
-        /// Which claim.
+        /// The claim.
         arrival: Arrival,
-        /// Its id.
+        /// The id of the claim.
         id: ClaimId,
         /// Its fencing token.
         token: Token,
-        /// As in [`Standing::behind`](crate::Standing::behind).
+        /// Same as in [`Standing::behind`](crate::Standing::behind).
         behind: Option<Arrival>,
         /// Until when it lives without renewal.
         deadline: StoreTime,
-        /// For how long it had waited.
+        /// How long it had waited.
         waited: Duration,
     },
-    /// A claim is now next in line.
+    /// A claim is now next in the queue.
     Next {
-        /// Who should hear it.
+        /// The inbox that is notified.
         inbox: Inbox,
-        /// Which claim.
+        /// The claim.
         arrival: Arrival,
-        /// The earliest time at which what blocks it can lapse.
+        /// The earliest time at which a blocking claim can expire.
         blocked_until: StoreTime,
     },
     /// An administrator took the key from a holder.
     Revoked {
-        /// Who should hear it.
+        /// The inbox that is notified.
         inbox: Inbox,
-        /// Which claim.
+        /// The claim.
         arrival: Arrival,
-        /// Its id.
+        /// The id of the claim.
         id: ClaimId,
     },
     /// Another client has adopted the claim.
     Adopted {
-        /// Who should hear it: the former client.
+        /// The inbox that is notified: that of the former client.
         inbox: Inbox,
-        /// Which claim.
+        /// The claim.
         arrival: Arrival,
-        /// Its id before, which the former client knows.
+        /// The former id of the claim, which the former client knows.
         id: ClaimId,
     },
     /// A waiting claim was removed, since the semaphore shrank below its weight.
     Unfit {
-        /// Who should hear it.
+        /// The inbox that is notified.
         inbox: Inbox,
-        /// Which claim.
+        /// The claim.
         arrival: Arrival,
-        /// Its id.
+        /// The id of the claim.
         id: ClaimId,
         /// The capacity in use.
         in_use: Capacity,
     },
-    /// Another holds first, or its note has changed.
+    /// The first holder or its note has changed.
     Changed {
-        /// Who should hear it: one that watches.
+        /// The inbox that is notified: one that watches.
         inbox: Inbox,
     },
 }
 
 impl Event {
-    /// Who should hear it.
+    /// The inbox that is notified.
     #[must_use]
     pub fn inbox(&self) -> &Inbox {
         match self {
@@ -305,7 +301,7 @@ impl Event {
         }
     }
 
-    /// Which claim it is about; `None` when it is about the key.
+    /// Returns the claim that it is about; `None` if it is about the key.
     #[must_use]
     pub fn arrival(&self) -> Option<Arrival> {
         match self {
@@ -319,42 +315,42 @@ impl Event {
     }
 }
 
-/// What a step leaves behind besides the queue.
+/// The outcome of a step: the reply, the events and the audit entries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Outcome {
-    /// The answer to whoever asked.
+    /// The reply to the client.
     pub reply: Reply,
     /// The store's time of the step; never goes back for a key.
     pub at: StoreTime,
-    /// What to tell whom, in this order.
+    /// The notifications, in order.
     pub events: Vec<Event>,
-    /// What to note in the audit log, where there is one: [`Now::audited`](crate::Now::audited).
+    /// The entries for the audit log, if there is one: [`Now::audited`](crate::Now::audited).
     pub audit: Vec<AuditEntry>,
 }
 
-/// A key as it can be looked at, without the claim ids.
+/// A snapshot of a key for display, without the claim ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Snapshot {
-    /// What the key can bear; `None` when nobody holds or waits.
+    /// The capacity of the key; `None` if nobody holds or waits.
     pub capacity: Option<Capacity>,
-    /// No token of this key is higher: the last one, of all keys where the store keeps one for
-    /// them together; zero if none is remembered.
+    /// An upper bound of the key's tokens: the last token of the key, or of all keys if the store
+    /// keeps one for all. Zero if the store has none.
     pub last_token: Token,
-    /// The store's time of the look.
+    /// The store's time of the snapshot.
     pub at: StoreTime,
-    /// The store's clock at the look; differs from `at` after it stepped back.
+    /// The store's clock at the snapshot; differs from `at` after the clock stepped back.
     pub clock: StoreTime,
-    /// Those who hold, in order of their grants. A claim that is granted behind another of its
-    /// client still waits.
+    /// The holders, in the order of their grants. A claim that is granted behind another of its
+    /// client is still a waiter.
     pub holders: Vec<Holder>,
-    /// Those who wait, in order of arrival.
+    /// The waiters, in the order of arrival.
     pub waiters: Vec<WaiterView>,
 }
 
-/// What holders and waiters have in common.
+/// The common part of holders and waiters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimView {
-    /// The place in the order of arrival.
+    /// The arrival number.
     pub arrival: Arrival,
     /// Capacity and weight.
     pub mode: Mode,
@@ -366,17 +362,17 @@ pub struct ClaimView {
     pub deadline: StoreTime,
     /// The first characters of the claim id.
     pub id_hint: String,
-    /// What it tells the others.
+    /// The note.
     pub note: Option<Note>,
-    /// Whether it has left, and only its minimum hold keeps the key.
+    /// Whether it has ended, and only its minimum hold keeps the key.
     pub kept: bool,
-    /// Of a holder with a minimum hold: until when its client has renewed it. After that
-    /// the client has stopped or cannot be reached, and only the minimum hold keeps the
-    /// key until the deadline.
+    /// For a holder with a minimum hold: until when its client has renewed it. After that the
+    /// client has stopped or is unreachable, and only the minimum hold keeps the key until the
+    /// deadline.
     pub renewed: Option<StoreTime>,
 }
 
-/// One who holds.
+/// A holder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The claim.
@@ -385,11 +381,11 @@ pub struct Holder {
     pub token: Token,
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WaiterView {
     /// The claim.
     pub claim: ClaimView,
-    /// 1 is next.
+    /// The position in the queue; 1 is next.
     pub position: u64,
 }

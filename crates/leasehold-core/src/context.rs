@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// The piece of work that a claim belongs to, so that readers of the store can tell who waits
-/// for whom.
+/// The context of a claim: the piece of work that it belongs to. With it, readers of the store
+/// can find out which claims wait for each other.
 ///
-/// Claims of one context depend on each other: what the context holds is released only after
-/// what it waits for was granted. A context may have children: work that it waits for, and that
-/// may go on side by side. A holder is then blocked by what its context or any context within
-/// waits for, and not by what another child waits for.
+/// Claims of one context depend on each other: the context releases its keys only after the keys
+/// that it waits for were granted. A context may have children: pieces of work that it waits for,
+/// and that may run in parallel. A holder is blocked while a claim of its context or of a nested
+/// context waits, but not by a sibling context.
 ///
-/// It is no secret, and decides nothing about who is granted a key.
+/// It is not a secret, and has no influence on grants.
 ///
-/// Written as the path from the outermost context: 16 hexadecimal digits for each, with dots
-/// between them.
+/// Its text is the path from the outermost context: 16 hexadecimal digits for each, separated by
+/// dots.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClaimContext(Arc<str>);
@@ -25,24 +25,24 @@ pub struct ClaimContext(Arc<str>);
 const DIGITS: usize = 16;
 
 impl ClaimContext {
-    /// How many contexts can be one within the other.
+    /// How deep contexts can be nested.
     pub const MAX_DEPTH: usize = 7;
 
-    /// An outermost context, made of 64 random bits.
+    /// Makes an outermost context from 64 random bits.
     #[must_use]
     pub fn from_random(bits: u64) -> Self {
         Self(format!("{bits:016x}").into())
     }
 
-    /// A context within this one, made of 64 random bits; `None` where this one is
-    /// [`MAX_DEPTH`](Self::MAX_DEPTH) deep already.
+    /// Makes a nested context from 64 random bits; `None` if this one is already
+    /// [`MAX_DEPTH`](Self::MAX_DEPTH) deep.
     #[must_use]
     pub fn child(&self, bits: u64) -> Option<Self> {
         let fits = self.path().count() < Self::MAX_DEPTH;
         fits.then(|| Self(format!("{}.{bits:016x}", self.0).into()))
     }
 
-    /// Reads what [`ClaimContext::as_str`] wrote.
+    /// Parses the output of [`ClaimContext::as_str`].
     ///
     /// # Errors
     /// [`Invalid`] unless it is 1 to 7 times 16 lower-case hexadecimal digits with dots between.
@@ -54,8 +54,8 @@ impl ClaimContext {
             true => Ok(Self(text.into())),
             false => Err(Invalid::new(
                 format!(
-                    "a context is 1 to {} times {DIGITS} lower-case hexadecimal digits, with dots \
-                     between them",
+                    "a context must be 1 to {} groups of {DIGITS} lower-case hexadecimal digits, \
+                     separated by dots",
                     Self::MAX_DEPTH
                 ),
                 "make one with: openssl rand -hex 8",
@@ -63,20 +63,20 @@ impl ClaimContext {
         }
     }
 
-    /// The path, for the wire.
+    /// Returns the path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the other is this context, or one within it.
+    /// Returns whether the other is this context, or nested in it.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let rest = other.0.strip_prefix(&*self.0);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// This context and those around it, the outermost first.
+    /// Returns the parts of the path, the outermost first.
     pub fn path(&self) -> impl Iterator<Item = &str> {
         let ends = (DIGITS..=self.0.len()).step_by(DIGITS + 1);
         ends.map(|end| &self.0[..end])

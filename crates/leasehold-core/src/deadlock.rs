@@ -1,10 +1,10 @@
-//! Deadlocks among the claims of a store.
+//! Deadlock detection among the claims of a store.
 //!
-//! A holder is blocked while a claim waits in its context: see [`ClaimContext`]. What can still
-//! happen is found by reduction (Holt, "Some Deadlock Properties of Computer Systems", 1972):
-//! take away each holder that is not blocked, grant by the rule of the queue what then fits, and
-//! go on until nothing changes. What still waits can never be granted unless a claim gives up.
-//! This holds for readers and for semaphores too, where a circle of claims alone is no deadlock.
+//! A holder is blocked while a claim of its context waits: see [`ClaimContext`]. Deadlocks are
+//! found by reduction (Holt, "Some Deadlock Properties of Computer Systems", 1972): remove each
+//! holder that is not blocked, grant what then fits by the rule of the queue, and repeat until
+//! nothing changes. The claims that still wait can never be granted, unless one gives up. This is
+//! correct also for readers and semaphores, where a cycle of claims alone is not a deadlock.
 
 mod graph;
 mod reduction;
@@ -12,10 +12,10 @@ mod reduction;
 use self::reduction::Reduction;
 use crate::{ClaimContext, Token};
 
-/// The claims of one key, as far as it matters who waits for whom.
+/// The claims of one key, with the data that deadlock detection needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyClaims {
-    /// What the key can bear.
+    /// The capacity of the key.
     pub units: u64,
     /// In order of their grants.
     pub holders: Vec<ClaimState>,
@@ -26,17 +26,17 @@ pub struct KeyClaims {
 /// One claim of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimState {
-    /// What tells it from the other claims of its key.
+    /// The id of the claim, unique within its key.
     pub id: String,
-    /// Where its reader finds it.
+    /// The index of the claim in the caller's list.
     pub index: usize,
-    /// Without one, a holder counts as able to go on.
+    /// Its context. A holder without one counts as able to continue.
     pub context: Option<ClaimContext>,
-    /// What it takes of the key.
+    /// Its weight.
     pub weight: u64,
-    /// Holders with one token weigh once. [`Token::NONE`] while it waits.
+    /// Its token; [`Token::NONE`] while it waits. Holders with the same token count once.
     pub token: Token,
-    /// Whether it leaves by itself: a minimum hold is all that keeps it.
+    /// Whether it ends without its client: only a minimum hold keeps it.
     pub leaves: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct BlockedClaim {
     pub holds: Vec<(usize, usize)>,
 }
 
-/// What was found.
+/// The deadlocks that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deadlocks {
     /// The keys with claims that wait for ever, in a deadlock or behind one: their places in the

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// The name being protected: 1 to 512 bytes of UTF-8 without control
-/// characters. Braces, spaces, slashes and emoji are welcome.
+/// The key of a lock: 1 to 512 bytes of UTF-8 without control characters. Braces, spaces, slashes
+/// and emoji are allowed.
 ///
-/// Cheap to clone. Control characters are refused because a key travels
-/// through environment variables, log lines and line-based messages.
+/// Cheap to clone. Control characters are refused because keys appear in environment variables,
+/// log lines and line-based messages.
 ///
 /// ```
 /// use leasehold_core::Key;
@@ -24,23 +24,23 @@ impl Key {
     /// The longest key, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks a name.
+    /// Makes a key from a name.
     ///
     /// # Errors
-    /// [`Invalid`] when it is empty, longer than [`Key::MAX_BYTES`], or holds a
-    /// control character.
+    /// [`Invalid`] if it is empty, longer than [`Key::MAX_BYTES`], or contains a control
+    /// character.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
         let name = name.as_ref();
         if name.is_empty() {
             return Err(Invalid::new(
                 "the key is empty",
-                "name what is to be protected, e.g. orders/42",
+                "name what the lock protects, e.g. orders/42",
             ));
         }
         if name.len() > Self::MAX_BYTES {
             return Err(Invalid::new(
                 format!(
-                    "the key has {} bytes, {} at most",
+                    "the key has {} bytes; at most {} are allowed",
                     name.len(),
                     Self::MAX_BYTES
                 ),
@@ -49,14 +49,14 @@ impl Key {
         }
         if let Some(bad) = name.chars().find(|c| c.is_control()) {
             return Err(Invalid::plain(format!(
-                "the key holds the control character U+{:04X}",
+                "the key contains the control character U+{:04X}",
                 u32::from(bad)
             )));
         }
         Ok(Self(name.into()))
     }
 
-    /// The name as given.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

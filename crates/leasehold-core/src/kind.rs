@@ -4,23 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
-/// What a key can bear. Every kind of lock is a capacity and a weight.
+/// The capacity of a key: a lock, or a number of permits. Every kind of lock is a capacity and a
+/// weight.
 ///
-/// While a queue is not empty its capacity is fixed: a key that is a semaphore
-/// is not a lock, and the other way round.
+/// The capacity is fixed while the queue of the key is not empty: a key in use as a semaphore
+/// cannot be used as a lock, and the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Capacity {
     /// A lock: [`Capacity::LOCK`] units.
     Lock,
-    /// A semaphore of so many permits, at least 1.
+    /// A semaphore with this number of permits, at least 1.
     Permits(u32),
 }
 
 impl Capacity {
-    /// The units of a lock: what a writer takes, and the most readers at once.
+    /// The units of a lock: the weight of a writer, and the maximum number of readers at once.
     pub const LOCK: u64 = 1 << 20;
 
-    /// The units.
+    /// Returns the units.
     #[must_use]
     pub fn units(self) -> u64 {
         match self {
@@ -40,8 +41,8 @@ impl fmt::Display for Capacity {
     }
 }
 
-/// How a claim wants its key: what the key must be able to bear, and what the claim takes of it.
-/// Every kind of lock is such a pair.
+/// The mode of a claim: the capacity that the key must have, and the weight that the claim takes
+/// of it. Every kind of lock is such a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Mode {
@@ -50,47 +51,47 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Alone: mutex, writer, leader.
+    /// Exclusive: mutex, writer, leader.
     pub const EXCLUSIVE: Self = Self::new(Capacity::Lock, Capacity::LOCK);
 
-    /// Together with other readers.
+    /// Shared with other readers.
     pub const SHARED: Self = Self::new(Capacity::Lock, 1);
 
-    /// So much of what the key can bear.
+    /// Makes a mode from a capacity and a weight.
     #[must_use]
     pub const fn new(capacity: Capacity, weight: u64) -> Self {
         Self { capacity, weight }
     }
 
-    /// So many of a semaphore's permits.
+    /// Makes the mode of a claim for `take` permits of a semaphore with `of` permits.
     #[must_use]
     pub fn permits(of: u32, take: u32) -> Self {
         Self::new(Capacity::Permits(of), take.into())
     }
 
-    /// What the key must be able to bear.
+    /// Returns the capacity that the key must have.
     #[must_use]
     pub const fn capacity(self) -> Capacity {
         self.capacity
     }
 
-    /// What the claim takes of it.
+    /// Returns the weight that the claim takes.
     #[must_use]
     pub const fn weight(self) -> u64 {
         self.weight
     }
 
-    /// Refuses a claim that could never be granted.
+    /// Checks that a claim of this mode can be granted.
     ///
     /// # Errors
-    /// [`Invalid`] for no permits, or more than there are.
+    /// [`Invalid`] for zero permits, or more than the semaphore has.
     pub fn check(self) -> Result<(), Invalid> {
         let Self { capacity, weight } = self;
         match capacity {
-            Capacity::Permits(0) => Err(Invalid::plain("a semaphore has at least 1 permit")),
-            _ if weight == 0 => Err(Invalid::plain("a claim takes at least 1 permit")),
+            Capacity::Permits(0) => Err(Invalid::plain("a semaphore needs at least 1 permit")),
+            _ if weight == 0 => Err(Invalid::plain("a claim must ask for at least 1 permit")),
             _ if weight > capacity.units() => Err(Invalid::plain(format!(
-                "{weight} permits asked for, where there are {}",
+                "{weight} permits were asked for, and the semaphore has {}",
                 capacity.units()
             ))),
             _ => Ok(()),

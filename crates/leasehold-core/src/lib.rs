@@ -1,18 +1,17 @@
-//! The decisions of leasehold, and nothing else.
+//! The core of leasehold: the state machines of lock queues, claims and quorums, without I/O.
 //!
-//! No async, no I/O, no clock, no randomness: time and seeds come in as
-//! arguments. Two halves live here:
+//! It has no async code, no I/O, no clock and no randomness: time and seeds are arguments. It has
+//! two halves:
 //!
-//! - the **store's half**: [`Queue`] is the specification of a key. A store
-//!   applies one [`Command`] at a time and hands on the [`Event`]s. The memory
-//!   and local stores run this code; Redis runs its twin in Lua and is held
-//!   against it by replay.
-//! - the **client's half**: [`Life`] is one claim, from before its first request until
-//!   nothing of it is left. Inputs are `handle_*` and what its caller wants, outputs
-//!   `poll_*`, the next deadline is `poll_timeout`. [`Rejoining`] says when another claim
-//!   is worth making.
+//! - the **store's half**: [`Queue`] is the specification of a key. A store applies one
+//!   [`Command`] at a time and delivers the [`Event`]s. The memory and local stores run this
+//!   code. Redis runs the same rules in Lua, and a replay test compares both.
+//! - the **client's half**: [`Life`] is the state machine of one claim, from before its first
+//!   request until nothing of it is left at the store. Its inputs are `handle_*` and the requests
+//!   of its caller, its outputs are `poll_*`, and its next deadline is `poll_timeout`.
+//!   [`Rejoining`] decides when to make another claim.
 //!
-//! Where several independent servers decide by majority, [`quorum`] has both halves.
+//! For several independent servers that decide by majority, [`quorum`] has both halves.
 //!
 //! The one rule: *a claim is granted when the weights of the claims ahead of
 //! it, plus its own, fit the key's capacity.*
@@ -68,18 +67,18 @@ pub use time::{Moment, Now, StoreTime};
 pub use token::Token;
 pub use validity::{Validity, drift_allowance};
 
-/// A value that was refused, in one sentence, with a hint where there is one.
+/// The error of an invalid value: one sentence, and optionally a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Invalid {
-    /// What is wrong, naming the value and the bound it breaks.
+    /// What is wrong, with the value and its bounds.
     pub message: String,
     /// What to do instead.
     pub hint: Option<String>,
 }
 
 impl Invalid {
-    /// A refusal with a hint.
+    /// Makes an error with a hint.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -87,7 +86,7 @@ impl Invalid {
         }
     }
 
-    /// A refusal that needs no hint.
+    /// Makes an error without a hint.
     pub fn plain(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

@@ -1,10 +1,10 @@
-//! The life of a claim, as its client lives it: asking → waiting → held → leaving → over.
+//! The state machine of a claim at its client: asking → waiting → held → leaving → over.
 //!
-//! [`Life`] begins before the claim's first request and ends when nothing of it can be left
-//! at the store. What comes in: answers and the lack of them, pushes, lost connections, time,
-//! and what its caller wants. What goes out: commands, deadlines, and where the claim stands.
-//! Retries, acknowledgement, what is released and how often: it decides; whoever drives it
-//! only carries. Nothing outside knows of answers that come late or pushes that come early.
+//! [`Life`] begins before the claim's first request and ends when nothing of it can be left at
+//! the store. Its inputs are answers, missing answers, pushes, lost connections, time, and the
+//! requests of its caller. Its outputs are commands, deadlines, and the state of the claim. It
+//! decides about retries, acknowledgements and releases; its driver only sends and receives. It
+//! also handles late answers and early pushes.
 
 mod answers;
 mod belief;
@@ -42,8 +42,8 @@ pub use self::words::{
 };
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Renew, Rotate, Token};
 
-/// Pushes that came before the first answer are kept until then, the last so many: one that
-/// is dropped costs a heartbeat, nothing more.
+/// How many pushes are kept that arrive before the first answer. A dropped push only costs the
+/// time until the next heartbeat.
 const EARLY_PUSHES: usize = 64;
 
 /// One claim of one client.
@@ -82,7 +82,7 @@ pub struct Life {
     known: Option<Standpoint>,
     /// What the release of its caller has found: whether it still held the key.
     released: Option<bool>,
-    /// Whether the store has confirmed that it left.
+    /// Returns whether the store has confirmed its release.
     confirmed: bool,
 }
 
@@ -108,14 +108,15 @@ enum Handing {
 }
 
 impl Life {
-    /// A claim that is asked for.
+    /// Makes the state machine of a new claim.
     #[must_use]
     pub fn claim(claim: Claim, terms: impl Into<Arc<Terms>>, limits: Limits, now: Moment) -> Self {
         let identity = Identity::new(claim.id.clone());
         Self::new(Command::Claim(claim), identity, terms.into(), limits, now)
     }
 
-    /// A claim of another client that is to be taken over: `id`, replaced as `rotate` says.
+    /// Makes the state machine of a claim that is taken over from another client: `id`, replaced
+    /// as `rotate` says.
     #[must_use]
     pub fn adopt(
         id: ClaimId,
@@ -186,7 +187,7 @@ impl Life {
 
     // ---- where it stands ----
 
-    /// How far it has come.
+    /// Returns its phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match &self.stage {
@@ -198,19 +199,19 @@ impl Life {
         }
     }
 
-    /// How it is kept and left.
+    /// Returns its settings.
     #[must_use]
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Its place in the order of arrival, once it was answered.
+    /// Returns its arrival number, once it was answered.
     #[must_use]
     pub fn arrival(&self) -> Option<Arrival> {
         self.arrival
     }
 
-    /// The place in line of one that waits: an upper bound, 1 is next.
+    /// Returns the position of a waiting claim: an upper bound, 1 is next.
     #[must_use]
     pub fn position(&self) -> Option<u64> {
         match &self.stage {
@@ -219,7 +220,7 @@ impl Life {
         }
     }
 
-    /// Of one that waits: granted behind this claim of the same client, in a run.
+    /// Returns the claim of the same client behind which this one is granted, in a run.
     #[must_use]
     pub fn behind(&self) -> Option<Arrival> {
         match &self.stage {
@@ -228,21 +229,22 @@ impl Life {
         }
     }
 
-    /// The numbers of its grant, once its lease was released while it was valid: the claim right
-    /// behind it in its run holds from then on ([`Life::handle_turn`]).
+    /// Returns the arrival number and token of its grant, once its lease was released while it
+    /// was valid. From then on the claim directly behind it in its run holds
+    /// ([`Life::handle_turn`]).
     #[must_use]
     pub fn passed(&self) -> Option<(Arrival, Token)> {
         let passed = Some(self.passed).filter(|token| *token != Token::NONE);
         self.arrival.zip(passed)
     }
 
-    /// Its caller is told its id, which others may come to know.
+    /// Returns its id to its caller, from whom others may learn it.
     pub fn expose(&mut self) -> (&ClaimId, u64) {
         self.doubtful = true;
         self.identity()
     }
 
-    /// The fencing token of its grant.
+    /// Returns the fencing token of its grant.
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         match &self.stage {
@@ -251,7 +253,7 @@ impl Life {
         }
     }
 
-    /// What is known of the lease, once it was granted.
+    /// Returns the state of the lease, once it was granted.
     #[must_use]
     pub fn standpoint(&self) -> Option<Standpoint> {
         match &self.stage {
@@ -260,7 +262,7 @@ impl Life {
         }
     }
 
-    /// Until when the lease may be relied on; before any time, if not at all.
+    /// Returns until when the lease is valid; the earliest moment, if it is not.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
         match &self.stage {
@@ -269,7 +271,7 @@ impl Life {
         }
     }
 
-    /// Why the lease is lost if nothing more is heard until its validity is over.
+    /// Returns why the lease will be lost, if no answer arrives before its validity ends.
     #[must_use]
     pub fn loss_at_end(&self) -> Option<Loss> {
         match &self.stage {
@@ -278,39 +280,40 @@ impl Life {
         }
     }
 
-    /// Why it has ended before it was handed out, if it has.
+    /// Returns why it ended before it was handed out, if it has.
     #[must_use]
     pub fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// The id under which the store knows it, and how often that was replaced.
+    /// Returns its id at the store, and how often that was replaced.
     #[must_use]
     pub fn identity(&self) -> (&ClaimId, u64) {
         (self.identity.id(), self.identity.version())
     }
 
-    /// Whether it may stand at the store under this id.
+    /// Returns whether the store may have it under this id.
     #[must_use]
     pub fn may_be(&self, id: &ClaimId) -> bool {
         let mut own = self.identity.ids();
         own.any(|own| own == id) || self.changes.iter().any(|change| change.wants(id))
     }
 
-    /// What a release by its caller has found, once it is answered: whether the lease was
-    /// held up to then.
+    /// Returns the result of a release by its caller, once it is answered: whether the lease was
+    /// held until then.
     #[must_use]
     pub fn released(&self) -> Option<bool> {
         self.released
     }
 
-    /// Whether the store has refused to release it: it is asked again, in the background.
+    /// Returns whether the store has refused to release it. The release is repeated in the
+    /// background.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(&self.stage, Stage::Leaving(leaving) if leaving.is_refused())
     }
 
-    /// Whether the store has confirmed that it left.
+    /// Returns whether the store has confirmed its release.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.confirmed
@@ -318,7 +321,7 @@ impl Life {
 
     // ---- time ----
 
-    /// When [`Life::handle_timeout`] and [`Life::poll_transmit`] want to be called next.
+    /// Returns when to call [`Life::handle_timeout`] and [`Life::poll_transmit`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let stage = match &self.stage {
@@ -331,7 +334,7 @@ impl Life {
         stage.into_iter().chain(changes).min()
     }
 
-    /// Time has passed. Tolerates early calls.
+    /// Handles that time has passed. Early calls are allowed.
     pub fn handle_timeout(&mut self, now: Moment) {
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.handle_timeout(now),
@@ -341,9 +344,9 @@ impl Life {
         self.move_on(now);
     }
 
-    /// What to send now, if anything is due. Each must come to [`Life::handle_answer`].
-    /// `fresh` makes a new claim id, for a rotation that is due; one that takes time to make
-    /// is for the next renewal.
+    /// Returns the request to send now, if one is due. Its result must be passed to
+    /// [`Life::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. If an id
+    /// takes time to make, the rotation waits for the next renewal.
     pub fn poll_transmit(
         &mut self,
         now: Moment,

@@ -1,75 +1,72 @@
-//! What a server remembers of itself, so that a loss of its data is noticed.
+//! The marker of a server, by which clients notice that the server has lost its data.
 //!
-//! A server that may have forgotten grants, votes or the like is *closed* until
-//! all that it may have forgotten has lapsed. One server ([`crate::Queue`], by
-//! [`Now`](crate::Now)) and each of several ([`crate::quorum`]) go by the same rule.
+//! A server that may have lost grants or votes is *closed* until everything that it may have lost
+//! has expired. The same rule applies to a single server ([`crate::Queue`], through
+//! [`Now`](crate::Now)) and to each server of a set ([`crate::quorum`]).
 
 use std::time::Duration;
 
 use crate::StoreTime;
 use crate::mutant::mutated;
 
-/// What a client's settings say about the server, or the set of servers, that it
-/// uses. All its clients say the same.
+/// The settings of a server or a set of servers on which all its clients must agree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SetTerms {
-    /// Names the members and the settings that safety rests on.
+    /// A name made of the members and the settings that safety depends on.
     pub set: String,
-    /// For how long a server that may have forgotten something grants nothing:
-    /// longer than any claim may live, by more than clocks differ.
-    /// Zero: it grants at once, and safety is gone.
+    /// How long a server that may have lost data grants nothing. It must exceed the longest life
+    /// of a claim by more than clocks differ. Zero: it grants at once, without safety.
     pub quarantine: Duration,
 }
 
 /// Why a server grants nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Closed {
-    /// It may have forgotten something.
+    /// It may have lost data.
     Quarantined {
-        /// How long that still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
     /// It belongs to another set, or to clients with other settings.
     Foreign,
 }
 
-/// What a server knows about itself: as which process it was last seen, since
-/// when it grants, and for which set. It is lost with the data, and that is how
-/// a loss is noticed.
+/// The marker of a server: the run id with which it was last seen, when it grants, and its set.
+/// The marker is lost together with the data, which makes a loss noticeable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Marker {
     /// The run id of the server process.
     pub run: String,
-    /// Until when it grants nothing, by its own clock.
+    /// Until when it grants nothing, by the server's clock.
     pub until: StoreTime,
     /// The set that it belongs to.
     pub terms: SetTerms,
 }
 
-/// What became of a server that an administrator calls new.
+/// The outcome of marking a server as new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Marked {
-    /// It had no marker. It has one now, and grants at once.
+    /// It had no marker. It now has one, and grants at once.
     New,
-    /// It was marked before, by clients with the same settings, and grants.
+    /// It was already marked by clients with the same settings, and grants.
     Already,
-    /// It belonged to clients with other settings. It belongs to these now, and
-    /// grants after a quarantine.
+    /// It belonged to clients with other settings. It now belongs to clients with these settings,
+    /// and grants after a quarantine.
     Moved {
-        /// How long the quarantine still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
-    /// It was marked before and may have lost its data since: it is not believed to
-    /// be new, and grants after its quarantine.
+    /// It was marked before and may have lost its data since. It is not treated as new, and
+    /// grants after its quarantine.
     NotNew {
-        /// How long the quarantine still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
 }
 
 impl Marked {
-    /// How long the server still grants nothing.
+    /// Returns how long the server still grants nothing.
     #[must_use]
     pub fn left(self) -> Duration {
         match self {
@@ -80,11 +77,11 @@ impl Marked {
 }
 
 impl Marker {
-    /// Whether a server that runs as `run` may grant at `now` to a client with
-    /// these `terms`; starts the quarantine where it has to.
+    /// Checks whether a server with the run id `run` may grant at `now` to a client with these
+    /// `terms`. Starts the quarantine if necessary.
     ///
     /// # Errors
-    /// [`Closed`], where it may not.
+    /// [`Closed`] if it may not grant.
     pub fn admit(
         marker: &mut Option<Self>,
         run: &str,
@@ -112,11 +109,11 @@ impl Marker {
         self.run == run || mutated("promotion-unnoticed")
     }
 
-    /// The same for those who only look: where a quarantine would have to start,
-    /// none is started, and the server is as closed as if it were.
+    /// The same check without changes: if a quarantine would have to start, it is not started,
+    /// but the server counts as closed.
     ///
     /// # Errors
-    /// [`Closed`], where it may not grant.
+    /// [`Closed`] if it may not grant.
     pub fn look(
         marker: Option<&Self>,
         run: &str,
@@ -134,9 +131,8 @@ impl Marker {
         Err(Closed::Quarantined { left })
     }
 
-    /// An administrator says that the server is new and has never granted anything.
-    /// Believed only where there is no marker; a server that comes from another
-    /// set is quarantined for the longer of both settings.
+    /// Marks a server as new, on behalf of an administrator. It counts as new only if it has no
+    /// marker. A server from another set is quarantined for the longer of both settings.
     pub fn init(marker: &mut Option<Self>, run: &str, terms: &SetTerms, now: StoreTime) -> Marked {
         let (wait, marked) = match marker {
             None => (Duration::ZERO, Marked::New),

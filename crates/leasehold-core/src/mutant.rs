@@ -1,4 +1,5 @@
-//! Where `leasehold-proof` breaks the code on purpose, to see that its models find it.
+//! Mutation points: `leasehold-proof` breaks the code here on purpose, to check that its models
+//! notice.
 
 /// Whether the mutant of this name is the one that was chosen. In every build but that
 /// with `--cfg mutants` it is not, and nothing is left of the question.

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClaimContext, Invalid};
 
-/// The client behind a claim, for people to read: it decides nothing.
+/// The client of a claim, for display only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "Written")]
 pub struct ClientInfo {
-    /// The machine's name.
+    /// The name of the machine.
     #[serde(rename = "h")]
     pub host: String,
     /// The process id on that machine.
     #[serde(rename = "p")]
     pub pid: u32,
-    /// What the caller calls this claim.
+    /// The label that the caller gave to the claim.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The piece of work that the claim belongs to, if its caller has told.
+    /// The context of the claim, if its caller set one.
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     pub context: Option<ClaimContext>,
 }
@@ -45,24 +45,24 @@ impl From<Written> for ClientInfo {
 const CONTEXT_FOLLOWS: char = '\0';
 
 impl ClientInfo {
-    /// Nobody that is known: some records do not say who made them.
+    /// An unknown client, for records that do not contain one.
     #[must_use]
     pub fn unknown() -> Self {
         Self::default()
     }
 
-    /// Whether it is not known who it is.
+    /// Returns whether the client is unknown.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The longest host name, and the longest label together with the context and a byte between
-    /// them; longer names and labels are cut.
+    /// The maximum length in bytes of the host name, and of label and context together with a
+    /// byte between them. Longer names and labels are cut.
     pub const MAX_BYTES: usize = 255;
 
-    /// One whose texts are cut to [`ClientInfo::MAX_BYTES`] and freed of
-    /// control characters, so that they can be shown on any terminal.
+    /// Makes a client whose texts are cut to [`ClientInfo::MAX_BYTES`] and contain no control
+    /// characters, so that they can be shown on any terminal.
     #[must_use]
     pub fn new(host: &str, pid: u32, label: Option<&str>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl ClientInfo {
         }
     }
 
-    /// The same in this context.
+    /// Sets the context.
     #[must_use]
     pub fn within(mut self, context: Option<ClaimContext>) -> Self {
         let taken = context.as_ref().map_or(0, |c| 1 + c.as_str().len());
@@ -84,7 +84,7 @@ impl ClientInfo {
         self
     }
 
-    /// Label and context as one text, for stores that keep a label alone.
+    /// Returns label and context as one text, for stores that keep only a label.
     #[must_use]
     pub fn label_and_context(&self) -> Cow<'_, str> {
         let label = self.label.as_deref().unwrap_or_default();
@@ -94,8 +94,8 @@ impl ClientInfo {
         }
     }
 
-    /// As [`ClientInfo::new`], of what [`ClientInfo::label_and_context`] wrote. A context that is
-    /// none is left out.
+    /// Same as [`ClientInfo::new`], from the output of [`ClientInfo::label_and_context`]. An
+    /// invalid context is left out.
     #[must_use]
     pub fn of_texts(host: &str, pid: u32, label_and_context: &str) -> Self {
         let parts = label_and_context.split_once(CONTEXT_FOLLOWS);
@@ -104,8 +104,8 @@ impl ClientInfo {
     }
 }
 
-/// What makes several claims one owner's: 128 random bits. Whoever knows it
-/// enters where that owner is, so `Debug` does not show it.
+/// The secret of an owner, by which several claims belong together: 128 random bits. Anyone who
+/// knows it can acquire the keys that the owner holds, so `Debug` does not show it.
 ///
 /// Serialised as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,13 +113,13 @@ impl ClientInfo {
 pub struct OwnerSecret(u128);
 
 impl OwnerSecret {
-    /// The secret made of 128 random bits.
+    /// Makes a secret from 128 random bits.
     #[must_use]
     pub fn from_random(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// Reads what [`OwnerSecret::expose`] wrote.
+    /// Parses the output of [`OwnerSecret::expose`].
     ///
     /// # Errors
     /// [`Invalid`] unless it is 32 hexadecimal digits.
@@ -127,10 +127,10 @@ impl OwnerSecret {
         let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         hex.then(|| u128::from_str_radix(text, 16).ok().map(Self))
             .flatten()
-            .ok_or_else(|| Invalid::plain("an owner's secret is 32 hexadecimal digits"))
+            .ok_or_else(|| Invalid::plain("an owner's secret must be 32 hexadecimal digits"))
     }
 
-    /// The whole secret, for the wire.
+    /// Returns the whole secret, to send it.
     #[must_use]
     pub fn expose(self) -> String {
         format!("{:032x}", self.0)

@@ -1,8 +1,8 @@
-//! What a client's inbox hears, and what shows that the store has said it.
+//! Pushes to a client's inbox, and the proofs that they come from the store.
 //!
-//! A push comes on a channel that others may listen to and publish on. What ends or
-//! begins a hold therefore carries a proof that only the store and the claim's client
-//! can make; the rest are hints, which cost the store a few questions.
+//! A push arrives on a channel on which others may listen and publish. So a push that begins or
+//! ends a hold contains a proof that only the store and the claim's client can make. All other
+//! pushes are hints: a fake one causes only a few extra requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use sha1_smol::Sha1;
 
 use crate::{Arrival, Capacity, ClaimId, Event, Key, StoreTime, Token};
 
-/// Shows that whoever made a push knows the claim's id, which is never published: a
-/// keyed hash of what the push says.
+/// A keyed hash of a push. It proves that the sender knows the claim's id, which is never
+/// published.
 ///
-/// The hash is SHA-1, since that is what scripts of Redis have. That two texts with one
-/// hash can be found does not help: whoever does not know the id knows neither hash.
+/// The hash is SHA-1, because Redis scripts have it. Collisions of SHA-1 do not help an attacker,
+/// who does not know the id and so cannot compute either hash.
 ///
 /// ```
 /// use leasehold_core::{ClaimId, Proof};
@@ -69,11 +69,11 @@ impl fmt::Display for Proof {
     }
 }
 
-/// Something a client's inbox heard.
+/// A push that a client's inbox received.
 ///
-/// Others may listen to an inbox and send to it. What begins or ends a hold carries a
-/// proof, which needs the claim's id ([`Push::is_proved_by`]); without it, it counts for
-/// nothing. The rest are hints, on which a client asks.
+/// Others may listen to an inbox and send to it. A push that begins or ends a hold contains a
+/// proof, which needs the claim's id ([`Push::is_proved_by`]). Without a valid proof it is
+/// ignored. All other pushes are hints, after which a client asks the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Push {
     /// A waiting claim was granted.
@@ -86,20 +86,20 @@ pub enum Push {
         arrival: Arrival,
         /// Its fencing token.
         token: Token,
-        /// As in [`Standing::behind`](crate::Standing::behind).
+        /// Same as in [`Standing::behind`](crate::Standing::behind).
         behind: Option<Arrival>,
         /// The store's time of the grant.
         at: StoreTime,
-        /// That the store says so.
+        /// The proof that it comes from the store.
         proof: Proof,
     },
-    /// A claim is next in line.
+    /// A claim is next in the queue.
     Next {
         /// The key.
         key: Key,
         /// Which claim.
         arrival: Arrival,
-        /// After how long what blocks it can lapse.
+        /// After how long a blocking claim can expire.
         left: Duration,
     },
     /// An administrator took the key from a holder.
@@ -110,7 +110,7 @@ pub enum Push {
         arrival: Arrival,
         /// The store's time.
         at: StoreTime,
-        /// That the store says so.
+        /// The proof that it comes from the store.
         proof: Proof,
     },
     /// Another client has adopted a claim.
@@ -121,10 +121,10 @@ pub enum Push {
         arrival: Arrival,
         /// The store's time.
         at: StoreTime,
-        /// That the store says so, by the id that the claim had before.
+        /// The proof that it comes from the store, made with the former id of the claim.
         proof: Proof,
     },
-    /// A waiting claim was removed: the semaphore shrank below what it takes.
+    /// A waiting claim was removed, because the semaphore shrank below its weight.
     Unfit {
         /// The key.
         key: Key,
@@ -134,22 +134,22 @@ pub enum Push {
         in_use: Capacity,
         /// The store's time.
         at: StoreTime,
-        /// That the store says so.
+        /// The proof that it comes from the store.
         proof: Proof,
     },
-    /// Another holds a watched key first, or its note has changed; or, where there is
-    /// no queue, a key that was busy may be free.
+    /// The first holder of a watched key or its note has changed; or, on a store without a queue,
+    /// a busy key may be free.
     Changed {
         /// The key.
         key: Key,
     },
-    /// Pushes may have been missed, and the store can be asked again: every
-    /// waiting claim should.
+    /// Pushes may have been missed, and the store is reachable again: every waiting claim should
+    /// ask it.
     Reset,
 }
 
 impl Push {
-    /// The push that tells `event` of a step on `key` at `at`.
+    /// Makes the push for `event` of a step on `key` at `at`.
     #[must_use]
     pub fn of(event: &Event, key: &Key, at: StoreTime, epoch: u64) -> Self {
         let key = key.clone();
@@ -206,13 +206,13 @@ impl Push {
         }
     }
 
-    /// Which claim it is about; `None` for one that is about the key, or all of them.
+    /// Returns the claim that it is about; `None` if it is about the key or all claims.
     #[must_use]
     pub fn arrival(&self) -> Option<Arrival> {
         self.claim().map(|(_, arrival)| arrival)
     }
 
-    /// The key and the claim that it is about.
+    /// Returns the key and the claim that it is about.
     #[must_use]
     pub fn claim(&self) -> Option<(&Key, Arrival)> {
         match self {
@@ -225,7 +225,7 @@ impl Push {
         }
     }
 
-    /// Whether its proof was made with this claim id. A hint proves nothing.
+    /// Returns whether its proof was made with this claim id. False for hints.
     #[must_use]
     pub fn is_proved_by(&self, id: &ClaimId) -> bool {
         let by = |(said, proof): (String, &Proof)| Proof::of(id, &said) == *proof;

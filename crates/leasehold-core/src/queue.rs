@@ -1,18 +1,18 @@
-//! The queue of one key: the specification.
+//! The queue of one key: the specification of leasehold's locks.
 //!
-//! `crates/leasehold-redis/src/codec/lua/` holds its twin for Redis. The two
-//! agree to the letter: change both or neither.
+//! `crates/leasehold-redis/src/codec/lua/` contains the same rules for Redis. Both must behave
+//! exactly the same: change both or neither.
 //!
-//! - here: what a key is, the steps, and how events reach those who listen;
-//! - `entry`: one claim of the queue, and where it stands;
+//! - here: the state of a key, the steps, and the delivery of events;
+//! - `entry`: one claim of the queue, and its position;
 //! - `claim`, `renew`, `leave`: the verbs;
 //! - `rule`: who is granted;
 //! - `run`: claims of one client that are granted one behind the other;
-//! - `told`: who is told, and what is answered;
+//! - `told`: notifications and replies;
 //! - `tombstone`: released ids;
-//! - `audit`: what a step has changed about who holds;
-//! - `record`, `look`: a queue as it is written down, and as people see it;
-//! - `essence`: what tells two queues apart for a model.
+//! - `audit`: how a step has changed the holders;
+//! - `record`, `look`: a queue as it is stored, and as it is displayed;
+//! - `essence`: a hash by which models recognise equal queues.
 
 mod audit;
 mod claim;
@@ -41,38 +41,38 @@ use crate::{
     StoreTime, Token,
 };
 
-/// A claim that is granted while it waits lives at least this long from then,
-/// so that it never lapses on the way to its client.
+/// The minimum life of a claim that is granted while it waits, so that it does not expire before
+/// its client knows.
 pub const PROMOTED_FLOOR: Duration = Duration::from_secs(3);
 
-/// What is left to a claim whose client does not hear its pushes.
+/// The remaining life of a claim whose client does not receive its pushes.
 pub const UNHEARD_CUT: Duration = Duration::from_secs(1);
 
-/// How many lapsed claims one step drops at most, and how many waiting claims
-/// `Unheard` looks at.
+/// How many expired claims one step removes at most, and how many waiting claims `Unheard`
+/// examines.
 pub const DROPS_PER_STEP: usize = 256;
 
-/// How many claims of one client are granted one behind the other at most: a step that looks for
-/// lapsed holders looks at each.
+/// How many claims of one client are granted one behind the other at most. A step that looks for
+/// expired holders examines each.
 pub const RUN: usize = 1024;
 
 /// How many claims one step grants behind others.
 pub const FOLLOWERS_PER_STEP: usize = 64;
 
-/// How often one step goes on to others because somebody did not hear.
+/// How often one step grants to the next claim because an inbox was not received.
 const UNHEARD_ROUNDS: usize = 8;
 
 /// How many released ids a key remembers.
 pub const TOMBSTONES: usize = 64;
 
-/// How long a key remembers a released id: longer than any operation time-out,
-/// so that a request that was under way cannot bring the claim back.
+/// How long a key remembers a released id: longer than any operation time-out, so that a late
+/// request cannot bring the claim back.
 pub const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 
-/// One key's claims in order, and what outlives them.
+/// The queue of one key: its claims in order, and the data that outlives them.
 ///
-/// Each step: take the time; drop what has expired as far as promotion needs
-/// it; apply the verb; promote; report.
+/// Each step takes the time, drops expired claims as far as promotion needs it, applies the verb,
+/// promotes waiting claims, and reports events.
 ///
 /// ```
 /// use std::time::Duration;
@@ -152,11 +152,10 @@ fn note(inboxes: &mut Vec<Inbox>, inbox: &Inbox) {
 }
 
 impl Queue {
-    /// Applies one command at the time `now` of the store. The only way to
-    /// change a queue.
+    /// Applies one command at the store's time `now`.
     ///
-    /// While the store is closed ([`Now::closed`]) nobody is granted anything,
-    /// whatever is free: who holds may renew and leave, who waits keeps its place.
+    /// While the store is closed ([`Now::closed`]) nothing is granted. Holders may renew and
+    /// release, and waiters keep their places.
     pub fn apply(&mut self, command: &Command, now: impl Into<Now>) -> Outcome {
         let now = now.into();
         let before = now.audited.then(|| self.clone());
@@ -186,9 +185,9 @@ impl Queue {
         outcome
     }
 
-    /// Applies several claims that do not wait, each to its own queue, if all of
-    /// them are granted at once; else changes none of the queues and answers
-    /// the place of the first that is not, and what it would have been told.
+    /// Applies several claims that do not wait, each to its own queue, if all of them can be
+    /// granted at once. Otherwise changes no queue and returns the index of the first claim that
+    /// cannot be granted, and its reply.
     ///
     /// # Errors
     /// The first claim that is not granted, and its reply.
@@ -205,7 +204,7 @@ impl Queue {
         })
     }
 
-    /// [`Queue::claim_all`] for a store that does more than to apply a claim.
+    /// [`Queue::claim_all`] with a function that applies each claim.
     ///
     /// # Errors
     /// The first claim that is not granted, and its reply.
@@ -227,11 +226,12 @@ impl Queue {
         Ok(outcomes)
     }
 
-    /// Hands each event of a step to `heard`. Who does not hear is dead, or has lost its connection: the key
-    /// goes to the next who listens, and the place in the line stays for [`UNHEARD_CUT`]. Only
-    /// who has not waited for as long as that may not listen yet, and is waited for. Stores that
-    /// can tell whether a push arrived call it right after [`Queue::apply`], at the same time.
-    /// Answers what it has applied; what is to be noted of that is added to the outcome.
+    /// Delivers each event of a step with `heard`, which returns whether the inbox received it. A
+    /// client that does not receive is dead or has lost its connection: the key is granted to the
+    /// next client that receives, and the claim keeps its place for [`UNHEARD_CUT`]. A client
+    /// that has waited for less than that may not be subscribed yet, and is not skipped. Stores
+    /// that know whether a push arrived call this right after [`Queue::apply`], at the same time.
+    /// Returns the commands that it has applied, and adds their audit entries to the outcome.
     pub fn deliver(
         &mut self,
         outcome: &mut Outcome,
@@ -286,15 +286,15 @@ impl Queue {
         applied
     }
 
-    /// Whether nobody holds or waits.
+    /// Returns whether nobody holds or waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.granted.is_empty() && self.waiting.is_empty()
     }
 
-    /// Refuses a clock from which tokens and deadlines would be beyond 2^53. A store that
-    /// counts in doubles asks before each step, as the scripts of Redis do; once the clock
-    /// is right the queue goes on. For all others such numbers are exact.
+    /// Checks that tokens and deadlines from this clock are below 2^53. A store that counts in
+    /// doubles checks this before each step, as the Redis scripts do. When the clock is
+    /// corrected, the queue works again.
     ///
     /// # Errors
     /// The clock is later than [`StoreTime::LATEST`], or has stepped back by so much before
@@ -304,15 +304,15 @@ impl Queue {
         self.now(clock).0.check_until(StoreTime::FURTHEST)
     }
 
-    /// The last token given.
+    /// Returns the last token.
     #[must_use]
     pub fn last_token(&self) -> Token {
         self.last_token
     }
 
-    /// Whether there is nothing to remember but the last token: nobody holds, waits or watches,
-    /// and no request can be under way that would bring a released claim back. A store that
-    /// keeps a last token for all its keys ([`Now::last_token`]) removes the record then.
+    /// Returns whether only the last token must be remembered: nobody holds, waits or watches,
+    /// and no late request can bring a released claim back. A store that keeps one last token for
+    /// all keys ([`Now::last_token`]) deletes such a record.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         let now = self.last_seen + self.offset;
@@ -326,8 +326,8 @@ impl Queue {
         unused && self.is_empty() && self.released.is_empty()
     }
 
-    /// How long the record must be kept from a step at `clock` on, if an idle
-    /// key keeps its last token for `retention`.
+    /// Returns how long the record must be kept after a step at `clock`, if an idle key keeps its
+    /// last token for `retention`.
     #[must_use]
     pub fn keep_for(&self, clock: StoreTime, retention: Duration) -> Duration {
         let retention = match self.is_blank() {
@@ -337,8 +337,8 @@ impl Queue {
         self.furthest.since(self.now(clock).0) + retention
     }
 
-    /// Drops every claim and keeps the tokens and the minimum holds: after a
-    /// restart of the machine, where no holder can have survived.
+    /// Removes all claims, and keeps the tokens and the minimum holds. For a restart of the
+    /// machine, which no holder survives.
     pub fn void_claims(&mut self) {
         let waiting: Vec<_> = self.waiting.values().map(|e| e.id.clone()).collect();
         let granted: Vec<_> = self.granted.values().map(|e| e.id.clone()).collect();
@@ -354,7 +354,7 @@ impl Queue {
         }
     }
 
-    /// The inboxes of those who hold or are among the first `waiters` waiting.
+    /// Returns the inboxes of the holders and of the first `waiters` waiters.
     pub fn inboxes(&self, waiters: usize) -> impl Iterator<Item = &Inbox> {
         let waiting = self.waiting.values().take(waiters);
         self.granted

@@ -1,13 +1,12 @@
-//! One lock over several independent servers: a majority of votes decides.
+//! Locks on several independent servers (Redlock): a majority of votes decides.
 //!
-//! Each server keeps a [`Node`] per key and one [`Marker`](crate::Marker) for itself; clients
-//! count with a [`QuorumAcquire`] (getting the key), an [`QuorumRenewal`] (keeping it) and a
-//! [`QuorumRelease`] (giving it back). Why this is safe, and when it is not, stands
-//! in `docs/proof/quorum.md`.
+//! Each server keeps a [`Node`] per key and one [`Marker`](crate::Marker) for itself. Clients
+//! count votes with a [`QuorumAcquire`], a [`QuorumRenewal`] and a [`QuorumRelease`].
+//! `docs/proof/quorum.md` explains why this is safe, and under which assumptions.
 //!
-//! The client proposes the token; a server accepts it only above everything it
-//! has seen. Two completed bids meet in at least one server, so the later one
-//! has the higher token, whatever the clocks say.
+//! The client proposes the token. A server accepts it only if it is higher than all tokens that
+//! it has seen. Two successful acquisitions share at least one server, so the later one has the
+//! higher token, whatever the clocks show.
 
 mod acquire;
 mod audit;
@@ -25,7 +24,7 @@ pub use renewal::{QuorumRenewal, RenewalVerdict};
 
 use crate::Invalid;
 
-/// How many servers there are, and how many of them have to agree.
+/// The number of servers, and the size of the quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuorumSize {
     servers: usize,
@@ -36,50 +35,54 @@ impl QuorumSize {
     /// The most servers.
     pub const MAX_SERVERS: usize = 32;
 
-    /// So many servers, and the smallest majority of them, or a larger one.
+    /// Makes the size of a set: `servers` servers, and the smallest majority of them, or a larger
+    /// quorum.
     ///
     /// # Errors
-    /// [`Invalid`] below 3 or above [`QuorumSize::MAX_SERVERS`] servers, and for
-    /// a quorum that is no majority, or more than there are.
+    /// [`Invalid`] below 3 or above [`QuorumSize::MAX_SERVERS`] servers, and for a quorum that is
+    /// not a majority, or larger than the number of servers.
     pub fn new(servers: usize, quorum: Option<usize>) -> Result<Self, Invalid> {
         if !(3..=Self::MAX_SERVERS).contains(&servers) {
             return Err(Invalid::new(
-                format!("a quorum of {servers} servers cannot be formed"),
-                format!("name 3 to {} servers; 5 suit most", Self::MAX_SERVERS),
+                format!("{servers} servers cannot form a quorum"),
+                format!(
+                    "name 3 to {} servers; 5 is a good choice",
+                    Self::MAX_SERVERS
+                ),
             ));
         }
         let majority = servers / 2 + 1;
         let quorum = quorum.unwrap_or(majority);
         if !(majority..=servers).contains(&quorum) {
             return Err(Invalid::new(
-                format!("{quorum} of {servers} servers is no quorum"),
+                format!("a quorum cannot be {quorum} of {servers} servers"),
                 format!("choose {majority} to {servers}"),
             ));
         }
         Ok(Self { servers, quorum })
     }
 
-    /// How many servers there are.
+    /// Returns the number of servers.
     #[must_use]
     pub fn servers(self) -> usize {
         self.servers
     }
 
-    /// How many have to agree.
+    /// Returns how many servers must agree.
     #[must_use]
     pub fn quorum(self) -> usize {
         self.quorum
     }
 
-    /// How many may be down while locks are still granted.
+    /// Returns how many servers may be down while locks are still granted.
     #[must_use]
     pub fn may_be_down(self) -> usize {
         self.servers - self.quorum
     }
 
-    /// How many may forget what they said, or have a clock that was stepped,
-    /// without two clients holding at once: any two quorums meet in one more.
-    /// A bare majority of an odd number tolerates none.
+    /// Returns how many servers may lose data or step their clocks without two clients holding at
+    /// the same time: any two quorums share one server more than that. The smallest majority of
+    /// an odd number tolerates none.
     #[must_use]
     pub fn may_misbehave(self) -> usize {
         2 * self.quorum - self.servers - 1

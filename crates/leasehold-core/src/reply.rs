@@ -1,67 +1,66 @@
-//! What a step answers: one currency for all, and by verb for those who ask.
+//! The replies of a step: one enum for all commands, and one enum for each verb.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Arrival, Capacity, StoreTime, Token};
 
-/// Where a claim stands.
+/// The standing of a claim in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Standing {
-    /// Its place in the order of arrival.
+    /// Its arrival number.
     pub arrival: Arrival,
     /// The fencing token, once granted: *granted means having a token*.
     pub token: Option<Token>,
-    /// Granted behind this claim of the same client, which holds, or is behind another itself:
-    /// a *run*. The client keeps the order. It passes the hold on when its lease ahead is
-    /// released while it is valid, and the store need not be asked; if that ended in any other
-    /// way, the store is asked.
+    /// Granted behind this claim of the same client, which holds or is itself behind another one:
+    /// a *run*. The client keeps the order. When the lease ahead is released while it is valid,
+    /// the client passes the hold on without asking the store. If that lease ended in another
+    /// way, the client asks the store.
     pub behind: Option<Arrival>,
-    /// 0 for one that holds, 1 for the next in line; an upper bound.
+    /// 0 for a holder, 1 for the next waiter; an upper bound.
     pub position: u64,
     /// Until when it lives without renewal.
     pub deadline: StoreTime,
-    /// The earliest time at which what blocks it can lapse, or at which the store
-    /// grants again. It comes early rather than late. `None` when granted.
+    /// The earliest time at which a blocking claim can expire, or at which the store grants
+    /// again. It is never too late. `None` if granted.
     pub blocked_until: Option<StoreTime>,
 }
 
 impl Standing {
-    /// Whether the claim holds the key: it is granted, and behind no other.
+    /// Returns whether the claim holds the key: it is granted, and not behind another one.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.token.is_some() && self.behind.is_none()
     }
 }
 
-/// What a step answers.
+/// The reply of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The claim is in the queue.
     Standing(Standing),
-    /// It could not be granted at once and did not want to wait; it is not in
-    /// the queue.
+    /// The claim could not be granted at once and did not want to wait. It is not in the queue.
     Busy {
-        /// The earliest time at which what blocks it can lapse.
+        /// The earliest time at which a blocking claim can expire.
         blocked_until: StoreTime,
     },
-    /// The store may have forgotten who holds, and grants nothing yet. The claim
-    /// did not want to wait; it is not in the queue.
+    /// The store may have lost its holders, and grants nothing yet. The claim did not want to
+    /// wait. It is not in the queue.
     Quarantined {
         /// When the store grants again.
         until: StoreTime,
     },
-    /// The claim is not in the queue: it lapsed, was released, or was never there.
+    /// The claim is not in the queue: it has expired, was released, or was never there.
     Gone,
-    /// It left.
+    /// The claim was removed.
     Released {
         /// Whether it held the key.
         held: bool,
     },
     /// There was nothing to release or resize.
     Absent,
-    /// The claim's id was replaced: by another rotation, or by whoever adopted it.
+    /// The claim's id was replaced by another rotation or by an adoption.
     Superseded,
-    /// The id is another client's, or was used before: choose a new one.
+    /// The id belongs to another client, or was used before: choose a new one.
     Taken,
     /// The semaphore has the new number of permits.
     Resized,
@@ -70,12 +69,12 @@ pub enum Reply {
         /// The capacity in use.
         in_use: Capacity,
     },
-    /// The key was taken from so many holders.
+    /// The key was taken from its holders.
     Broken {
-        /// How many there were.
+        /// The number of holders.
         holders: u64,
-        /// The token was raised to this one, which nobody was given: tokens up to it are
-        /// void, and the next one is higher.
+        /// The token was raised to this one, which no claim has: tokens up to it are void, and
+        /// the next one is higher.
         token: Token,
     },
     /// Nothing to say.
@@ -83,13 +82,13 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Whether the claim is granted, be it behind another of its client.
+    /// Returns whether the claim is granted, possibly behind another one of its client.
     #[must_use]
     pub fn has_token(&self) -> bool {
         matches!(self, Self::Standing(standing) if standing.token.is_some())
     }
 
-    /// Whether the claim holds the key.
+    /// Returns whether the claim holds the key.
     #[must_use]
     pub fn is_grant(&self) -> bool {
         matches!(self, Self::Standing(standing) if standing.holds())
@@ -137,7 +136,7 @@ macro_rules! by_verb {
 }
 
 by_verb! {
-    /// What a [`Claim`](crate::Claim) is answered.
+    /// The replies to a [`Claim`](crate::Claim).
     ClaimReply {
         Standing(standing: Standing),
         Busy { blocked_until: StoreTime },
@@ -146,7 +145,7 @@ by_verb! {
         Taken,
         Mismatch { in_use: Capacity },
     }
-    /// What a [`Renew`](crate::Renew) is answered.
+    /// The replies to a [`Renew`](crate::Renew).
     RenewReply {
         Standing(standing: Standing),
         Gone,
@@ -154,22 +153,22 @@ by_verb! {
         Taken,
         Mismatch { in_use: Capacity },
     }
-    /// What a [`Release`](crate::Release) is answered.
+    /// The replies to a [`Release`](crate::Release).
     ReleaseReply {
         Released { held: bool },
         Absent,
     }
-    /// What a [`Command::Resize`](crate::Command::Resize) is answered.
+    /// The replies to a [`Command::Resize`](crate::Command::Resize).
     ResizeReply {
         Resized,
         Mismatch { in_use: Capacity },
         Absent,
     }
-    /// What a [`Command::Watch`](crate::Command::Watch) is answered.
+    /// The replies to a [`Command::Watch`](crate::Command::Watch).
     WatchReply {
         Done,
     }
-    /// What a [`Command::Break`](crate::Command::Break) is answered.
+    /// The replies to a [`Command::Break`](crate::Command::Break).
     BreakReply {
         Broken { holders: u64, token: Token },
     }

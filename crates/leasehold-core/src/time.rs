@@ -19,13 +19,13 @@ macro_rules! instant {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The time that passed since `earlier`; zero if it is later.
+            /// Returns the time since `earlier`; zero if that is later.
             #[must_use]
             pub fn since(self, earlier: Self) -> Duration {
                 Duration::from_micros(self.0.saturating_sub(earlier.0))
             }
 
-            /// So much earlier; never before the origin.
+            /// Returns the time `by` earlier, but not before the origin.
             #[must_use]
             pub fn before(self, by: Duration) -> Self {
                 Self(self.0.saturating_sub(micros(by)))
@@ -48,25 +48,25 @@ macro_rules! instant {
 }
 
 instant! {
-    /// The store's time, in microseconds since 1970. Deadlines are kept in it.
+    /// The store's time, in microseconds since 1970. Deadlines use it.
     StoreTime
 }
 
 impl StoreTime {
-    /// The deadline of what does not lapse by itself.
+    /// The deadline of a claim that does not expire.
     pub const NEVER: Self = Self(u64::MAX);
-    /// The last time, in 2219, at which a queue takes a step: tokens and deadlines that
-    /// are counted from it stay below 2^53, as far as a double counts one by one.
+    /// The last time, in 2219, at which a queue takes a step. Tokens and deadlines counted from
+    /// it stay below 2^53, which a double represents exactly.
     pub const LATEST: Self = Self((1 << 53) - (1 << 50));
     /// The last time of a queue after its clock stepped back from a later time: what it has
     /// been since must fit as well.
     pub(crate) const FURTHEST: Self = Self((1 << 53) - (1 << 49));
-    /// When something began of which the record does not say when.
+    /// An unknown time, for records that do not contain it.
     pub const UNKNOWN: Self = Self(0);
 }
 
 impl StoreTime {
-    /// Refuses a clock from which tokens and deadlines cannot be counted.
+    /// Checks that tokens and deadlines can be counted from this clock.
     ///
     /// # Errors
     /// The clock is later than [`StoreTime::LATEST`].
@@ -78,7 +78,7 @@ impl StoreTime {
         const YEAR: u64 = 31_556_952_000_000;
         if self > latest {
             return Err(Invalid::plain(format!(
-                "it says that this is the year {}, and locks can be kept until {}",
+                "it shows the year {}, and locks can be kept until {}",
                 1970 + self.0 / YEAR,
                 1970 + Self::LATEST.0 / YEAR,
             )));
@@ -88,29 +88,28 @@ impl StoreTime {
 }
 
 instant! {
-    /// The client's time, in microseconds since an origin of its own, by a clock
-    /// that never steps and runs on while the machine sleeps.
+    /// The client's time, in microseconds since an arbitrary origin. Its clock never steps, and
+    /// continues while the machine sleeps.
     Moment
 }
 
-/// What a store knows at a step: its clock, from when on it grants, and its last token.
+/// The state of a store at a step: its clock, when it grants, and its last token.
 ///
-/// A store that may have forgotten who holds is *closed* for a while: see
-/// [`crate::Marker`]. A plain [`StoreTime`] is that of a store which is open, and in which each
-/// key keeps a last token of its own.
+/// A store that may have lost its holders is *closed* for a while: see [`crate::Marker`]. A plain
+/// [`StoreTime`] stands for a store that is open and keeps a last token per key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The clock, as it is read.
+    /// The store's clock.
     pub clock: StoreTime,
-    /// How long nothing is granted from now on; zero for a store that is open.
+    /// How long nothing is granted; zero for an open store.
     pub closed: Duration,
-    /// The highest token that the store has given to any key; all that it gives from now on are
-    /// higher. With it the record of an idle key need not be kept: [`Queue::is_spent`]. None:
-    /// each key keeps a last token of its own.
+    /// The highest token that the store has issued for any key; later tokens are higher. With it
+    /// the record of an idle key need not be kept: [`Queue::is_spent`]. `None`: each key keeps
+    /// its own last token.
     ///
     /// [`Queue::is_spent`]: crate::Queue::is_spent
     pub last_token: Option<Token>,
-    /// Whether the store has an audit log: then each step says what to note there.
+    /// Whether the store has an audit log: then each step returns audit entries.
     pub audited: bool,
 }
 

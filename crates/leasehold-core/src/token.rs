@@ -2,16 +2,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The fencing token: a number that rises with every grant of a key.
+/// A fencing token: a number that rises with every grant of a key.
 ///
-/// Hand it to the protected system with each write; that system refuses a token
-/// lower than the highest it has seen. `max(last + 1, clock in µs)`, so tokens
-/// go on rising after the record of a key was lost. Fits an `i64` and, until
-/// 2255, a double. Every token is above zero.
+/// Pass it to the protected system with each write. That system refuses a token that is lower
+/// than the highest it has seen. A new token is `max(last + 1, clock in µs)`, so tokens keep
+/// rising after the record of a key was lost. It fits an `i64` and, until 2255, a double. Every
+/// token is above zero.
 ///
-/// A store whose records other libraries share has none to give: then it is
-/// [`Token::NONE`], which every fence of leasehold refuses. Do not write it
-/// anywhere as if it were a number: [`Token::is_none`] tells.
+/// A store that shares its records with other libraries has no tokens. Then the token is
+/// [`Token::NONE`], which all fences of leasehold refuse. Do not store it as a number: check
+/// [`Token::is_none`] first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -19,22 +19,22 @@ use serde::{Deserialize, Serialize};
 pub struct Token(pub u64);
 
 impl Token {
-    /// No token: the lease of a store that has none, or nothing seen yet.
+    /// No token: the store has no tokens, or no token was seen yet.
     pub const NONE: Self = Self(0);
 
-    /// Whether there is none. It fences nothing.
+    /// Returns whether this is [`Token::NONE`], which fences nothing.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The token, if there is one.
+    /// Returns the token, or `None` for [`Token::NONE`].
     #[must_use]
     pub fn some(self) -> Option<Self> {
         (!self.is_none()).then_some(self)
     }
 
-    /// The number; 0 for none.
+    /// Returns the number; 0 for [`Token::NONE`].
     #[must_use]
     pub fn get(self) -> u64 {
         self.0

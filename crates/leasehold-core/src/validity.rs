@@ -3,14 +3,14 @@ use std::time::Duration;
 use crate::Moment;
 use crate::mutant::mutated;
 
-/// What is taken off a TTL for clocks that do not run at the same rate: 1 %
-/// and 2 ms, as Redlock has it (redis.io, "Distributed Locks with Redis").
+/// The drift allowance: what is subtracted from a TTL because clocks do not run at the same rate.
+/// 1 % and 2 ms, as in Redlock (redis.io, "Distributed Locks with Redis").
 #[must_use]
 pub fn drift_allowance(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
 
-/// What a client relies on of a TTL.
+/// Returns the part of a TTL that a client relies on.
 fn reliable(ttl: Duration) -> Duration {
     if mutated("validity-drift") {
         return ttl;
@@ -18,17 +18,17 @@ fn reliable(ttl: Duration) -> Duration {
     ttl.saturating_sub(drift_allowance(ttl))
 }
 
-/// Until when a client may rely on its claim, by its own clock.
+/// The validity of a lease: until when the client may rely on it, by its own clock.
 ///
-/// Counted from the *sending* of a request whose answer has arrived: the store
-/// cannot have acted earlier. It rises on answers only and never falls by itself.
+/// It counts from the *sending* of a request whose answer has arrived, because the store cannot
+/// have acted earlier. Only answers raise it, and it never falls by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Validity {
     until: Moment,
 }
 
 impl Validity {
-    /// A request sent at `sent`, which gave the claim `ttl` to live, was answered.
+    /// Confirms a request sent at `sent` that gave the claim `ttl` to live.
     pub fn confirm(&mut self, sent: Moment, ttl: Duration) {
         self.until = self.until.max(sent + reliable(ttl));
     }
@@ -40,18 +40,18 @@ impl Validity {
         Moment(self.until.0.saturating_sub(reliable))
     }
 
-    /// A release was sent: nothing is to be relied on any more.
+    /// Ends the validity, because a release was sent.
     pub fn end(&mut self) {
         self.until = Moment::default();
     }
 
-    /// The moment from which on the claim may be somebody else's.
+    /// Returns the end of the validity, after which another client may hold.
     #[must_use]
     pub fn until(&self) -> Moment {
         self.until
     }
 
-    /// What is left at `now`; zero when it is over.
+    /// Returns the remaining validity at `now`; zero when it is over.
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         self.until.since(now)

@@ -12,7 +12,7 @@ use leasehold_core::StoreTime;
 use leasehold_store::clock::{now, wall};
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{OFlags, Stat, fstat, ftruncate};
+use rustix::fs::{FlockOperation, OFlags, Stat, fstat, ftruncate};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,8 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::directory::{Directory, refused};
 use super::file;
 
-const FILE: &str = "clock";
-const LOCK: &str = "clock.lock";
+pub(super) const FILE: &str = "clock";
+pub(super) const LOCK: &str = "clock.lock";
 
 /// No clock file is longer, in bytes.
 const LONGEST: usize = 4096;
@@ -57,16 +57,22 @@ fn checksum(anchor: u64, boot: &str) -> String {
 }
 
 impl Clock {
+    /// The clock of this boot, if its anchor was set, as a rule long ago.
+    pub(super) fn of_this_boot(directory: &Directory) -> Result<Option<Self>, StoreError> {
+        let machine = SinceBoot::of_this_process()?;
+        Ok(Self::find(directory, machine).ok().flatten())
+    }
+
     /// Finds the anchor of this boot, or sets it.
     pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
-        let machine = SinceBoot::of_this_process()?;
-        let failed = |errno| directory.failed("write to", errno);
-        // As a rule it was set long ago.
-        if let Ok(Some(found)) = Self::find(directory, machine) {
+        if let Some(found) = Self::of_this_boot(directory)? {
             return Ok(found);
         }
+        let machine = SinceBoot::of_this_process()?;
+        let failed = |name, errno| directory.failed_at(name, "write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let _alone = directory.lock_file(LOCK).map_err(failed)?;
+        let locked = directory.lock_file(LOCK, FlockOperation::LockExclusive);
+        let _alone = locked.map_err(|errno| failed(LOCK, errno))?;
         if let Some(found) = Self::find(directory, machine)? {
             return Ok(found);
         }
@@ -77,14 +83,14 @@ impl Clock {
             ftruncate(&file, 0)?;
             file::write(&file, &clock.written(), 0)
         });
-        written.map(|()| clock).map_err(failed)
+        written.map(|()| clock).map_err(|errno| failed(FILE, errno))
     }
 
     /// The anchor of this boot, if it was set. A damaged one is an error, and not set
     /// anew: if the wall clock was stepped meanwhile, who runs already would have
     /// another time.
     fn find(directory: &Directory, machine: SinceBoot) -> Result<Option<Self>, StoreError> {
-        let failed = |errno| directory.failed("read", errno);
+        let failed = |errno| directory.failed_at(FILE, "read", errno);
         let found = match directory.file(FILE, OFlags::RDONLY) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),
@@ -244,8 +250,13 @@ mod tests {
     fn all_processes_of_a_boot_have_one_anchor() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::open(place.path().join("d")).unwrap();
+        assert_eq!(Clock::of_this_boot(&directory).unwrap(), None);
         let first = Clock::open(&directory).unwrap();
         assert_eq!(Clock::open(&directory).unwrap(), first);
+        assert_eq!(
+            Clock::of_this_boot(&directory).unwrap(),
+            Some(first.clone())
+        );
         assert!(first.now() <= first.now());
         let off = wall().as_micros().abs_diff(u128::from(first.now().0));
         assert!(off < 5_000_000, "looks like the wall clock");

@@ -34,7 +34,8 @@ pub(super) fn write(file: &OwnedFd, mut bytes: &[u8], mut offset: usize) -> Resu
 /// Whether an open file still stands at `name`: it may have been swept and made
 /// anew between opening and locking.
 pub(super) fn stands_at(file: &OwnedFd, directory: &Directory, name: &str) -> Result<bool, Errno> {
-    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+    let (at, there) = directory.at(name);
+    match statat(at, there, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) => Ok(inode_of(&fstat(file)?) == inode_of(&there)),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
@@ -43,5 +44,6 @@ pub(super) fn stands_at(file: &OwnedFd, directory: &Directory, name: &str) -> Re
 
 /// Removes a file; one that is not there needs no removal.
 pub(super) fn remove(directory: &Directory, name: &str) {
-    unlinkat(directory, name, AtFlags::empty()).ok();
+    let (at, name) = directory.at(name);
+    unlinkat(at, name, AtFlags::empty()).ok();
 }

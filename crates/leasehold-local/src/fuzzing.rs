@@ -54,7 +54,8 @@ pub fn clock(text: &[u8]) -> Option<StoreTime> {
 
 /// The address of the store in a directory.
 pub fn url(directory: &std::path::Path, options: &LocalOptions) -> String {
-    options::url(directory, options.retention, options.audit)
+    let group = options.group.as_deref();
+    options::url(directory, options.retention, options.audit, group)
 }
 
 /// The name of a key's file.

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as IoKind;
-use std::os::fd::AsFd as _;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -68,23 +67,36 @@ pub(super) fn outbox() -> std::io::Result<Socket> {
 
 fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
     let letter = serde_json::to_vec(&(FORMAT, letter)).unwrap_or_default();
-    let path = socket_path(&store.directory, inbox);
-    if let Err(error) = store.outbox.send_to(&letter, path) {
+    let name = socket(&file_name(inbox.as_str()));
+    let sent = match store.directory.shared_socket(&name) {
+        None => store
+            .outbox
+            .send_to(&letter, socket_path(&store.directory, &name)),
+        Some(Ok(there)) => store.outbox.send_to(&letter, by_descriptor(&there)),
+        Some(Err(errno)) => Err(errno.into()),
+    };
+    if let Err(error) = sent {
         // Who does not listen, or is behind, asks by itself.
         tracing::trace!(%error, "a push was not heard");
     }
 }
 
 /// A path of the socket that fits an address. Long directories are reached
-/// through the open descriptor, where there is `/proc`.
-fn socket_path(directory: &Directory, inbox: &Inbox) -> PathBuf {
-    let name = socket(&file_name(inbox.as_str()));
-    let mut path = directory.path().join(&name);
-    if cfg!(target_os = "linux") && path.as_os_str().len() > MAX_SOCKET_PATH {
-        let fd = directory.as_fd().as_raw_fd();
-        path = PathBuf::from(format!("/proc/self/fd/{fd}/{name}"));
+/// through the open descriptor, where there is `/proc`; so are those of a group, in which the names
+/// on the way may be anything by now.
+fn socket_path(directory: &Directory, name: &str) -> PathBuf {
+    let path = directory.path().join(name);
+    let is_long = path.as_os_str().len() > MAX_SOCKET_PATH;
+    if cfg!(target_os = "linux") && (is_long || directory.is_shared()) {
+        let (at, name) = directory.at(name);
+        return by_descriptor(&at).join(name);
     }
     path
+}
+
+/// What is open, as a path.
+pub(super) fn by_descriptor(open: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
 /// Whether the inbox of this client is open, and how it hears.
@@ -191,9 +203,11 @@ pub(super) fn bind_again(store: &Arc<Inner>) {
 
 fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     let inbox = store.session.inbox();
+    let name = socket(&file_name(inbox.as_str()));
     // Left by an inbox of ours that was opened before.
-    file::remove(&store.directory, &socket(&file_name(inbox.as_str())));
-    let socket = Socket::bind(socket_path(&store.directory, inbox))?;
+    file::remove(&store.directory, &name);
+    let socket = Socket::bind(socket_path(&store.directory, &name))?;
+    store.directory.share_socket(&name)?;
     socket.set_nonblocking(true)?;
     UnixDatagram::from_std(socket)
 }

@@ -28,6 +28,7 @@
 //! keys                empty, in the way of the first versions
 //! sessions/<inbox>    locked as long as that client lives
 //! inbox/<inbox>.sock  open while that client listens
+//! group               the number of the group for which it was made, if it was
 //! ```
 
 mod clock;
@@ -38,16 +39,19 @@ mod file;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod inbox;
 mod key_lock;
 mod list;
 mod log;
+mod make;
 mod name;
 mod options;
 mod place;
 mod record;
 mod scheme;
 mod session;
+mod shared;
 mod step;
 mod sweep;
 mod turn;
@@ -74,7 +78,8 @@ pub use self::scheme::Local;
 
 use self::clock::Clock;
 use self::death_watcher::DeathWatcher;
-use self::directory::Directory;
+use self::directory::{Directory, RECORDS};
+use self::group::Group;
 use self::inbox::{OpenInbox, Subscription};
 use self::log::{FileLog, Log};
 use self::place::{OpenRecords, Place};
@@ -88,7 +93,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// How soon those look who cannot be told anything.
 const POLL_PAUSE: Duration = Duration::from_millis(50);
 
-/// Queues in files of one machine: for the processes of one user.
+/// Queues in files of one machine: for the processes of one user, or of a group's members.
 ///
 /// One value is one client. Its claims end with it, even when it is killed, as
 /// soon as somebody else wants the key.
@@ -116,19 +121,55 @@ struct Inner {
 }
 
 impl Inner {
+    #[cfg(test)]
     fn open(
         path: PathBuf,
         retention: Duration,
         audit: Option<AuditLimit>,
     ) -> Result<Arc<Self>, StoreError> {
-        let directory = Arc::new(Directory::open(path)?);
+        Self::open_in(Directory::open(path)?, retention, audit)
+    }
+
+    /// Sweeps, too. Waits while others hold its locks.
+    fn open_in(
+        directory: Directory,
+        retention: Duration,
+        audit: Option<AuditLimit>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let directory = Arc::new(directory);
         let audit = audit.map(|limit| Log::open(&directory, limit));
-        let inbox = Inbox::from_random(random_u64());
-        let inner = Arc::new(Self {
-            clock: Clock::open(&directory)?,
-            session: Session::open(directory.clone(), inbox)?,
+        let clock = Clock::open(&directory)?;
+        let session = Session::open(directory.clone(), new_inbox())?;
+        let inner = Self::of(directory, clock, session, retention, audit.transpose()?)?;
+        sweep::sweep(&inner);
+        Ok(inner)
+    }
+
+    /// Opens it without an audit log and without sweeping, by some 30 system calls. Nothing where
+    /// it would have to wait: the clock of this boot is not set, or another process has the lock.
+    fn open_at_once(path: PathBuf, retention: Duration) -> Result<Option<Arc<Self>>, StoreError> {
+        let directory = Arc::new(Directory::open_for(path, None)?);
+        let Some(clock) = Clock::of_this_boot(&directory)? else {
+            return Ok(None);
+        };
+        let Some(session) = Session::open_at_once(directory.clone(), new_inbox())? else {
+            return Ok(None);
+        };
+        Self::of(directory, clock, session, retention, None).map(Some)
+    }
+
+    fn of(
+        directory: Arc<Directory>,
+        clock: Clock,
+        session: Session,
+        retention: Duration,
+        audit: Option<Log>,
+    ) -> Result<Arc<Self>, StoreError> {
+        Ok(Arc::new(Self {
+            clock,
+            session,
             directory,
-            audit: audit.transpose()?,
+            audit,
             retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
@@ -136,9 +177,7 @@ impl Inner {
             outbox: inbox::outbox().map_err(|error| {
                 StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
             })?,
-        });
-        sweep::sweep(&inner);
-        Ok(inner)
+        }))
     }
 
     /// What a step knows of the store.
@@ -168,12 +207,43 @@ impl LocalStore {
     /// # Errors
     /// `Invalid` for options that cannot work. `Refused` for a directory that
     /// is another user's, that others may write to, that is on a network file
-    /// system, or where files cannot be written.
+    /// system, or where files cannot be written; for one that was made for a group of which this
+    /// process is no member, or in which others than the members could do something.
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         options.check()?;
         let (path, _) = options.place()?;
-        let inner = blocking(move || Inner::open(path, options.retention, options.audit)).await?;
-        Ok(Self::of(inner))
+        // Who is in a group may be asked of another process.
+        let at_once = match (options.audit, &options.group) {
+            (None, None) => Inner::open_at_once(path.clone(), options.retention)?,
+            _ => None,
+        };
+        if let Some(inner) = at_once {
+            sweep::on_opening(&inner).await?;
+            return Ok(Self::of(inner));
+        }
+        let inner = blocking(move || {
+            let directory = Directory::open_for(path, options.group.as_deref())?;
+            Inner::open_in(directory, options.retention, options.audit)
+        });
+        Ok(Self::of(inner.await?))
+    }
+
+    /// Makes the directory, for the members of a group if the options name one. Says where it is,
+    /// and whether it was made now.
+    async fn make(options: LocalOptions) -> Result<(PathBuf, bool), StoreError> {
+        let (path, _) = options.place()?;
+        blocking(move || {
+            let group = options.group.as_deref().map(Group::find).transpose()?;
+            let made = match &group {
+                Some(group) => make::make(&path, group)?,
+                None => !path.join(RECORDS).exists(),
+            };
+            // Makes what is one user's, and looks whether it can be used.
+            let directory = Directory::open_for(path.clone(), options.group.as_deref())?;
+            Inner::open_in(directory, options.retention, None)?;
+            Ok((path, made))
+        })
+        .await
     }
 
     /// Begins to sweep from time to time.
@@ -192,7 +262,9 @@ impl LocalStore {
     #[must_use]
     pub fn url(&self) -> String {
         let audit = self.inner.audit.as_ref().map(Log::limit);
-        options::url(self.directory(), self.inner.retention, audit)
+        let group = self.inner.directory.group().map(Group::text);
+        let retention = self.inner.retention;
+        options::url(self.directory(), retention, audit, group.as_deref())
     }
 
     /// Sees to it that the dead ahead of a claim that waits are found. One that waits without an
@@ -286,6 +358,10 @@ impl Records for LocalStore {
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.inner.session.lifeline().into_iter().collect()
     }
+}
+
+fn new_inbox() -> Inbox {
+    Inbox::from_random(random_u64())
 }
 
 /// A look that removes the dead first, if there are any and nobody is in the way.

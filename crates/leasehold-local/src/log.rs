@@ -22,7 +22,7 @@ use rustix::io::{Errno, retry_on_intr, write};
 
 use super::directory::{AUDIT, Directory, inode_of};
 use super::turn::blocking;
-use super::{Inner, file, walk};
+use super::{Inner, file};
 
 const ENDING: &str = ".jsonl";
 const CURRENT: &str = "current";
@@ -59,7 +59,7 @@ fn path(name: &str) -> String {
 
 impl Log {
     pub(super) fn open(directory: &Arc<Directory>, limit: AuditLimit) -> Result<Self, StoreError> {
-        let made = walk::make(directory, AUDIT);
+        let made = directory.make_part(AUDIT);
         made.map_err(|errno| directory.failed("write to", errno))?;
         Ok(Self {
             directory: Arc::clone(directory),
@@ -87,7 +87,8 @@ impl Log {
         let added = self.write(&lines, at);
         let failed = self.fails.swap(added.is_err(), Ordering::Relaxed);
         if let (Err(errno), false) = (added, failed) {
-            let error = self.directory.failed("write the audit log of", errno);
+            let doing = "write the audit log of";
+            let error = self.directory.failed_at(&path(CURRENT), doing, errno);
             tracing::warn!(%error, "the audit log has a gap");
         }
     }
@@ -105,7 +106,9 @@ impl Log {
                 let ended = self.ended();
                 let newest = ended.last().and_then(|name| name.parse().ok());
                 let end = newest.map_or(at.0, |newest: u64| at.0.max(newest + 1));
-                renameat(directory, &name, directory, path(&format!("{end:020}")))?;
+                let full = path(&format!("{end:020}"));
+                let ((from, current), (to, full)) = (directory.at(&name), directory.at(&full));
+                renameat(from, current, to, full)?;
                 self.prune(&ended, at);
                 Current::open(directory, &name, at)?
             }

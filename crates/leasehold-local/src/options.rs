@@ -8,8 +8,13 @@ use leasehold_core::{Invalid, TOMBSTONE_LIFE};
 use leasehold_store::AuditLimit;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
+use super::group::Group;
+
 /// What a path must not show as it stands in a URL of this store.
 const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
+
+/// What a value must not show as it stands behind the question mark.
+const RESERVED_IN_VALUES: &AsciiSet = &RESERVED.add(b'&');
 
 /// How a [`LocalStore`](super::LocalStore) is opened. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +27,10 @@ pub struct LocalOptions {
     /// Keeps an audit log: how much of it. Default none. What a client without it does is
     /// not in the log.
     pub audit: Option<AuditLimit>,
+    /// The group whose members share the directory: its name or its number. Such a directory has to
+    /// be made first, by `leasehold init` or `ClientBuilder::initialise`. `None`: the directory of
+    /// one user, or one that was made for a group, whichever that is.
+    pub group: Option<String>,
 }
 
 impl Default for LocalOptions {
@@ -30,13 +39,15 @@ impl Default for LocalOptions {
             directory: None,
             retention: Duration::from_secs(24 * 3600),
             audit: None,
+            group: None,
         }
     }
 }
 
 impl LocalOptions {
     /// Reads `local:` or `local:/some/dir`, percent-decoded, either with
-    /// `?retention=` and a number of `s`, `m`, `h` or `d`, and `audit=` with an [`AuditLimit`].
+    /// `?retention=` and a number of `s`, `m`, `h` or `d`, and `audit=` with an [`AuditLimit`];
+    /// a directory also with `group=` and the name or the number of a group.
     ///
     /// ```
     /// use leasehold::store::local::LocalOptions;
@@ -64,10 +75,12 @@ impl LocalOptions {
             match pair.split_once('=') {
                 Some(("retention", value)) => options.retention = retention(value)?,
                 Some(("audit", value)) => options.audit = Some(value.parse()?),
+                Some(("group", value)) => options.group = Some(group(value)?),
                 _ => {
                     return Err(Invalid::new(
                         format!("a local store has no option {pair:?}"),
-                        "there are retention= and audit=, e.g. local:?retention=24h&audit=10000",
+                        "there are retention=, audit= and group=, e.g. \
+                         local:?retention=24h&audit=10000",
                     ));
                 }
             }
@@ -79,7 +92,8 @@ impl LocalOptions {
     /// Refuses options that cannot work.
     ///
     /// # Errors
-    /// [`Invalid`] for a relative directory, or a retention under 60 s.
+    /// [`Invalid`] for a relative directory, a retention under 60 s, or what cannot be a group of
+    /// a directory that is named.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(path) = self.directory.as_deref().filter(|path| !path.is_absolute()) {
             return Err(relative(&path.display().to_string()));
@@ -88,6 +102,21 @@ impl LocalOptions {
             return Err(Invalid::new(
                 format!("a retention of {:?} is too short", self.retention),
                 "keep idle keys for 60 s at least: released claims are remembered as long",
+            ));
+        }
+        let Some(group) = &self.group else {
+            return Ok(());
+        };
+        if !is_group(group) {
+            return Err(Invalid::new(
+                format!("{group:?} is no group"),
+                "write the name or the number of a group, e.g. local:/some/dir?group=ops",
+            ));
+        }
+        if self.directory.is_none() {
+            return Err(Invalid::new(
+                "a group shares a directory that is named",
+                format!("write local:/some/dir?group={group}"),
             ));
         }
         Ok(())
@@ -118,12 +147,22 @@ impl LocalOptions {
 }
 
 /// The address of the store in that directory.
-pub(super) fn url(directory: &Path, retention: Duration, audit: Option<AuditLimit>) -> String {
+pub(super) fn url(
+    directory: &Path,
+    retention: Duration,
+    audit: Option<AuditLimit>,
+    group: Option<&str>,
+) -> String {
     let path = directory.to_string_lossy();
     let path = utf8_percent_encode(&path, RESERVED);
     let usual = retention == LocalOptions::default().retention;
     let retention = (!usual).then(|| format!("retention={}s", retention.as_secs()));
-    let params = [retention, audit.map(|limit| format!("audit={limit}"))];
+    let audit = audit.map(|limit| format!("audit={limit}"));
+    let group = group.map(|group| {
+        let group = utf8_percent_encode(group, RESERVED_IN_VALUES);
+        format!("group={group}")
+    });
+    let params = [retention, audit, group];
     let params: Vec<_> = params.into_iter().flatten().collect();
     let mark = if params.is_empty() { "" } else { "?" };
     format!("local:{path}{mark}{}", params.join("&"))
@@ -154,6 +193,20 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     };
     // However many slashes there are, it is one directory.
     Ok(Some(format!("/{}", rest.trim_start_matches('/')).into()))
+}
+
+fn group(text: &str) -> Result<String, Invalid> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    let decoded =
+        decoded.map_err(|_| Invalid::plain(format!("the group {text:?} is not UTF-8")))?;
+    Ok(decoded.into_owned())
+}
+
+/// Whether a group can be called that, or have that number.
+fn is_group(text: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_odd = text.contains(|c: char| c.is_control() || matches!(c, ':' | ',' | '/'));
+    !text.is_empty() && !has_odd && (!is_number || Group::number(text).is_some())
 }
 
 fn relative(path: &str) -> Invalid {
@@ -192,6 +245,9 @@ mod tests {
             assert_eq!(options.directory, Some("/a".into()), "{url}");
         }
         assert_eq!(of("local:?retention=90m").retention.as_secs(), 5_400);
+        assert_eq!(of("local:/a?group=ops").group.as_deref(), Some("ops"));
+        let named = of("local:/a?group=AD%5Cdomain%20users&retention=2h");
+        assert_eq!(named.group.as_deref(), Some("AD\\domain users"));
     }
 
     #[test]
@@ -204,6 +260,13 @@ mod tests {
             "local:?retention=5",
             "local:?retention=3s",
             "local:?retention=99999999999999999999d",
+            "local:?group=ops",
+            "local:/d?group=",
+            "local:/d?group",
+            "local:/d?group=a:b",
+            "local:/d?group=a%0Ab",
+            "local:/d?group=4294967295",
+            "local:/d?group=99999999999",
             "redis://h",
         ] {
             assert!(
@@ -223,9 +286,11 @@ mod tests {
             directory: Some("/a b/50%?#é".into()),
             retention: Duration::from_secs(61),
             audit: Some(AuditLimit::Entries(1_000)),
+            group: Some("R&D 50%?=é".into()),
         };
         let directory = options.directory.as_deref().unwrap();
-        let url = url(directory, options.retention, options.audit);
+        let group = options.group.as_deref();
+        let url = url(directory, options.retention, options.audit, group);
         assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
     }
 }

@@ -243,7 +243,7 @@ impl Place {
     fn failed(&self, doing: &str, errno: Errno) -> StoreError {
         match errno {
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt("is no file"),
-            errno => self.store.directory.failed(doing, errno),
+            errno => self.store.directory.failed_at(&self.name, doing, errno),
         }
     }
 

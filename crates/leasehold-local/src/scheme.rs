@@ -1,16 +1,17 @@
-//! `local:` and `local:/directory`.
+//! `local:`, `local:/directory` and `local:/directory?group=NAME`.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use leasehold_core::Marked;
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
-use leasehold_store::scheme::{Opened, Scheme};
+use leasehold_store::scheme::{Initialised, Opened, Scheme};
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::{LocalOptions, LocalStore};
 
-/// What opens `local:` and `local:/directory`.
+/// What opens `local:`, `local:/directory` and `local:/directory?group=NAME`.
 #[derive(Debug)]
 pub struct Local;
 
@@ -51,11 +52,40 @@ impl Scheme for Local {
              machine",
             store.directory().display()
         );
+        let mut findings = vec![Finding::new(Severity::Fine, "reach", found)];
+        let users = match store.inner.directory.group() {
+            Some(group) => Finding::new(
+                Severity::Note,
+                "users",
+                format!("the directory is for the members of the group {group}"),
+            )
+            .meaning("each of them can take, keep and break the locks of all, and remove them"),
+            None => Finding::new(
+                Severity::Fine,
+                "users",
+                "the directory is this user's alone",
+            ),
+        };
+        findings.push(users);
         Ok(Report::new(
             store.url(),
             "Exclusion and fencing among the processes of this machine that use this \
              directory. Holds end with the machine; tokens rise over its restarts.",
-            vec![Finding::new(Severity::Fine, "reach", found)],
+            findings,
         ))
+    }
+
+    /// There is no server to be marked: makes the directory.
+    async fn initialise(
+        &self,
+        url: &str,
+        _access: &Access,
+    ) -> Result<Vec<Initialised>, StoreError> {
+        let (path, made) = LocalStore::make(LocalOptions::from_url(url)?).await?;
+        let outcome = if made { Marked::New } else { Marked::Already };
+        Ok(vec![Initialised {
+            server: path.display().to_string(),
+            outcome: Ok(outcome),
+        }])
     }
 }

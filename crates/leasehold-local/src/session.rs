@@ -16,6 +16,9 @@ use super::directory::{Directory, INBOXES, SESSIONS, refused};
 use super::file;
 use super::name::file_name;
 
+/// Others look at a lock for a moment only, so this does not wait long.
+const WAIT: FlockOperation = FlockOperation::LockExclusive;
+
 /// The life of this client.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -35,10 +38,9 @@ struct Life {
 }
 
 impl Life {
-    fn begin(directory: &Directory, inbox: &Inbox) -> Result<Self, Errno> {
+    fn begin(directory: &Directory, inbox: &Inbox, lock: FlockOperation) -> Result<Self, Errno> {
         let (path, next) = (path(&file_name(inbox.as_str())), OnceLock::new());
-        // Others look at a lock for a moment only, so this does not wait long.
-        let file = directory.lock_file(&path)?;
+        let file = directory.lock_file(&path, lock)?;
         Ok(Self { file, next })
     }
 
@@ -53,8 +55,27 @@ impl Life {
 
 impl Session {
     pub(super) fn open(directory: Arc<Directory>, inbox: Inbox) -> Result<Self, StoreError> {
-        let life =
-            Life::begin(&directory, &inbox).map_err(|errno| directory.failed("write to", errno))?;
+        let life = Life::begin(&directory, &inbox, WAIT);
+        Self::of(life, directory, inbox)
+    }
+
+    /// Nothing if another process looks at its file just now.
+    pub(super) fn open_at_once(
+        directory: Arc<Directory>,
+        inbox: Inbox,
+    ) -> Result<Option<Self>, StoreError> {
+        match Life::begin(&directory, &inbox, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            life => Self::of(life, directory, inbox).map(Some),
+        }
+    }
+
+    fn of(
+        life: Result<Life, Errno>,
+        directory: Arc<Directory>,
+        inbox: Inbox,
+    ) -> Result<Self, StoreError> {
+        let life = life.map_err(|errno| directory.failed("write to", errno))?;
         let session = Self {
             directory,
             inbox,
@@ -101,7 +122,7 @@ impl Session {
         if !removed(latest) {
             return true;
         }
-        match Life::begin(&self.directory, &self.inbox) {
+        match Life::begin(&self.directory, &self.inbox, WAIT) {
             Ok(life) => {
                 tracing::warn!(
                     "somebody has removed the file of this client in {}: \
@@ -160,4 +181,23 @@ fn path(name: &str) -> String {
 /// The socket of the client with that session file.
 pub(super) fn socket(name: &str) -> String {
     format!("{INBOXES}/{name}.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_does_not_open_at_once_while_another_looks_at_its_file() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(place.path().join("d")).unwrap());
+        let inbox = Inbox::from_random(1);
+        let looked_at = directory
+            .lock_file(&path(&file_name(inbox.as_str())), WAIT)
+            .unwrap();
+        let open = || Session::open_at_once(directory.clone(), inbox.clone()).unwrap();
+        assert!(open().is_none());
+        drop(looked_at);
+        assert!(open().is_some());
+    }
 }

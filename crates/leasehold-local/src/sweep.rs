@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_store::StoreError;
 use leasehold_store::clock::wall;
 use leasehold_store::random::random_u64;
 use rustix::fs::{AtFlags, Stat, statat};
@@ -21,6 +22,10 @@ const LOOKS: usize = 128;
 
 /// How many names one sweep reads.
 const NAMES: usize = 10_000;
+
+/// How many keys and clients are looked into in the task of who opens a client: some 100 µs. A
+/// thread for them takes longer to start.
+const FEW: usize = 64;
 
 /// How often a client sweeps at least and at most; in between, so often that no idle
 /// record outlives its retention by much.
@@ -49,19 +54,52 @@ pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
     }])
 }
 
+/// Sweeps when a client is opened: at once where there is little to look at, else where it holds
+/// nobody up.
+pub(super) async fn on_opening(store: &Arc<Inner>) -> Result<(), StoreError> {
+    // A directory lists itself and the one above it too.
+    let found = Found::read(&store.directory, FEW + 3);
+    if found.clients.len() + found.keys.len() <= FEW {
+        sweep_found(store, found);
+        return Ok(());
+    }
+    let store = store.clone();
+    blocking(move || Ok(sweep(&store))).await.map(drop)
+}
+
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
 /// whether there may be more to remove at once.
 pub(super) fn sweep(store: &Arc<Inner>) -> bool {
-    let clients = [(SESSIONS, ""), (INBOXES, ".sock")]
-        .into_iter()
-        .flat_map(|(sub, ending)| names(&store.directory, sub, ending));
-    for name in clients.take(LOOKS) {
+    sweep_found(store, Found::read(&store.directory, NAMES))
+}
+
+/// The names of what there is, without their endings.
+struct Found {
+    clients: Vec<String>,
+    keys: Vec<String>,
+}
+
+impl Found {
+    /// At most so many of each kind.
+    fn read(directory: &Directory, most: usize) -> Self {
+        let clients = [(SESSIONS, ""), (INBOXES, ".sock")].into_iter();
+        Self {
+            clients: clients
+                .flat_map(|(sub, ending)| names(directory, sub, ending, most))
+                .collect(),
+            keys: names(directory, RECORDS, ".rec", most),
+        }
+    }
+}
+
+fn sweep_found(store: &Arc<Inner>, found: Found) -> bool {
+    for name in found.clients.into_iter().take(LOOKS) {
         if name != super::name::file_name(store.session.inbox().as_str()) {
             is_dead_file(&store.directory, &name);
         }
     }
-    let keys = names(&store.directory, RECORDS, ".rec").into_iter();
-    let places = keys.map(|name| Place::of(store, &name));
+    store.directory.remove_unfinished(wall(), NAMES);
+    let places = found.keys.into_iter().map(|name| Place::of(store, &name));
     let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();
     let removed = old.iter().filter(|place| sweep_key(place)).count();
     old.len() == LOOKS && removed > 0
@@ -70,7 +108,8 @@ pub(super) fn sweep(store: &Arc<Inner>) -> bool {
 /// Whether the key was not used for so long that it is worth a look.
 fn is_old(place: &Place) -> bool {
     let store = &place.store;
-    let stat = statat(&store.directory, &*place.name, AtFlags::SYMLINK_NOFOLLOW);
+    let (at, name) = store.directory.at(&place.name);
+    let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat: Stat| {
         let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         used + store.retention <= wall()
@@ -95,8 +134,8 @@ fn sweep_key(place: &Place) -> bool {
 
 /// The names in a part of the directory, without their endings. Starts
 /// somewhere else each time, so that in the end all have their turn.
-fn names(directory: &Directory, sub: &str, ending: &str) -> Vec<String> {
-    let mut names = directory.names(sub, ending, NAMES).unwrap_or_default();
+fn names(directory: &Directory, sub: &str, ending: &str, most: usize) -> Vec<String> {
+    let mut names = directory.names(sub, ending, most).unwrap_or_default();
     if !names.is_empty() {
         let start = random_u64() % names.len() as u64;
         names.rotate_left(usize::try_from(start).unwrap_or(0));
@@ -108,7 +147,7 @@ fn names(directory: &Directory, sub: &str, ending: &str) -> Vec<String> {
 mod tests {
     use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Release};
 
-    use super::super::{LocalStore, step};
+    use super::super::{LocalOptions, LocalStore, step};
     use super::*;
 
     fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
@@ -166,6 +205,24 @@ mod tests {
         let mut left = store.directory.names(RECORDS, ".rec", NAMES).unwrap();
         left.sort();
         assert_eq!(left, ["kept", "watched"]);
+    }
+
+    /// In the task of whoever opens it where there is little, and in a thread where there is much.
+    #[tokio::test]
+    async fn what_dead_clients_have_left_is_removed_on_opening() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("d");
+        let options = LocalOptions::from_url(&format!("local:{}", path.display())).unwrap();
+        drop(LocalStore::open(options.clone()).await.unwrap());
+        for dead in [1, FEW * 2 - 1] {
+            for number in 0..dead {
+                std::fs::write(path.join(format!("sessions/{number}")), "").unwrap();
+            }
+            let store = LocalStore::open(options.clone()).await.unwrap();
+            let left = std::fs::read_dir(path.join("sessions")).unwrap().count();
+            assert_eq!(left, 1, "of {dead}: only this client's is left");
+            drop(store);
+        }
     }
 
     /// However many keys it has used, and though it is never opened again.

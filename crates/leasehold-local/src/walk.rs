@@ -6,19 +6,35 @@
 //! `fs.protected_symlinks`, if it is on.
 
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use leasehold_store::StoreError;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, mkdirat};
+use rustix::fs::{Mode, OFlags, Stat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::directory::{failed, refused};
 
-/// Opens the directory, to be looked into and locked.
-pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
-    walk(path).unwrap_or_else(|errno| {
+/// What is at the end of a path.
+pub(super) struct Found {
+    /// The directory. What it is can be looked at; see [`Found::open`].
+    pub(super) fd: OwnedFd,
+    /// The directories on the way. (Not known but on Linux.)
+    pub(super) through: Vec<(PathBuf, Stat)>,
+}
+
+impl Found {
+    /// Opens the directory, to be looked into and locked.
+    pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.fd, ".", flags, Mode::empty())
+    }
+}
+
+/// Finds the directory, and `makes` those on the way that are missing.
+pub(super) fn find(path: &Path, makes: bool) -> Result<Found, StoreError> {
+    walk(path, makes).unwrap_or_else(|errno| {
         let shown = path.display();
         Err(match errno {
             Errno::NOTDIR => refused(
@@ -26,7 +42,7 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
                 "name a directory with local:/some/dir",
             ),
             // As below /proc: it is there, and nothing can be made in it.
-            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG => {
+            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG if makes => {
                 let cause = std::io::Error::from(errno);
                 refused(
                     format!("cannot make the directory {shown}: {cause}"),
@@ -34,9 +50,19 @@ pub(super) fn open(path: &Path) -> Result<OwnedFd, StoreError> {
                 )
                 .with_source(cause)
             }
-            errno => failed(path, "open or make", errno),
+            errno => failed(path, if makes { "open or make" } else { "open" }, errno),
         })
     })
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn barred(path: &Path, at: &Path) -> StoreError {
+    let (path, at) = (path.display(), at.display());
+    let me = rustix::process::geteuid().as_raw();
+    refused(
+        format!("cannot open the directory {path}: user {me} may not pass {at}"),
+        format!("let others pass with chmod o+x {at}, or name another directory"),
+    )
 }
 
 /// Makes a directory, if there is none.
@@ -48,12 +74,11 @@ pub(super) fn make(at: impl AsFd, name: impl Arg) -> Result<(), Errno> {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
+fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
-    use std::path::PathBuf;
 
-    use rustix::fs::{FileType, fstat, openat, readlinkat};
+    use rustix::fs::{FileType, fstat, readlinkat};
 
     /// As many as the system follows.
     const LINKS: usize = 40;
@@ -68,15 +93,18 @@ fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
     let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = rustix::fs::open("/", look, Mode::empty())?;
     let mut reached = PathBuf::from("/");
+    let mut through = Vec::new();
     while let Some(name) = left.pop() {
         let open = || openat(&at, &name, look, Mode::empty());
         let next = match open() {
-            Err(Errno::NOENT) => make(&at, &name).and_then(|()| open())?,
+            Err(Errno::NOENT) if makes => make(&at, &name).and_then(|()| open())?,
+            Err(Errno::ACCESS) if !makes => return Ok(Err(barred(path, &reached))),
             opened => opened?,
         };
         let stat = fstat(&next)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
+                through.push((reached.clone(), fstat(&at)?));
                 at = next;
                 reached.push(&name);
             }
@@ -103,19 +131,22 @@ fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
             _ => return Err(Errno::NOTDIR),
         }
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(&at, ".", flags, Mode::empty()).map(Ok)
+    Ok(Ok(Found { fd: at, through }))
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn walk(path: &Path) -> Result<Result<OwnedFd, StoreError>, Errno> {
+fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
     use std::os::unix::fs::DirBuilderExt;
 
     let mut all = std::fs::DirBuilder::new();
-    all.recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTDIR))?;
+    if makes {
+        all.recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTDIR))?;
+    }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map(Ok)
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let through = Vec::new();
+    Ok(Ok(Found { fd, through }))
 }

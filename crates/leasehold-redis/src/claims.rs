@@ -1,5 +1,5 @@
-//! What a client remembers of its claims where the records of a store cannot: which it
-//! has made, and which have left.
+//! The client's table of its own claims, for stores whose records cannot keep them: which claims
+//! it has made, and which were released.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::lock::lock;
 use leasehold_core::{ClaimId, Key, Moment};
 
-/// For how long a claim is remembered after it has lapsed, so that its id cannot claim
-/// again: longer than anybody asks.
+/// How long a claim is remembered after it has expired, so that its id cannot claim again: longer
+/// than any retry.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// What is known of a claim id.
@@ -26,7 +26,7 @@ pub(crate) enum Known<T, L> {
 #[derive(Debug)]
 struct Row<T, L> {
     known: Known<T, L>,
-    /// When the claim has lapsed at the latest.
+    /// The latest time at which the claim has expired.
     lapses: Moment,
 }
 
@@ -61,8 +61,8 @@ impl<T: Clone, L: Clone> ClaimTable<T, L> {
         row.map_or(Known::Nothing, |row| row.known.clone())
     }
 
-    /// Notes a claim down, or anew, that lapses then or later; not if it has left. Gives
-    /// what was known of it before.
+    /// Adds or updates a claim that expires then or later, unless it was released. Returns what
+    /// was known of it before.
     pub(crate) fn put(
         &self,
         key: &Key,
@@ -95,7 +95,7 @@ impl<T: Clone, L: Clone> ClaimTable<T, L> {
         }
     }
 
-    /// It lapses then or later.
+    /// Extends its expiry.
     pub(crate) fn keep(&self, key: &Key, id: &ClaimId, lapses: Moment) {
         let mut rows = self.rows();
         if let Some(row) = rows.claims.get_mut(&(key.clone(), id.clone())) {
@@ -103,7 +103,7 @@ impl<T: Clone, L: Clone> ClaimTable<T, L> {
         }
     }
 
-    /// The claim leaves: gives what was noted of it, and when it lapses.
+    /// Marks the claim as released: returns what was noted of it, and when it expires.
     pub(crate) fn leave(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! What a server says, read as the store reads it. See [`crate::fuzzing`].
+//! Access to the parsers of server answers, for `leasehold-fuzz`.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
     script::read_reply(value)
 }
 
-/// The answer about so many keys: how many were granted, or the first that was not.
+/// Decodes the answer about `keys` keys: how many were granted, or the first that was not.
 ///
 /// # Errors
 /// If it is something else.

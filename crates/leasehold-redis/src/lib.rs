@@ -1,8 +1,9 @@
-//! Redis and Valkey, 6.2 or later: the stores of [leasehold](https://docs.rs/leasehold) on
-//! one server, on the primary that Sentinels watch, on a cluster, and on servers that vote.
+//! The Redis stores of [leasehold](https://docs.rs/leasehold): one server, Sentinels, a cluster,
+//! or independent servers (Redlock). Redis or Valkey 6.2 or later.
 //!
-//! Whoever uses them needs the crate `leasehold` only, which has all of this as
-//! `leasehold::store::redis`, and opens them by their URLs. Options say what a URL cannot:
+//! To use them, only the crate `leasehold` is needed: it re-exports this crate as
+//! `leasehold::store::redis`, and opens the stores by their URLs. Options have settings that a
+//! URL does not:
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")]
@@ -17,19 +18,18 @@
 //! ```
 //!
 //! # How it works
-//! Every verb is one script and one round trip, also on several keys; the record
-//! of a key lies under one key of Redis, `<prefix>lock:<name>`, and the pushes of a
-//! client go to one channel, `<prefix>inbox:<name>`. All commands of a store share
-//! one connection through a batcher (one a node in a cluster); pushes arrive on it
-//! too (RESP3). What a server forbids is found out at connect (`rights`).
+//! Every verb is one script and one round trip, also for several keys. The record of a key is
+//! stored at one Redis key, `<prefix>lock:<name>`. The pushes to a client use one channel,
+//! `<prefix>inbox:<name>`. All commands of a store share one connection through a batcher (one
+//! per node in a cluster). Pushes arrive on the same connection (RESP3). When it connects, the
+//! client finds out which commands the server forbids (`rights`).
 //!
-//! Nothing is retried blindly: a lost connection or a response that does not
-//! come in time is `Unavailable`, outcome unknown, and the same claim id asks
-//! again. Scripts are sent by hash, and in full when the server does not know
-//! them: then nothing has run.
+//! Requests are not retried blindly. A lost connection or a late response is `Unavailable` with
+//! an unknown outcome, and the client retries with the same claim id. Scripts are sent by hash,
+//! and in full if the server does not know them, since then nothing has run.
 //!
 //! # Features
-//! `tls` for `rediss://`. The others are for this repository only.
+//! `tls`: TLS (`rediss://`). The other features are only for this repository.
 
 mod claims;
 mod classic;

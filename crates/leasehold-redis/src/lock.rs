@@ -1,4 +1,4 @@
-//! Locks that outlive the panic of who held them: what they guard is whole at any time.
+//! A mutex lock that ignores poisoning: the guarded data is consistent at any time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

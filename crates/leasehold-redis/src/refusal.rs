@@ -1,4 +1,4 @@
-//! What the server's refusals and the connection's failures mean to a caller.
+//! Converts errors of servers and connections to store errors.
 
 mod opening;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub(super) fn acl(user: &str, prefix: &str) -> String {
 /// A user who may not run scripts.
 pub(super) fn no_scripts(prefix: &str) -> StoreError {
     refused(
-        "scripts are forbidden here: neither EVALSHA with SCRIPT LOAD nor EVAL can be used",
+        "the server forbids scripts: neither EVALSHA with SCRIPT LOAD nor EVAL is allowed",
         format!(
             "this rule is enough: {}; `?layout=classic` needs no scripts",
             acl("<name>", prefix)
@@ -148,7 +148,7 @@ fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
 /// How much of what a server says is passed on: it goes to logs and terminals.
 const LONGEST: usize = 300;
 
-/// What a server says, as far as it is shown.
+/// The text of a server, shortened and made safe to show.
 pub(super) fn tame(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
@@ -161,7 +161,7 @@ const KNOWN: [(&[&str], &str, &str); 6] = [
     (
         &["OOM"],
         "the server is out of memory",
-        "raise its maxmemory, or remove what it need not keep",
+        "raise its maxmemory, or delete data that is not needed",
     ),
     (
         &["READONLY"],
@@ -176,7 +176,7 @@ const KNOWN: [(&[&str], &str, &str); 6] = [
     (
         &["MISCONF"],
         "the server cannot write its snapshot and refuses writes",
-        "look at its log; see stop-writes-on-bgsave-error",
+        "check its log; see stop-writes-on-bgsave-error",
     ),
     (
         &["NOREPLICAS"],
@@ -217,14 +217,14 @@ fn refusal(code: &str, detail: &str) -> StoreError {
             "check the credentials; a password file is read again with each connection",
         ),
         "DENIED" if detail.contains("protected mode") => refused(
-            "the server is in protected mode, and lets in only who is on its own machine (DENIED)",
-            "set a password at the server, or `bind` it to an address that only friends reach",
+            "the server is in protected mode and accepts only local connections (DENIED)",
+            "set a password on the server, or `bind` it to a private address",
         ),
         "ERR" if detail.contains("max number of clients") => StoreError::new(
             ErrorKind::Unavailable,
-            "the server has as many clients as it takes (maxclients)",
+            "the server has reached its limit of clients (maxclients)",
         )
-        .with_hint("raise maxclients, or find out who leaves connections open"),
+        .with_hint("raise maxclients, or find the programs that leave connections open"),
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" => {
             refused(format!("the server is not ready: {detail}"), "try later")
                 .with_retry_after(Duration::from_secs(1))
@@ -260,18 +260,18 @@ fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
     StoreError::new(ErrorKind::Refused, message).with_hint(hint)
 }
 
-/// Something that is not ours stands at the key.
+/// The key contains something that is not leasehold's.
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
         format!(
-            "a {} that is not leasehold's stands at the key; it was left as it is",
+            "the key contains a {} that is not leasehold's; nothing was changed",
             tame(found)
         ),
     )
     .with_hint(
-        "choose another prefix, or remove it; if it is another library's lock, layout=classic \
-         shares it",
+        "choose another prefix, or delete the key; if it is a lock of another library, \
+         layout=classic shares it",
     )
 }
 
@@ -279,8 +279,8 @@ pub(super) fn foreign(found: &str) -> StoreError {
 pub(super) fn other_settings() -> StoreError {
     refused(
         "the server belongs to clients with other settings",
-        "all its clients with this prefix name the same max_ttl and quarantine; `leasehold init` \
-         moves it to new ones, and no redlock:// set uses it too",
+        "use the same max_ttl and quarantine in all clients with this prefix; `leasehold init` \
+         moves the server to new ones; a redlock:// set must not use it too",
     )
 }
 
@@ -290,15 +290,18 @@ pub(super) fn clock_too_late(micros: u64) -> StoreError {
     let late = late.map_or_else(String::new, |late| format!(": {late}"));
     refused(
         format!("the server's clock is wrong{late}"),
-        "set the server's clock; nothing was changed, and the key works again then",
+        "correct the server's clock; nothing was changed, and the key works again after that",
     )
 }
 
 /// A record of a later version.
 pub(super) fn newer(version: u8) -> StoreError {
     refused(
-        format!("the key is kept in version {version} of the format, newer than this client"),
-        "upgrade leasehold here",
+        format!(
+            "the record of the key has format version {version}, which is newer than this \
+         client"
+        ),
+        "upgrade leasehold on this host",
     )
 }
 
@@ -306,7 +309,7 @@ pub(super) fn newer(version: u8) -> StoreError {
 pub(super) fn no_key() -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        "its name is not UTF-8, so it is no key of leasehold",
+        "its name is not UTF-8, so it is not a key of leasehold",
     )
 }
 
@@ -314,12 +317,12 @@ pub(super) fn no_key() -> StoreError {
 pub(super) fn damaged() -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        "the record at the key is damaged; it was left as it is",
+        "the record of the key is damaged; nothing was changed",
     )
     .with_hint("inspect it, and delete it when nobody holds the key")
 }
 
-/// Nobody answered, and nothing can have been carried out.
+/// There is no connection, so nothing can have been carried out.
 pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     let Some(last) = last else {
         return StoreError::new(

@@ -1,4 +1,4 @@
-//! The URLs of servers: one, one that Sentinels name, a cluster, or a set that votes.
+//! The URL schemes of Redis stores.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
 
-/// What opens `redis://` and its like: one server, or the primary that Sentinels name.
+/// The URL schemes of one server, and of Sentinels: `redis://`, `redis-sentinel://` and so on.
 #[derive(Debug)]
 pub struct OneServer;
 
-/// What opens `redis-cluster://` and its like: the nodes of a cluster.
+/// The URL schemes of a cluster: `redis-cluster://` and so on.
 #[derive(Debug)]
 pub struct ManyNodes;
 
-/// What opens `redlock://` and its like: independent servers with a vote each.
+/// The URL schemes of independent servers: `redlock://` and `redlocks://`.
 #[derive(Debug)]
 pub struct Votes;
 
@@ -154,7 +154,7 @@ fn voters(url: &str, access: &Access) -> Result<RedlockOptions, StoreError> {
 }
 
 impl RedisOptions {
-    /// Adds what was given besides the URL, which goes before what stands in it.
+    /// Adds credentials and certificates that were given besides the URL. They override the URL.
     ///
     /// # Errors
     /// `Invalid` for a client certificate without its key, or the other way round.
@@ -175,7 +175,7 @@ impl RedisOptions {
             _ => {
                 return Err(StoreError::new(
                     ErrorKind::Invalid,
-                    "a client certificate and its key come together",
+                    "a client certificate needs its key, and a key its certificate",
                 )
                 .with_hint("give both, or neither"));
             }
@@ -183,8 +183,8 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// Whether such a URL names one server, or Sentinels that do: what
-    /// [`from_url`](Self::from_url) reads.
+    /// Returns whether [`from_url`](Self::from_url) can parse URLs of this kind: one server, or
+    /// Sentinels.
     #[must_use]
     pub fn reads(url: &str) -> bool {
         url.split_once(':')

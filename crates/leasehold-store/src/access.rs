@@ -1,22 +1,22 @@
-//! What opens a store besides its URL.
+//! Credentials and certificates to open a store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ErrorKind, StoreError};
 
-/// Where the client's certificates are.
+/// The files with the client's certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The authority that signed the server's certificate; the system's by default.
+    /// The certificate authority of the server; the system's authorities by default.
     pub ca: Option<PathBuf>,
-    /// Our certificate, if the server asks for one.
+    /// The client certificate, if the server asks for one.
     pub cert: Option<PathBuf>,
-    /// Its private key.
+    /// The private key of the client certificate.
     pub key: Option<PathBuf>,
 }
 
-/// What opens a store besides its URL: wins over the URL. `Debug` hides the
+/// Credentials and certificates to open a store. They override the URL. `Debug` hides the
 /// password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
@@ -24,7 +24,7 @@ pub struct Access {
     pub user: Option<String>,
     /// The password to log in with.
     pub password: Option<String>,
-    /// A file whose first line is the password; wins over it.
+    /// A file whose first line is the password; overrides `password`.
     pub password_file: Option<PathBuf>,
     /// Certificates for TLS.
     pub tls: TlsFiles,
@@ -41,8 +41,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Reads the password file, also where no password is needed: it may be another file than was
-    /// meant.
+    /// Checks that the password file can be read, even if no password is needed.
     ///
     /// # Errors
     /// `Invalid` if it cannot be read, or is empty.
@@ -52,7 +51,7 @@ impl Access {
     }
 }
 
-/// The password that stands in the first line of a file.
+/// Reads the password from the first line of a file.
 ///
 /// # Errors
 /// `Invalid` if it cannot be read, or is empty.

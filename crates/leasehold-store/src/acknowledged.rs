@@ -1,38 +1,41 @@
-//! Who has it besides the server that answered.
+//! Acknowledgements of a write by replicas and disks.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::{ErrorKind, StoreError};
 
-/// What a policy of acknowledged writes has achieved for one request.
+/// The acknowledgements of one request under an acknowledgement policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// How many replicas have it: in memory, or on disk if disks were asked for.
+    /// How many replicas acknowledged it: in memory, or on disk if the policy asks for disks.
     pub replicas: u32,
-    /// How many were asked for.
+    /// How many replicas the policy asks for.
     pub wanted: u32,
-    /// Whether it is on the disk of the server that answered; `None` where that
-    /// was not asked for.
+    /// Whether it is on the disk of the server that answered; `None` if the policy does not ask
+    /// for that.
     pub disk: Option<bool>,
-    /// How long was waited for them at most.
+    /// The time limit for the acknowledgements.
     pub within: Duration,
 }
 
 impl Acknowledged {
-    /// Whether all that was asked for has come.
+    /// Returns whether the policy is satisfied.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.replicas >= self.wanted && self.disk != Some(false)
     }
 
-    /// Why a request does not count.
+    /// Why the request does not count.
     pub(crate) fn error(&self) -> StoreError {
         StoreError::new(
             ErrorKind::Unavailable,
-            format!("it was not acknowledged within {:?}: {self}", self.within),
+            format!(
+                "the write was not acknowledged within {:?}: {self}",
+                self.within
+            ),
         )
-        .with_hint("are the replicas running, connected and not behind?")
+        .with_hint("check that the replicas are running, connected and not behind")
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
         assert!(!short.is_enough());
         assert_eq!(
             short.error().to_string(),
-            "it was not acknowledged within 1s: 1 of 2 replicas answered"
+            "the write was not acknowledged within 1s: 1 of 2 replicas answered"
         );
         let disk = |disk, wanted| Acknowledged {
             disk: Some(disk),

@@ -1,29 +1,27 @@
-//! What a store answers.
+//! The answers of a store.
 
 use leasehold_core::{Reply, StoreTime};
 
 use crate::acknowledged::Acknowledged;
 use crate::error::StoreError;
 
-/// What a store answers: the reply, and when the step was taken. Those who ask by name
-/// ([`Verbs`](crate::Verbs)) get the replies of that verb.
+/// The answer of a store: the reply, and the time of the step. The methods of
+/// [`Verbs`](crate::Verbs) return the reply type of their verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer<R = Reply> {
     /// The reply of the queue.
     pub reply: R,
     /// The store's time of the step.
     pub at: StoreTime,
-    /// The connection epoch on which the answer came: zero while the inbox is
-    /// not open, and another number each time pushes may have been missed.
+    /// The connection epoch of the answer: zero while the inbox is not open, and a new number
+    /// each time pushes may have been missed.
     pub epoch: u64,
-    /// For a grant or a renewal of one: who has it besides the server that
-    /// answered, where a policy asks for it. If that is not
-    /// [enough](Acknowledged::is_enough), the grant does not count, and is to be
-    /// released.
+    /// For a grant or its renewal under an acknowledgement policy: who acknowledged it. If that
+    /// is not [enough](Acknowledged::is_enough), the grant is invalid and must be released.
     pub acknowledged: Option<Acknowledged>,
 }
 
-/// What a store answers to [`LockStore::claim_all`](crate::LockStore::claim_all).
+/// The answer to [`LockStore::claim_all`](crate::LockStore::claim_all).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllAnswer {
     /// All parts were granted, in the order in which they were asked for.
@@ -32,13 +30,13 @@ pub enum AllAnswer {
     NotAll {
         /// The first part that could not be granted.
         part: usize,
-        /// Why: what it would have been answered.
+        /// The answer that this part alone would have got.
         answer: Answer,
     },
 }
 
 impl<R: Copy + Into<Reply>> Answer<R> {
-    /// An answer of a store that asks nobody else.
+    /// Makes an answer without acknowledgements.
     #[must_use]
     pub fn new(reply: R, at: StoreTime, epoch: u64) -> Self {
         Self {
@@ -49,22 +47,22 @@ impl<R: Copy + Into<Reply>> Answer<R> {
         }
     }
 
-    /// Whether it says that the claim holds the key.
+    /// Returns whether the claim holds the key.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.reply.into().is_grant()
     }
 
-    /// Whether it grants, or confirms a grant, be it behind another claim of the client.
+    /// Returns whether it grants, or confirms a grant, also behind another claim of the client.
     #[must_use]
     pub fn has_token(&self) -> bool {
         self.reply.into().has_token()
     }
 
-    /// The error of a grant that was not acknowledged as it should have been:
-    /// it does not count, and stands at the store all the same.
+    /// Returns the error of a grant with too few acknowledgements. The grant is invalid, but the
+    /// store still has it.
     ///
-    /// Hidden: what follows from it is the client's to decide.
+    /// Hidden: the client decides what to do.
     #[doc(hidden)]
     #[must_use]
     pub fn shortfall(&self) -> Option<StoreError> {
@@ -73,7 +71,7 @@ impl<R: Copy + Into<Reply>> Answer<R> {
             .map(|acknowledged| acknowledged.error())
     }
 
-    /// Who has it, where that is enough: for showing.
+    /// Returns the acknowledgements, if they are enough, to show them.
     ///
     /// Hidden, as above.
     #[doc(hidden)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 
-/// An entry of an audit log, and the key that it is about.
+/// An entry of an audit log, with its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
     /// The key.
@@ -20,19 +20,19 @@ pub struct AuditRecord {
     pub entry: AuditEntry,
 }
 
-/// An audit log that is being read: see [`LockStore::audit_log`](crate::LockStore::audit_log).
+/// Reads an audit log: see [`LockStore::audit_log`](crate::LockStore::audit_log).
 #[async_trait]
 pub trait AuditLog: Send {
-    /// The entries that follow those of the call before, in the order in which each server or file
-    /// has them, and a bounded number of them. Empty: there are no more now; there may be later.
-    /// In a cluster a log that is new is found after a while.
+    /// Returns the entries after those of the previous call, a bounded number of them, in the
+    /// order in which each server or file has them. An empty list means that there are no more
+    /// entries yet. In a cluster a new log is found after a while.
     ///
-    /// After an error, or if the future is dropped, the next call does the same piece again.
+    /// After an error, or if the future is dropped, the next call repeats the same page.
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError>;
 }
 
-/// How much of an audit log is kept, at least: so many entries, or those of so long a time. Logs
-/// are trimmed in pieces, so there can be somewhat more.
+/// How much of an audit log is kept: a minimum number of entries, or a minimum age. Logs are
+/// trimmed in pieces, so somewhat more can remain.
 ///
 /// ```
 /// use leasehold::store::AuditLimit;
@@ -43,9 +43,9 @@ pub trait AuditLog: Send {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditLimit {
-    /// So many entries.
+    /// At least this number of entries.
     Entries(u64),
-    /// Those of so long a time, in whole seconds.
+    /// All entries of this time, in whole seconds.
     Age(Duration),
 }
 
@@ -76,7 +76,7 @@ impl FromStr for AuditLimit {
         };
         limit.filter(bounds).ok_or_else(|| {
             Invalid::new(
-                format!("audit = {text:?} does not say how much of the log is kept"),
+                format!("audit = {text:?} is not a limit for the audit log"),
                 "write a number of entries from 100 to 10000000, or a time from 1m to 366d: \
                  audit=10000, audit=24h",
             )

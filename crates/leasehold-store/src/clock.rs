@@ -1,7 +1,6 @@
-//! The one door to the client's time.
+//! The client's clock.
 //!
-//! Stores take the time from here too, so that it is one clock for all, and a simulation
-//! can bring its own.
+//! Stores use it too, so that all parts have the same clock, and a simulation can replace it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,11 +16,11 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(all(not(shuttle), not(any(target_os = "linux", target_os = "android"))))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The time now, by the client's clock.
+/// Returns the current time of the client's clock.
 #[cfg(shuttle)]
 pub use crate::sync::now;
 
-/// The time now, by the client's clock.
+/// Returns the current time of the client's clock.
 #[cfg(not(shuttle))]
 #[must_use]
 pub fn now() -> Moment {
@@ -35,8 +34,8 @@ pub fn now() -> Moment {
     Moment(seconds * 1_000_000 + micros)
 }
 
-/// The time of day, since 1970: for what people read and for ids, never for a
-/// deadline. It may step.
+/// Returns the wall-clock time since 1970, for display and ids. It may step, so it is never used
+/// for deadlines.
 #[must_use]
 pub fn wall() -> Duration {
     #[cfg(feature = "simulation")]

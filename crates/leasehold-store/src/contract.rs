@@ -1,9 +1,9 @@
-//! The contract of a store as tests: each case is a bullet at [`LockStore`], and each bullet a
-//! case.
+//! The contract test suite of stores: one test case for each bullet in the documentation of
+//! [`LockStore`].
 //!
-//! Whoever writes a store mounts all of them with [`contract!`](crate::contract!) and a
-//! [`Fixture`], which makes clients of a fresh store. A case that the store's
-//! [`Capabilities`](crate::Capabilities) leave out passes without asking it:
+//! To test a store, implement a [`Fixture`], which makes clients of a fresh store, and add all
+//! cases with [`contract!`](crate::contract!). A case for a capability that the store does not
+//! have ([`Capabilities`](crate::Capabilities)) passes without using the store:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -22,8 +22,8 @@
 //! leasehold_store::contract!(Memory(MemoryStore::new()));
 //! ```
 //!
-//! The feature `contract` has it; name it under `[dev-dependencies]`. Cases wait for real time
-//! where [`Fixture::pass`] does: a few seconds in all, side by side.
+//! It needs the feature `contract`; enable it under `[dev-dependencies]`. If [`Fixture::pass`]
+//! waits for real time, the cases take a few seconds in total, running in parallel.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -66,32 +66,32 @@ use crate::LockStore;
 /// A store under test, fresh for each case.
 #[async_trait]
 pub trait Fixture: Send + Sync {
-    /// Another client of the same store, with an inbox of its own.
+    /// Makes another client of the same store, with its own inbox.
     async fn client(&self) -> Arc<dyn LockStore>;
 
-    /// The same with an audit log, where the store can keep one.
+    /// Makes another client with an audit log, if the store can keep one.
     async fn audited(&self) -> Arc<dyn LockStore> {
         self.client().await
     }
 
-    /// Lets the store's time pass: by hand where that is possible, else by waiting.
+    /// Lets the store's time pass: with a manual clock if there is one, otherwise by waiting.
     async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// A TTL that is waited for, and that a request does not outlive on a busy machine. Longer
-    /// where a request goes to several servers.
+    /// A short TTL that cases wait for. It must be longer than a request takes on a busy machine,
+    /// and longer still if a request goes to several servers.
     fn short(&self) -> Duration {
         Duration::from_millis(300)
     }
 }
 
-/// A case as it is mounted.
+/// A test case.
 #[doc(hidden)]
 pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Runs a case on a store of its own. It is one function for all, since many tests are mounted,
-/// and each would be compiled with a runtime of its own.
+/// Runs a case on a fresh store. It is one function for all cases, so that the runtime is
+/// compiled only once.
 #[doc(hidden)]
 pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -107,7 +107,7 @@ const PUSH_LIMIT: Duration = Duration::from_secs(10);
 /// Long enough to outlive any case.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Mounts every case of the contract as a test of the store of which the expression makes a
+/// Adds every case of the contract as a test. The expression makes the
 /// [fixture](crate::contract::Fixture): see [`mod@crate::contract`].
 #[macro_export]
 macro_rules! contract {

@@ -1,4 +1,4 @@
-//! What can go wrong at a store, and what to do about it.
+//! The errors of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,30 +6,29 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-/// What the caller may do. There are few kinds, each with its own remedy.
+/// The kind of an error. Each kind tells the caller what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Somebody else had the key for all the time allowed. Try later.
+    /// The key did not become free in time. Try later.
     Timeout,
-    /// The claim was part of a deadlock, and gave up as its caller had asked. Release what the
-    /// same piece of work holds, and begin it anew.
+    /// The claim was part of a deadlock and gave up, as its caller had asked. Release all keys of
+    /// the same piece of work, and start it again.
     Deadlock,
-    /// The lease is not ours any more. Stop now: another may hold the key.
+    /// The lease is lost. Stop now: another client may hold the key.
     Lost,
-    /// The store gave no answer. The outcome is unknown; asking again is safe.
+    /// The store did not answer. The outcome is unknown; a retry is safe.
     Unavailable,
-    /// The store said no, with its reason. Asking again does not help unless
+    /// The store refused, with a reason. A retry does not help, unless
     /// [`retry_after`](StoreError::retry_after) says when.
     Refused,
-    /// The store cannot do that.
+    /// The store does not support the operation.
     Unsupported,
-    /// The request makes no sense as it stands. Correct it.
+    /// The request is invalid. Correct it.
     Invalid,
-    /// What stands at the key is not leasehold's, or is damaged. Nothing was overwritten.
+    /// The key contains data that is not leasehold's, or is damaged. Nothing was overwritten.
     Corrupt,
-    /// The client was shut down, or the runtime that it was connected in has ended.
-    /// Stop, or connect anew.
+    /// The client was shut down, or its runtime has ended. Stop, or connect again.
     Closed,
 }
 
@@ -51,23 +50,23 @@ impl fmt::Display for ErrorKind {
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
-/// An error of a store: what to do, one sentence, a hint, and the cause.
+/// An error of a store: a kind, one sentence, a hint, and the cause.
 ///
-/// Adapters make these; the client adds the key and the operation and hands
-/// out an error of its own. Messages carry no secrets.
+/// Stores return it. The client adds the key and the operation, and returns its own error type.
+/// Messages contain no secrets.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
-    /// As [`retry_after`](Self::retry_after). Hidden: the client reads it as a field.
+    /// Same as [`retry_after`](Self::retry_after). Hidden: the client reads it as a field.
     #[doc(hidden)]
     pub retry_after: Option<Duration>,
     source: Option<Source>,
 }
 
 impl StoreError {
-    /// An error of that kind, in one sentence without a full stop.
+    /// Makes an error from a kind and one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -78,21 +77,21 @@ impl StoreError {
         }
     }
 
-    /// The same in another sentence: one that says more.
+    /// Replaces the message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint: what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says what to do as another error does, or nothing if that does not.
+    /// Takes the hint of another error, or none if that has none.
     #[must_use]
     pub fn with_hint_of(mut self, other: &Self) -> Self {
         self.hint.clone_from(&other.hint);
@@ -106,32 +105,32 @@ impl StoreError {
         self
     }
 
-    /// Adds when asking again may help.
+    /// Adds after how long a retry may succeed.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// What the caller may do.
+    /// Returns the kind, which says what the caller can do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The sentence, as `Display` writes it.
+    /// Returns the message, as `Display` writes it.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it.
+    /// Returns the hint.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// When asking again may help.
+    /// Returns after how long a retry may succeed.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -1,10 +1,10 @@
-//! The patterns of [`LockStore::listing`](crate::LockStore::listing), as Redis has them.
+//! Glob patterns of [`LockStore::listing`](crate::LockStore::listing), with the syntax of Redis.
 
-/// Whether `name` matches the glob `pattern`: `*`, `?`, `[abc]`, `[^abc]`,
-/// `[a-z]`, and `\` before a character that is meant as it stands.
+/// Returns whether `name` matches the glob `pattern`: `*`, `?`, `[abc]`, `[^abc]`, `[a-z]`, and
+/// `\` before a literal character.
 ///
-/// Byte by byte, as Redis compares, so that all stores list the same keys.
-/// Takes time in the product of both lengths at worst, whatever the pattern.
+/// Compares bytes, as Redis does, so that all stores list the same keys. The worst-case time is
+/// the product of both lengths, for every pattern.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());

@@ -1,11 +1,12 @@
-//! What keeps the locks of [leasehold](https://docs.rs/leasehold): the port between its
-//! client and a store, the engine for stores that keep records, and the store in memory.
+//! The store interface of [leasehold](https://docs.rs/leasehold), for implementing stores: the
+//! trait between client and store, the engine for stores that keep records, and the store in
+//! memory.
 //!
-//! For those who write a store. Whoever uses one needs the crate `leasehold` only.
+//! To use a store, only the crate `leasehold` is needed.
 //!
-//! There are two ways to be a store. One that keeps a record for each key, and changes
-//! records in atomic steps, implements [`Records`], and is a [`LockStore`] by that. One
-//! that runs the rule next to its data, as Redis does, implements [`LockStore`] itself.
+//! There are two ways to implement a store. A store that keeps a record for each key and changes
+//! records in atomic steps implements [`Records`], which makes it a [`LockStore`]. A store that
+//! runs the rules of the queue next to its data, as Redis does, implements [`LockStore`] itself.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -23,21 +24,21 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What a store needs of this crate
-//! - [`Step::apply`] changes the queues of a step; [`check_parts`] refuses several claims
-//!   that no store takes.
-//! - [`Push::of`] makes a push of what a queue has told; [`random_u64`](random::random_u64)
-//!   makes the name of an inbox.
-//! - [`OnePage`] lists queues that are all at hand; [`glob`] compares names with a pattern,
-//!   and [`SeenNames`] finds those that come twice.
-//! - [`StoreError`] says what failed, and what to do.
+//! # What a store uses from this crate
+//! - [`Step::apply`] changes the queues of a step; [`check_parts`] refuses invalid claims on
+//!   several keys.
+//! - [`Push::of`] makes a push from an event of a queue; [`random_u64`](random::random_u64) makes
+//!   the name of an inbox.
+//! - [`OnePage`] lists queues that are all in memory; [`glob`] compares names with a pattern, and
+//!   [`SeenNames`] finds duplicates.
+//! - [`StoreError`] is the error type.
 //! - [`Scheme`](scheme::Scheme) opens the store by its URLs, and fills in the
 //!   [`Report`](report::Report) of an examination.
 //!
 //! # Features
-//! `contract` has the tests that every store must pass, for `[dev-dependencies]`; the
-//! repository's `examples/toy-store` is a store that runs them. `simulation` is for that
-//! repository only.
+//! `contract` contains the tests that every store must pass, for `[dev-dependencies]`. The
+//! repository's `examples/toy-store` is a store that runs them. `simulation` is only for that
+//! repository.
 
 pub mod access;
 mod acknowledged;

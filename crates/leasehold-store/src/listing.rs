@@ -1,4 +1,4 @@
-//! Listings that come in pages, so that none is too long for an answer.
+//! Listings in pages.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -10,22 +10,22 @@ use leasehold_core::{Key, Queue, Snapshot, StoreTime};
 use crate::error::StoreError;
 use crate::glob;
 
-/// A listing under way: see [`LockStore::listing`](crate::LockStore::listing).
+/// A listing in progress: see [`LockStore::listing`](crate::LockStore::listing).
 #[async_trait]
 pub trait Listing: Send {
-    /// The next page, which may be empty; `None` at the end. Each is a bounded piece of work,
-    /// however many keys there are.
+    /// Returns the next page, which may be empty; `None` at the end. Each page is a bounded
+    /// amount of work, however many keys there are.
     ///
-    /// After an error, or if the future is dropped, the next call does the same piece again.
+    /// After an error, or if the future is dropped, the next call repeats the same page.
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError>;
 }
 
-/// What one piece of a [`Listing`] found, in no order.
+/// One page of a [`Listing`], unordered.
 #[derive(Debug, Clone, Default)]
 pub struct ListPage {
-    /// Keys that somebody holds or waits for.
+    /// Keys that are held or waited for.
     pub found: Vec<(Key, Snapshot)>,
-    /// What has a name like a key and is none, or cannot be read: its name, and why.
+    /// Entries with the name of a key that are not keys or cannot be read: the name, and why.
     pub skipped: Vec<(String, StoreError)>,
 }
 
@@ -37,20 +37,20 @@ pub(crate) async fn drain(
     while let Some(page) = listing.next_page().await? {
         all.extend(page.found);
         for (name, error) in page.skipped {
-            tracing::warn!(name, %error, "passed over a key that cannot be read");
+            tracing::warn!(name, %error, "skipped a key that cannot be read");
         }
     }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(all)
 }
 
-/// The listing of a store that has all its queues at hand.
+/// A listing of a store that has all its queues in memory.
 #[derive(Debug)]
 pub struct OnePage(Option<ListPage>);
 
 impl OnePage {
-    /// A listing of those among these queues whose keys match the glob `pattern`, and that
-    /// somebody holds or waits for at that time. What cannot be read is skipped.
+    /// Lists the queues whose keys match the glob `pattern` and that are held or waited for at
+    /// that time. Queues that cannot be read are skipped.
     pub fn new<'a, Q: Borrow<Queue>>(
         queues: impl IntoIterator<Item = (&'a Key, Result<Q, StoreError>)>,
         pattern: &str,
@@ -78,8 +78,7 @@ impl Listing for OnePage {
     }
 }
 
-/// Which names a listing has named: a store may come across a key twice. Takes 16 bytes a
-/// name, so that a listing is no copy of what it lists.
+/// The names that a listing has returned, to find duplicates. It needs 16 bytes per name.
 #[derive(Debug, Default)]
 pub struct SeenNames {
     seen: HashSet<(u64, u64)>,
@@ -87,7 +86,7 @@ pub struct SeenNames {
 }
 
 impl SeenNames {
-    /// Notes a name; false if it was noted before.
+    /// Adds a name; returns false if it was added before.
     pub fn insert(&mut self, name: &[u8]) -> bool {
         let (one, other) = &self.hashers;
         self.seen.insert((one.hash_one(name), other.hash_one(name)))

@@ -1,4 +1,4 @@
-//! `memory:` — the core behind a mutex, for tests and for one process.
+//! `memory:` — the store in the memory of one process, also for tests.
 
 mod log;
 
@@ -28,11 +28,10 @@ use crate::scheme::{Opened, Scheme};
 use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
 use leasehold_core::Push;
 
-/// Queues in the memory of this process. Wakes waiters without polling. Calls need no
-/// answer to wait for, and still give way to other tasks now and then.
+/// A store in the memory of this process. It wakes waiters without polling. Calls complete
+/// without waiting, and yield to other tasks now and then.
 ///
-/// One value is one client; [`MemoryStore::client`] makes another one on the
-/// same queues.
+/// Each value is one client; [`MemoryStore::client`] makes another client of the same queues.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,7 +64,7 @@ struct Shared {
 #[derive(Default)]
 struct Kept {
     queues: HashMap<Key, Queue>,
-    /// Of all keys, so that those which nobody uses need not be kept.
+    /// The last token of all keys, so that idle keys need not be kept.
     last_token: Token,
     audit: Option<KeptLog>,
 }
@@ -115,14 +114,14 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store of its own.
+    /// Makes a new, empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::on(Shared::new(Clock::steady()))
     }
 
-    /// The store of this process under that name: what `memory:name` opens.
-    /// It lasts as long as one of its clients.
+    /// Opens the store of this process with that name, as `memory:name` does. It exists as long
+    /// as it has clients.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +132,7 @@ impl MemoryStore {
         Self::on(shared)
     }
 
-    /// An empty store whose time stands still until it is moved by hand.
+    /// Makes an empty store with a manual clock.
     #[must_use]
     pub fn with_manual_clock() -> (Self, ManualClock) {
         let start = 1_700_000_000_000_000;
@@ -141,15 +140,15 @@ impl MemoryStore {
         (Self::on(shared.clone()), ManualClock { shared })
     }
 
-    /// Keeps an audit log from now on, for all clients of these queues; `memory:?audit=1000`
-    /// does the same.
+    /// Keeps an audit log from now on, for all clients of these queues, as `memory:?audit=1000`
+    /// does.
     #[must_use]
     pub fn audited(self, limit: AuditLimit) -> Self {
         lock(&self.shared.kept).audit = Some(KeptLog::new(limit));
         self
     }
 
-    /// Another client on the same queues.
+    /// Makes another client of the same queues.
     #[must_use]
     pub fn client(&self) -> Self {
         Self::on(self.shared.clone())
@@ -298,7 +297,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// `memory:`, or `memory:name`.
+/// The URL scheme of `memory:` and `memory:name`.
 #[derive(Debug)]
 pub struct Memory;
 
@@ -325,7 +324,7 @@ impl Scheme for Memory {
             _ => {
                 return Err(Invalid::new(
                     format!("a memory store has no option {query:?}"),
-                    "there is audit=, e.g. memory:?audit=1000",
+                    "the only option is audit, e.g. memory:?audit=1000",
                 )
                 .into());
             }
@@ -337,7 +336,7 @@ impl Scheme for Memory {
     }
 
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
-        let found = "locks live in the memory of one process";
+        let found = "locks exist only in the memory of one process";
         Ok(Report {
             store: url.to_owned(),
             promise: "Exclusion and fencing among the tasks of this process.".to_owned(),
@@ -350,26 +349,26 @@ impl Scheme for Memory {
     }
 }
 
-/// Moves the time of a [`MemoryStore`] by hand.
+/// A manual clock of a [`MemoryStore`].
 #[derive(Clone)]
 pub struct ManualClock {
     shared: Arc<Shared>,
 }
 
 impl ManualClock {
-    /// Lets time pass, and every client look again.
+    /// Advances the time, and wakes all clients.
     pub fn advance(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.shift(|now| now.saturating_add(micros));
     }
 
-    /// Steps the clock back, as a wrongly set server would.
+    /// Steps the clock back, as on a server with a wrong clock.
     pub fn step_back(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.shift(|now| now.saturating_sub(micros));
     }
 
-    /// Loses every record, as a restart without persistence would.
+    /// Deletes all records, as a restart without persistence does.
     pub fn lose_everything(&self) {
         let mut kept = lock(&self.shared.kept);
         let audit = kept.audit.as_ref().map(KeptLog::emptied);

@@ -1,7 +1,7 @@
-//! The port itself: one step on one key, and what a store says of itself.
+//! The trait [`LockStore`]: one step on one key, and the capabilities of a store.
 //!
-//! Each bullet under *Contract* is a case of the same name in `contract.rs`, which every store
-//! must pass.
+//! Each bullet under *Contract* is a test case of the same name in `contract.rs`, which every
+//! store must pass.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,42 +17,41 @@ use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::listing::{Listing, drain};
 
-/// What a store can do: callers ask first instead of failing later.
+/// The capabilities of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// The store's name: `memory`, `local`, `redis`.
     pub name: &'static str,
-    /// Waiting claims stand in a queue: first come, first served. Else a claim
-    /// that wants to wait is `Busy`, and is to be asked for again, with a new id;
-    /// where there are pushes, [`Push::Changed`] says when that is worthwhile, else the
-    /// client asks from time to time.
+    /// Waiting claims form a queue: first come, first served. Without it, a claim that wants to
+    /// wait is answered `Busy`, and the client retries with a new id: after [`Push::Changed`] if
+    /// there are pushes, otherwise after a pause.
     pub queueing: bool,
-    /// Waiters are told of their grants; else they ask from time to time, and an
-    /// inbox that was opened hears nothing.
+    /// The store pushes grants to waiters. Without it, waiters poll, and an open inbox receives
+    /// nothing.
     pub push: bool,
-    /// Grants have fencing tokens. Else they are
+    /// Grants have fencing tokens. Without it, tokens are
     /// [`Token::NONE`](leasehold_core::Token::NONE), and nothing can be fenced.
     pub tokens: bool,
-    /// Tokens keep rising after the store was restarted.
+    /// Tokens keep rising after a restart of the store.
     pub durable_tokens: bool,
-    /// It keeps who holds, since when, and with which note. Else people see a part
-    /// of the claim id only, and another client's id is not told from one's own.
+    /// The store keeps who holds, since when, and with which note. Without it, only a part of the
+    /// claim id is shown, and another client's id is not distinguished from one's own.
     pub owners: bool,
-    /// The store sees that a client died before its claims lapse.
+    /// The store notices that a client has died before its claims expire.
     pub liveness: bool,
-    /// Several keys can be claimed in one step, whichever they are.
+    /// Any set of keys can be claimed in one step.
     pub multi: bool,
-    /// Only plain exclusive claims: no readers, permits, re-entrant owners and
-    /// minimum holds, and a claim's id and client stay what they are.
+    /// Only plain exclusive claims are supported: no readers, permits, re-entrant owners, minimum
+    /// holds, rotation or adoption.
     pub exclusive_only: bool,
-    /// Which of its answers count only once others have acknowledged them.
+    /// Which answers count only after replicas or disks have acknowledged them.
     pub acknowledges: Acknowledges,
 }
 
 impl Capabilities {
-    /// A store that queues, pushes and claims several keys in one step, and no
-    /// more. A store that can do more or less changes fields of it.
+    /// The capabilities of a store that queues, pushes and claims several keys in one step. A
+    /// store with other capabilities changes the fields.
     #[must_use]
     pub const fn queueing(name: &'static str) -> Self {
         Self {
@@ -69,7 +68,7 @@ impl Capabilities {
         }
     }
 
-    /// All that it says yes or no to, by the names of the fields: for those who show or compare
+    /// Returns all boolean capabilities with the names of their fields, to show or compare
     /// stores.
     #[must_use]
     pub fn flags(&self) -> [(&'static str, bool); 8] {
@@ -98,19 +97,18 @@ impl Capabilities {
     }
 }
 
-/// Refuses what [`LockStore::claim_all`] cannot be asked for. Every store that
-/// takes several keys calls it first.
+/// Checks the arguments of [`LockStore::claim_all`]. Every store that claims several keys calls
+/// it first.
 ///
 /// # Errors
-/// `Invalid` for a claim that would wait, a key that is there twice, or a mode that
-/// makes no sense.
+/// `Invalid` for a claim that would wait, a key that is given twice, or an invalid mode.
 pub fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
     let mut keys = BTreeSet::new();
     for (key, claim) in parts {
         claim.mode.check()?;
         if claim.wait {
             return Err(Invalid::plain(format!(
-                "a claim of several keys cannot wait, as the one of {key:?} would"
+                "a claim on several keys cannot wait, and the claim on {key:?} would wait"
             )));
         }
         if !keys.insert(key) {
@@ -123,33 +121,33 @@ pub fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Where pushes go. Called on the store's own task: it must return at once.
+/// The receiver of pushes. It is called on the store's own task and must return at once.
 pub trait PushSink: Send + Sync + 'static {
     /// Takes one push.
     fn push(&self, push: Push);
 }
 
-/// An open inbox. Dropping it closes it: nothing is left at the store.
+/// An open inbox. Dropping it closes the inbox and leaves nothing at the store.
 pub trait Listening: Send + Sync {}
 
-/// A store of queues.
+/// A lock store: a queue of claims for each key.
 ///
-/// Every method may be called from many tasks at once, and a call's future may
-/// be dropped at any point: the request may then be carried out or not. All
-/// verbs are idempotent by claim id, so asking again is always safe.
+/// All methods can be called from many tasks at once. A future may be dropped at any point; the
+/// request may then be carried out or not. All verbs are idempotent by claim id, so a retry is
+/// always safe.
 ///
 /// # Errors
-/// `Unavailable`: no answer, outcome unknown. `Refused`: the store said no, and
-/// nothing was changed. `Corrupt`: something else stands at the key; it is left
-/// as it is. `Invalid`: the request makes no sense to this store.
+/// `Unavailable`: no answer, and the outcome is unknown. `Refused`: the store refused, and
+/// nothing was changed. `Corrupt`: the key contains something else; nothing was changed.
+/// `Invalid`: the request is invalid for this store.
 #[async_trait]
 pub trait LockStore: Send + Sync + fmt::Debug + 'static {
-    /// What it can do.
+    /// Returns what the store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes one step on the queue of `key`, atomically, and answers what the queue replies.
-    /// What each command does and answers is said at [`Command`]; a client sends all of them but
-    /// [`Unheard`](Command::Unheard) and [`Bury`](Command::Bury), which are the store's own.
+    /// Applies one command to the queue of `key` atomically, and returns the reply of the queue.
+    /// [`Command`] describes each command and its reply. Clients send all commands except
+    /// [`Unheard`](Command::Unheard) and [`Bury`](Command::Bury), which stores use internally.
     ///
     /// # Contract
     /// A claim:
@@ -160,7 +158,7 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `claims_are_granted_in_order`
     /// - `claim_of_other_capacity_is_mismatch`
     /// - `claim_ahead_passes_waiters`
-    /// - `lapsed_holder_is_passed`: nobody waits behind the dead.
+    /// - `lapsed_holder_is_passed`: nobody waits behind an expired claim.
     /// - `tokens_strictly_increase`
     /// - `claim_id_of_another_client_is_taken`
     /// - `readers_share_and_writers_exclude`
@@ -206,10 +204,9 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `break_tells_holders`: their inboxes hear it.
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError>;
 
-    /// Claims several keys in one atomic step: all are granted at once, or
-    /// nothing is changed. `None`: this store cannot
-    /// ([`Capabilities::multi`]), or not for these keys; they are to be claimed
-    /// one by one. `Invalid` where a claim would wait, or a key is there twice.
+    /// Claims several keys in one atomic step: all are granted at once, or nothing is changed.
+    /// `None`: the store cannot do this ([`Capabilities::multi`]), or not for these keys; claim
+    /// them one by one. `Invalid` if a claim would wait, or a key is given twice.
     ///
     /// # Contract
     /// - `claim_all_is_all_or_nothing`
@@ -220,7 +217,7 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
         Ok(None)
     }
 
-    /// Looks at a key; changes nothing.
+    /// Reads the holders and waiters of a key. Changes nothing.
     ///
     /// # Contract
     /// - `inspect_shows_holders_and_waiters`
@@ -228,15 +225,15 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `silent_holder_is_told_from_its_minimum_hold`
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError>;
 
-    /// The keys that somebody holds or waits for, whose names match the glob `pattern`
-    /// (`*`, `?`, `[abc]`), in pages, for any number of keys. A key that is live all the time is
-    /// found once; one that comes or goes meanwhile may be found or not.
+    /// Lists the keys that are held or waited for and match the glob `pattern` (`*`, `?`,
+    /// `[abc]`), page by page, for any number of keys. A key that is in use the whole time is
+    /// listed once. A key whose use begins or ends during the listing may be listed or not.
     ///
     /// # Contract
     /// - `listing_finds_each_live_key_once`
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
 
-    /// All pages of a [`listing`](Self::listing) as one list, sorted by name.
+    /// Returns all pages of a [`listing`](Self::listing) as one list, sorted by name.
     ///
     /// # Contract
     /// - `list_finds_live_keys_by_pattern`
@@ -244,8 +241,9 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
         drain(self.listing(pattern)).await
     }
 
-    /// The audit log from that time on, of one key or of all: what steps changed about who holds,
-    /// noted in the same atomic steps. Empty where no client keeps one; `None`: this store cannot.
+    /// Reads the audit log of one key or of all, from `since` on: how steps changed the holders.
+    /// An entry is written in the same atomic step as the change. Empty if no client keeps a log;
+    /// `None` if this store cannot keep one.
     ///
     /// # Contract
     /// - `audit_says_who_held_and_how_it_ended`
@@ -259,13 +257,13 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// The name under which this client hears of its grants; every claim of
-    /// this client carries it. Random, and constant for this store value.
+    /// Returns the name of this client's inbox, to which grants are pushed. Every claim of this
+    /// client contains it. It is random, and constant for this store value.
     fn inbox(&self) -> &Inbox;
 
-    /// Opens the inbox: its pushes go to `sink` until the answer is dropped.
-    /// Once it has returned, no push is missed without a [`Push::Reset`]; a
-    /// claim that was made before it should be asked for again. Open once at a time.
+    /// Opens the inbox: pushes go to `sink` until the returned value is dropped. From then on no
+    /// push is lost without a [`Push::Reset`]. Claims made earlier should be sent again. It can
+    /// be open only once at a time.
     ///
     /// # Contract
     /// - `grant_is_pushed_to_its_inbox_only`
@@ -273,8 +271,9 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// - `closed_inbox_hears_nothing`
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError>;
 
-    /// File descriptors that a guarded child process should inherit, so that
-    /// its life counts as the client's. Empty where the store sees no lives.
+    /// Returns file descriptors that a guarded child process should inherit, so that the store
+    /// treats the child as part of this client. Empty if the store does not notice the death of
+    /// clients.
     #[cfg(unix)]
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()

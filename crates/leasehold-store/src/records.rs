@@ -1,6 +1,8 @@
-//! The way to be a store for what keeps a record per key and can change it in one atomic step.
+//! The record engine: makes a [`LockStore`] of a backend that keeps a record per key and changes
+//! records in atomic steps.
 //!
-//! The other way is to run the rule next to the data, as Redis does: [`LockStore`] itself.
+//! A store that runs the rules of the queue next to its data, as Redis does, implements
+//! [`LockStore`] itself.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,35 +16,38 @@ use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 
-/// Records that hold a [`Queue`] per key, and change in atomic steps. Whatever implements this is
-/// a [`LockStore`]: the queue decides, and the place only keeps what it is given.
+/// A backend that keeps a [`Queue`] per key and changes queues in atomic steps. Each
+/// implementation is a [`LockStore`]: the queue makes the decisions, and the backend only stores
+/// it.
 ///
 /// # Errors
 /// Those of [`LockStore`].
 #[async_trait]
 pub trait Records: Send + Sync + fmt::Debug + 'static {
-    /// As [`LockStore::capabilities`].
+    /// Same as [`LockStore::capabilities`].
     fn capabilities(&self) -> Capabilities;
 
-    /// Changes the records of these keys, each of which is there once, in one atomic step:
+    /// Changes the records of these keys, without duplicates, in one atomic step:
     ///
-    /// 1. reads their queues, [`Queue::default`] where there is no record;
-    /// 2. has the step change them, at the store's time: [`Step::apply`];
-    /// 3. if all was taken, puts the queues back, so that nobody sees some of them only;
-    /// 4. tells the [`events`](Outcome::events) to their inboxes, in that order. One who can say
-    ///    who has heard tells by [`Queue::deliver`], before the queues are put back.
+    /// 1. read their queues, [`Queue::default`] if there is no record;
+    /// 2. let the step change them, at the store's time: [`Step::apply`];
+    /// 3. if all commands were applied, write the queues back, so that nobody sees only some of
+    ///    them;
+    /// 4. push the [`events`](Outcome::events) to their inboxes, in that order. A backend that
+    ///    knows which inboxes received them uses [`Queue::deliver`], before the queues are
+    ///    written back.
     ///
-    /// Where others come between, it begins again. A record may be removed once
-    /// [`Queue::keep_for`] is over.
+    /// On a conflict with another client it starts again. A record may be deleted after
+    /// [`Queue::keep_for`].
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError>;
 
-    /// The queue of a key as people see it; changes nothing: [`Queue::look`].
+    /// Reads the queue of a key as a snapshot; changes nothing: [`Queue::look`].
     async fn look(&self, key: &Key) -> Result<Snapshot, StoreError>;
 
-    /// As [`LockStore::listing`].
+    /// Same as [`LockStore::listing`].
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a>;
 
-    /// As [`LockStore::audit_log`]. A place that keeps one says so to each step
+    /// Same as [`LockStore::audit_log`]. A place that keeps one says so to each step
     /// ([`Now::audited`]), and keeps what the outcomes say ([`Outcome::audit`]).
     fn audit_log<'a>(
         &'a self,
@@ -53,20 +58,20 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// As [`LockStore::inbox`].
+    /// Same as [`LockStore::inbox`].
     fn inbox(&self) -> &Inbox;
 
-    /// As [`LockStore::listen`].
+    /// Same as [`LockStore::listen`].
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError>;
 
-    /// As [`LockStore::lifelines`].
+    /// Same as [`LockStore::lifelines`].
     #[cfg(unix)]
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()
     }
 }
 
-/// What is done in one [`Records::transact`].
+/// The commands of one [`Records::transact`].
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// One command on one key.
@@ -76,7 +81,7 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
-    /// Changes the queues of the keys, which are in the order of the keys.
+    /// Applies the commands to the queues, which are in the order of the keys.
     pub fn apply(self, queues: &mut [Queue], now: impl Into<Now>) -> Taken {
         let now = now.into();
         match self {
@@ -85,7 +90,7 @@ impl Step<'_> {
         }
     }
 
-    /// The same for a place that does more than to apply a command.
+    /// The same, with a function that applies each command.
     pub fn apply_by(
         self,
         queues: &mut [Queue],
@@ -101,14 +106,14 @@ impl Step<'_> {
     }
 }
 
-/// What came of the commands of a step, in their order; or the first claim of several that was not
-/// granted: then nothing was changed.
+/// The outcomes of the commands of a step, in order; or the first of several claims that was not
+/// granted, and then nothing was changed.
 pub type Taken = Result<Vec<Outcome>, (usize, Box<Outcome>)>;
 
-/// What came of a step.
+/// The result of a transaction.
 #[derive(Debug)]
 pub struct Transacted {
-    /// What the queues answered.
+    /// The outcomes of the queues.
     pub taken: Taken,
     /// The [`epoch`](Answer::epoch) of the answers, as it was before the step was taken.
     pub epoch: u64,

@@ -1,4 +1,4 @@
-//! What an examination of a store finds out.
+//! The report of an examination of a store.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Fine,
-    /// Worth knowing: it limits what is promised, and may be what was chosen.
+    /// Information: it limits the guarantees, and may be intended.
     Note,
-    /// Locks work, and something endangers them.
+    /// Locks work, but something endangers them.
     Warning,
-    /// Locks do not work here, or exclude nobody.
+    /// Locks do not work, or do not exclude others.
     Unsafe,
 }
 
@@ -32,28 +32,27 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something that was found out.
+/// A finding of an examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity of a finding.
     pub severity: Severity,
-    /// The server that it is about, without credentials; none: the whole store.
+    /// The server that it is about, without credentials; `None` for the whole store.
     pub server: Option<String>,
-    /// What was looked at: one word or two, the same in every version.
+    /// The check that found it: one or two words, the same in every version.
     pub check: &'static str,
     /// What was found.
     pub found: String,
-    /// What it means for locks; empty if all is fine.
+    /// What it means for locks; empty if there is no problem.
     pub consequence: String,
     /// What to do about it, if anything.
     pub remedy: Option<String>,
 }
 
 impl Finding {
-    /// What was found by a check, the whole store being meant. What is worse than
-    /// [`Severity::Fine`] says what it [means](Self::meaning), and how it is
-    /// [remedied](Self::remedied).
+    /// Makes a finding about the whole store. If it is worse than [`Severity::Fine`], add what it
+    /// [means](Self::meaning) and how to [remedy](Self::remedied) it.
     #[must_use]
     pub fn new(severity: Severity, check: &'static str, found: impl Into<String>) -> Self {
         Self {
@@ -66,7 +65,7 @@ impl Finding {
         }
     }
 
-    /// What does not work at all.
+    /// Makes a finding of severity [`Severity::Unsafe`] from an error.
     #[must_use]
     pub fn of_error(check: &'static str, server: Option<&str>, error: &StoreError) -> Self {
         Self {
@@ -77,7 +76,7 @@ impl Finding {
         }
     }
 
-    /// The same about one server, which is named without credentials.
+    /// Makes it a finding about one server, named without credentials.
     #[must_use]
     pub fn at(self, server: impl Into<String>) -> Self {
         Self {
@@ -105,20 +104,20 @@ impl Finding {
     }
 }
 
-/// Everything that was found out about a store.
+/// The report about a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The store's URL, without a password.
     pub store: String,
-    /// What is promised on such a store, as far as the findings allow.
+    /// The guarantees of such a store, as far as the findings allow.
     pub promise: String,
-    /// In the order in which they were looked at.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// What was found out about the store at `url`, which has no password in it.
+    /// Makes a report about the store at `url`, which must not contain a password.
     #[must_use]
     pub fn new(url: impl Into<String>, promise: impl Into<String>, findings: Vec<Finding>) -> Self {
         Self {
@@ -128,7 +127,7 @@ impl Report {
         }
     }
 
-    /// The worst of the findings.
+    /// Returns the worst severity of the findings.
     #[must_use]
     pub fn worst(&self) -> Severity {
         let all = self.findings.iter().map(|finding| finding.severity);

@@ -1,4 +1,4 @@
-//! What a store brings: its URLs, what they open, and its examination.
+//! The URL schemes of stores: how to open, examine and initialise a store.
 
 use std::sync::Arc;
 
@@ -10,30 +10,29 @@ use crate::error::{ErrorKind, StoreError};
 use crate::port::LockStore;
 use crate::report::Report;
 
-/// One way to keep locks: what its URLs begin with, and what they open.
+/// A kind of store, with its URL schemes.
 #[async_trait]
 pub trait Scheme: Sync {
-    /// The parts of its URLs before the colon.
+    /// Returns the URL schemes (the part before the colon).
     fn names(&self) -> &'static [&'static str];
 
-    /// How its URLs begin, for hints.
+    /// Returns examples of its URLs, for hints.
     fn examples(&self) -> &'static [&'static str];
 
     /// Opens the store at `url`.
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError>;
 
-    /// What can be promised there. What is wrong with a server is a finding and no error.
+    /// Examines the store. A fault of a server is a finding and not an error.
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError>;
 
-    /// Marks its servers as new.
+    /// Marks the servers as new.
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let _ = (url, access);
         Err(StoreError::new(
             ErrorKind::Invalid,
-            "only servers of a redlock:// URL are marked, and those of one with \
-             restart=quarantine",
+            "only servers of a redlock:// URL or with restart=quarantine can be marked as new",
         )
-        .with_hint("say redlock://host1,host2,host3 or redis://host?restart=quarantine"))
+        .with_hint("use redlock://host1,host2,host3 or redis://host?restart=quarantine"))
     }
 }
 
@@ -42,15 +41,15 @@ pub trait Scheme: Sync {
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn LockStore>,
-    /// The URL without its password, fit to be handed to another process.
+    /// The URL without its password, which can be handed to another process.
     pub url: String,
 }
 
-/// A server, and whether it was marked as new.
+/// The result of marking a server as new.
 #[derive(Debug, Clone)]
 pub struct Initialised {
     /// Host and port.
     pub server: String,
-    /// What became of it; an error if it could not be asked.
+    /// The outcome; an error if the server could not be reached.
     pub outcome: Result<Marked, StoreError>,
 }

@@ -1,8 +1,8 @@
-//! The seams by which a simulation brings clocks and sockets of its own.
+//! Hooks by which a simulation replaces clocks and sockets.
 //!
-//! Per thread: a program that is built with this feature, and brings nothing, runs as
-//! one without it. Every seam is one call from one place: `clock.rs` for the time,
-//! `dial.rs` of `leasehold-redis` for connections, the client's builder for who the process is.
+//! They are per thread: a program built with this feature that sets no world runs as without it.
+//! Each hook is called from one place: `clock.rs` for the time, `dial.rs` of `leasehold-redis`
+//! for connections, the client's builder for host and process id.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,18 +15,18 @@ use std::time::Duration;
 use leasehold_core::Moment;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a client stands on.
+/// The environment of a client: time, host and network.
 pub trait World {
-    /// The time by the clock of the host that runs now.
+    /// Returns the clock of the current host.
     fn now(&self) -> Moment;
 
-    /// Its time of day, since 1970.
+    /// Returns the wall-clock time of the host, since 1970.
     fn wall(&self) -> Duration;
 
-    /// Its name, and the number of the process that runs on it.
+    /// Returns the name of the host, and the process id.
     fn whereabouts(&self) -> (String, u32);
 
-    /// A connection from it to an address; stays pending while nobody answers.
+    /// Opens a connection to an address; stays pending while there is no answer.
     fn dial(&self, host: &str, port: u16) -> Dialled;
 }
 
@@ -42,10 +42,10 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
-/// The world that was brought; taken away when this is dropped.
+/// Removes the world when it is dropped.
 pub struct Brought(());
 
-/// Brings a world for what runs on this thread.
+/// Sets the world of this thread.
 #[must_use = "it is taken away when this is dropped"]
 pub fn bring(world: Rc<dyn World>) -> Brought {
     WORLD.set(Some(world));

@@ -1,4 +1,4 @@
-//! The port's one step, by the name of what is asked, and with the replies that answer it.
+//! Typed methods for the commands of [`LockStore::step`].
 
 use std::time::Duration;
 
@@ -11,9 +11,8 @@ use crate::answer::Answer;
 use crate::error::{ErrorKind, StoreError};
 use crate::port::LockStore;
 
-/// The commands of a store by name, for those who ask: each is one [`LockStore::step`], and every
-/// store has them. The reply of each is an enum of its own, which callers match without a
-/// wildcard.
+/// Typed methods for the commands of a store. Each calls [`LockStore::step`], and every store has
+/// them. Each returns its own reply enum, which callers match without a wildcard.
 ///
 /// # Errors
 /// Those of [`LockStore`], and `Corrupt` for a reply that does not answer the command.

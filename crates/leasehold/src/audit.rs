@@ -1,4 +1,4 @@
-//! The audit log of a store: who held what, and when.
+//! The audit log of a store: who held which key, and when.
 
 pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Operation};
 use crate::store::AuditLog as Pages;
 pub use crate::store::AuditRecord;
 
-/// An audit log that is being read: see [`Client::audit_log`].
+/// Reads an audit log: see [`Client::audit_log`].
 pub struct AuditLog<'a> {
     client: &'a Client,
     pages: Box<dyn Pages + 'a>,
@@ -18,9 +18,9 @@ impl<'a> AuditLog<'a> {
         Self { client, pages }
     }
 
-    /// The entries that follow, a bounded number of them. Empty: there are no more now, and the
-    /// next call says whether there are some by then. The entries of one key come in their
-    /// order; those of several keys come in the order in which each server notes them.
+    /// Returns the next entries, a bounded number of them. An empty list means that there are no
+    /// more entries yet; call again later. Entries of one key come in order. Entries of several
+    /// keys come in the order in which each server wrote them.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same

@@ -1,4 +1,4 @@
-//! The one background thread, and how a call waits for a future.
+//! The background thread of the blocking API, and how a blocking call waits for a future.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -102,7 +102,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The same for so long at most; `None`: it was not done by then.
+/// The same for at most `limit`; `None` if it is not finished by then.
 pub(super) fn block_within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     // The timer is made where there is a context for it.
     block_on(async { tokio::time::timeout(limit, future).await }).ok()

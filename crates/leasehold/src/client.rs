@@ -1,4 +1,4 @@
-//! The client: what opens a store and hands out locks.
+//! The client: opens a store and makes locks.
 
 mod builder;
 mod by_parts;
@@ -33,21 +33,21 @@ use crate::sync::timeout;
 ///
 /// | URL | store |
 /// |---|---|
-/// | `memory:` | this process; `memory:name` is shared by name |
-/// | `local:`, `local:/some/dir` | this machine: files of the user, or in that directory |
+/// | `memory:` | this process; clients with the same `memory:name` share it |
+/// | `local:`, `local:/some/dir` | this machine: files in the user's directory, or in that directory |
 /// | `redis://[user:password@]host[:port][/db]`, `valkey://` | a server |
 /// | `rediss://…` | a server, with TLS |
-/// | `redis+unix:///path/to/socket` | a server, by its Unix socket |
+/// | `redis+unix:///path/to/socket` | a server, through its Unix socket |
 /// | `redis-sentinel://[user:password@]h1,h2,h3/name[/db]`, `rediss-sentinel://` | the primary that Sentinels watch |
 /// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
 /// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 ///
 /// # Errors
-/// `Invalid` for a URL that makes no sense, `Unavailable` when there is nobody,
-/// `Refused` when the store does not want us (a wrong password, a server too old).
+/// `Invalid` if the URL is malformed. `Unavailable` if no server answers. `Refused` if the store
+/// refuses the client (a wrong password, a server that is too old).
 ///
 /// # Cancel safety
-/// Dropping the future leaves nothing behind.
+/// If the future is dropped, nothing is left at the store.
 ///
 /// # Examples
 /// ```
@@ -62,10 +62,10 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
     Client::builder().store(url).connect().await
 }
 
-/// A connection to a store, shared by all locks made from it. Cheap to clone.
+/// A connection to a store, shared by all locks that it makes. Cheap to clone.
 ///
-/// One task keeps all of a client's claims, however many; it ends when none is
-/// left. Leases outlive the client value they came from.
+/// One task renews all claims of a client. It ends when no claim is left. Leases outlive the
+/// client value that they came from.
 #[derive(Clone)]
 pub struct Client {
     session: Arc<Session>,
@@ -74,7 +74,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with more than a URL to it.
+    /// Configures a client by more than a URL.
     ///
     /// # Examples
     /// ```
@@ -91,11 +91,12 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// A lock on `key` in a mode that is known at run time only. No I/O: a bad key fails here.
+    /// Makes a lock on `key` in a mode that is known only at run time. No I/O: an invalid key
+    /// fails here.
     ///
     /// # Errors
-    /// As [`Client::mutex`]; `Invalid` for a mode that could never be granted, such as more
-    /// permits than there are.
+    /// Same as [`Client::mutex`]; `Invalid` for a mode that could never be granted, such as more
+    /// permits than the semaphore has.
     ///
     /// # Examples
     /// See [`Lock`].
@@ -112,63 +113,63 @@ impl Client {
         Lock::new(self.session.clone(), key.clone(), self.owner.clone(), mode)
     }
 
-    /// A mutex on `key`. No I/O: a bad key fails here.
+    /// Makes a mutex on `key`. No I/O: an invalid key fails here.
     ///
     /// # Errors
-    /// `Invalid`: a key is 1 to 512 bytes without control characters.
+    /// `Invalid` unless the key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
         self.lock(key, Mode::EXCLUSIVE).map(Mutex::new)
     }
 
-    /// A read-write lock on `key`. No I/O: a bad key fails here.
+    /// Makes a read-write lock on `key`. No I/O: an invalid key fails here.
     ///
     /// # Errors
-    /// As [`Client::mutex`].
+    /// Same as [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
         self.lock(key, Mode::EXCLUSIVE).map(RwLock::new)
     }
 
-    /// A semaphore of so many permits on `key`. No I/O: a bad key fails here.
+    /// Makes a semaphore of `permits` permits on `key`. No I/O: an invalid key fails here.
     ///
     /// # Errors
-    /// As [`Client::mutex`]; `Invalid` for no permits.
+    /// Same as [`Client::mutex`]; `Invalid` for zero permits.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
         let mode = Mode::permits(permits, 1);
         Ok(Semaphore::new(self.lock(key, mode)?, permits))
     }
 
-    /// A mutex on `key` that `owner` may enter again. No I/O: a bad key fails here.
+    /// Makes a re-entrant mutex on `key` for `owner`. No I/O: an invalid key fails here.
     ///
     /// # Errors
-    /// As [`Client::mutex`].
+    /// Same as [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
         Reentrant::new(self.lock(key, Mode::EXCLUSIVE)?, owner)
     }
 
-    /// Several keys as one lock: all or nothing. No I/O: bad keys fail here.
+    /// Makes one lock on several keys: all or nothing. No I/O: invalid keys fail here.
     ///
     /// # Errors
-    /// As [`Client::mutex`]; `Invalid` for no key, or one that is named twice.
+    /// Same as [`Client::mutex`]; `Invalid` if there is no key, or a key is given twice.
     pub fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error> {
         let keys = check_keys(keys)?;
         MultiLock::new(keys, |first| self.lock_on(first, Mode::EXCLUSIVE))
     }
 
-    /// An election on `key`. No I/O: a bad key fails here.
+    /// Makes an election on `key`. No I/O: an invalid key fails here.
     ///
     /// # Errors
-    /// As [`Client::mutex`].
+    /// Same as [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
         self.lock(key, Mode::EXCLUSIVE).map(Election::new)
     }
 
-    /// Looks at a key; changes nothing.
+    /// Reads who holds a key and who waits for it. Changes nothing.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -186,12 +187,12 @@ impl Client {
         Inspection::of(&self.session, &key).await
     }
 
-    /// Waits until nobody holds the key, without claiming it. It promises nothing: another may
-    /// acquire the key before this returns. To be the one who has it next, acquire it.
+    /// Waits until nobody holds the key, without claiming it. The result is a snapshot: another
+    /// client may acquire the key before this returns. To get the key, acquire it.
     ///
     /// # Errors
-    /// As [`Self::inspect`]; `Closed` when the client is shut down meanwhile. Calling again goes
-    /// on waiting.
+    /// Same as [`Self::inspect`]; `Closed` if the client is shut down in the meantime. After an
+    /// error, call it again to continue waiting.
     ///
     /// # Cancel safety
     /// Dropping the future ends the waiting.
@@ -221,15 +222,15 @@ impl Client {
         free.map_err(|error| Error::new(Operation::Inspect, Some(key), error))
     }
 
-    /// The keys that somebody holds or waits for, by name; `pattern` is a glob
-    /// (`*`, `?`, `[abc]`). Takes as many operation time-outs as it must: see
-    /// [`Client::listing`] for very many keys.
+    /// Lists the keys that are held or waited for, sorted by name. `pattern` is a glob (`*`, `?`,
+    /// `[abc]`). It may take longer than one operation time-out: for very many keys use
+    /// [`Client::listing`].
     ///
     /// # Errors
     /// `Unavailable`, `Refused`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -247,19 +248,19 @@ impl Client {
         while let Some(part) = listing.next().await? {
             keys.extend(part.keys);
             for Skipped { name, error } in part.skipped {
-                tracing::warn!(name, %error, "passed over a key that cannot be read");
+                tracing::warn!(name, %error, "skipped a key that cannot be read");
             }
         }
         keys.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(keys)
     }
 
-    /// The same part by part, for stores with very many keys: nothing is kept of what was
-    /// answered, and each part has an operation time-out of its own. Idle keys, which a store
-    /// remembers for its retention, are looked at too, and not answered.
+    /// Lists the keys that are held or waited for page by page, for stores with very many keys.
+    /// No page is kept in memory, and each page has its own operation time-out. The store also
+    /// reads idle keys, which it keeps for the retention time, and leaves them out.
     ///
-    /// A key that is live all the time is found once; one that comes or goes meanwhile may be
-    /// found or not.
+    /// A key that is in use the whole time is listed once. A key whose use begins or ends during
+    /// the listing may be listed or not.
     ///
     /// # Examples
     /// ```
@@ -283,18 +284,18 @@ impl Client {
         Listing::new(self, self.session.store.listing(pattern.as_ref()))
     }
 
-    /// A context for a piece of work that holds several locks at once: see
+    /// Makes a context for a piece of work that holds several locks at once: see
     /// [`Client::deadlocks`].
     #[must_use]
     pub fn context(&self) -> ClaimContext {
         ClaimContext::from_random(random_u64())
     }
 
-    /// A context for a part of a piece of work that goes on beside other parts: what holds a
-    /// lock in the `outer` context waits for this part too, and the other parts do not.
+    /// Makes a context for a part of a piece of work that runs beside other parts. Holders in the
+    /// `outer` context also wait for this part; the other parts do not.
     ///
-    /// Contexts are [seven deep](ClaimContext::MAX_DEPTH) at most. Where that is not enough it is
-    /// a context of its own, and deadlocks through the outer one are not found.
+    /// Contexts can be nested [seven deep](ClaimContext::MAX_DEPTH). Beyond that the new context
+    /// is independent, and deadlocks through the outer one are not found.
     ///
     /// # Examples
     /// See [`Client::deadlocks`].
@@ -304,24 +305,24 @@ impl Client {
         inner.unwrap_or_else(|| self.context())
     }
 
-    /// Finds deadlocks: claims that wait for each other, so that none is ever granted.
+    /// Finds deadlocks: claims that wait for each other, so that none of them is ever granted.
     ///
-    /// The store knows who holds what and who waits, and not that a holder waits itself. So
-    /// claims must say which piece of work they belong to: those
-    /// [with one context](Lock::with_context) depend on each other. A holder without a context
-    /// counts as able to go on, as does one that waits elsewhere: in another store, for its turn
-    /// at a database, or by asking again and again ([`Retry`](crate::Retry)). A store that does
-    /// not know who waits (`redlock:`, `layout=classic`) has no deadlocks to show.
+    /// The store knows the holders and waiters of each key, but not that a holder of one key
+    /// waits for another. So claims must name the piece of work that they belong to: claims
+    /// [with the same context](Lock::with_context) depend on each other. A holder without a
+    /// context counts as able to continue. So does a holder that waits elsewhere: in another
+    /// store, in a database, or by polling ([`Retry`](crate::Retry)). Stores that do not know
+    /// their waiters (`redlock:`, `layout=classic`) show no deadlocks.
     ///
-    /// Reads all keys, and those that may be in a deadlock once more: what is found was there at
-    /// one time between the two. A process that has crashed may be part of it until its leases
-    /// expire.
+    /// Reads all keys, and reads those that may be in a deadlock a second time: each deadlock
+    /// found existed at one time between the two. A crashed process may be part of it until its
+    /// leases expire.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -346,13 +347,13 @@ impl Client {
         deadlock::find(&self.session).await
     }
 
-    /// The same among keys that were looked at already: [`Client::list`] has them all.
+    /// Finds deadlocks among keys that were already inspected; [`Client::list`] returns all keys.
     ///
     /// # Errors
-    /// As [`Client::deadlocks`].
+    /// Same as [`Client::deadlocks`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -367,13 +368,14 @@ impl Client {
         deadlock::confirm(&self.session, seen).await
     }
 
-    /// The audit log from `since` on, of one key or of all: who was granted which key, and how
-    /// each hold ended, noted by the store in the same atomic steps. It is there if the clients
-    /// of the store open it with `audit`, as in `redis://host/?audit=10000`; what a client
-    /// without it does is not noted. The page of each store says what else may be missing.
+    /// Reads the audit log of one key or of all, from `since` on: which claims were granted, and
+    /// how each hold ended. The store writes an entry in the same atomic step as the change. The
+    /// log exists if the clients of the store open it with `audit`, as in
+    /// `redis://host/?audit=10000`. Actions of clients without `audit` are not logged. The page
+    /// of each store says what else may be missing.
     ///
     /// # Errors
-    /// `Unsupported` where the store cannot keep one; `Invalid` for a key that is none.
+    /// `Unsupported` if the store cannot keep an audit log; `Invalid` for an invalid key.
     ///
     /// # Examples
     /// ```
@@ -411,14 +413,14 @@ impl Client {
         Ok(AuditLog::new(self, log))
     }
 
-    /// Takes the key from all who hold it: for administrators. The token is
-    /// raised first, so that the old holders are fenced; they are told.
+    /// Takes the key from all its holders: for administrators. The token is raised first, so that
+    /// the former holders are fenced. They are notified.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether it was done.
+    /// If the future is dropped, it is unknown whether the change was made.
     ///
     /// # Examples
     /// ```
@@ -440,12 +442,12 @@ impl Client {
         Ok(Broken { holders, token })
     }
 
-    /// Gives back all that this client holds, waits for or is asking for, and waits
-    /// until that is confirmed, for `within` at most. Leases are lost, futures that
-    /// wait fail with `Closed`, and the client takes no new claims.
+    /// Releases all claims of this client, held or waiting, and waits at most `within` for the
+    /// confirmations. All leases are lost, waiting futures fail with `Closed`, and the client
+    /// makes no new claims.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Examples
     /// ```
@@ -467,21 +469,22 @@ impl Client {
         }
     }
 
-    /// The store's URL, complete enough to be handed to another process, but
-    /// without a password.
+    /// Returns the store's URL without a password. Another process can open the same store with
+    /// it.
     #[must_use]
     pub fn store_url(&self) -> &str {
         &self.url
     }
 
-    /// What the store can do.
+    /// Returns what the store can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.session.store.capabilities()
     }
 
-    /// The file descriptors that a guarded child process should inherit, so that
-    /// its life counts as this client's. Empty for stores that see no lives.
+    /// Returns the file descriptors that a guarded child process should inherit, so that the
+    /// store treats the child as part of this client. Empty for stores that do not notice the
+    /// death of clients.
     #[cfg(unix)]
     #[must_use]
     pub fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {

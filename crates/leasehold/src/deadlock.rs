@@ -1,4 +1,4 @@
-//! Who waits for whom: finding deadlocks among the claims of a store.
+//! Deadlock detection among the claims of a store.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,20 +21,20 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// How many keys are read again at a time.
 const AT_ONCE: usize = 64;
 
-/// Claims that wait for each other: none of them is ever granted unless one gives up.
+/// A deadlock: claims that wait for each other. None of them is granted unless one gives up.
 ///
-/// `Display` says it in a sentence.
+/// `Display` describes it in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The claims that wait, each for the next and the last for the first. More than one circle
-    /// may run through them.
+    /// The waiting claims: each waits for the next, and the last for the first. They may form
+    /// more than one cycle.
     pub claims: Vec<BlockedClaim>,
-    /// When it was found, by the store's clock.
+    /// When the deadlock was found, by the store's clock.
     pub at: SystemTime,
 }
 
-/// A claim that waits in a [`Deadlock`].
+/// A waiting claim of a [`Deadlock`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockedClaim {
@@ -42,13 +42,14 @@ pub struct BlockedClaim {
     pub key: Key,
     /// Who waits.
     pub waiter: WaiterInfo,
-    /// What its context holds and others of the deadlock wait for. Empty: others wait behind it.
+    /// The keys that its context holds and that other claims of the deadlock wait for. Empty if
+    /// other claims only wait behind it in the queue.
     pub holds: Vec<(Key, HolderInfo)>,
 }
 
 impl Deadlock {
-    /// Since when nobody can go on: when the last of the claims began to wait, by the store's
-    /// clock.
+    /// Returns when the deadlock began, which is when the last of its claims began to wait, by
+    /// the store's clock.
     #[must_use]
     pub fn since(&self) -> SystemTime {
         let waiters = self.claims.iter().map(|claim| claim.waiter.since);
@@ -239,9 +240,9 @@ impl DeadlockCheck {
     /// Refuses what cannot be checked.
     pub(crate) fn context(wish: &Wish) -> Result<&ClaimContext, StoreError> {
         wish.owner.context.as_ref().ok_or_else(|| {
-            let message = "deadlocks are found among claims with a context, and this one has none";
+            let message = "deadlock detection needs a context, and this claim has none";
             StoreError::new(ErrorKind::Invalid, message)
-                .with_hint("give all claims of a piece of work one context: `with_context`")
+                .with_hint("give all claims of one piece of work the same context: `with_context`")
         })
     }
 

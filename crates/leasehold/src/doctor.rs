@@ -1,8 +1,8 @@
-//! What can be promised on a store, and what endangers it.
+//! Examination of a store: what its locks guarantee, and which settings endanger that.
 //!
-//! [`examine`] looks at the servers behind a URL as a client would use them: it
-//! takes and gives back a lock of its own, measures, and reads what the servers
-//! tell of themselves. Each [`Finding`] says what it means and what to do.
+//! [`examine`] uses the servers of a URL as a client does: it acquires and releases a lock of its
+//! own, measures latency and clocks, and reads the servers' configuration. Each [`Finding`] says
+//! what was found, what it means and what to do.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -22,19 +22,18 @@ use crate::error::{Error, Operation};
 pub use crate::store::report::{Finding, Report, Severity};
 use crate::stores;
 
-/// Examines the store at `url`. It takes a second or two, uses a lock whose key
-/// begins with `leasehold-doctor/`, and leaves nothing behind. Where a lock would start
-/// the quarantine of a server that is new or was restarted, none is used.
+/// Examines the store at `url`. It takes a second or two, uses a lock whose key begins with
+/// `leasehold-doctor/`, and leaves no data in the store. It uses no lock if that would start the
+/// quarantine of a server that is new or was restarted.
 ///
-/// What is wrong with a server, and that it cannot be reached, is a finding and
-/// no error.
+/// A fault of a server, or a server that cannot be reached, is a finding and not an error.
 ///
 /// # Cancel safety
-/// Dropping the future may leave a key that vanishes by itself within seconds.
+/// If the future is dropped, a key may remain; it expires within seconds.
 ///
 /// # Errors
-/// `Invalid` for a URL or options that cannot work; `Unsupported` for a store
-/// that this build does not have.
+/// `Invalid` for an invalid URL or invalid options; `Unsupported` for a store that this build
+/// does not include.
 pub async fn examine(url: &str, access: &Access) -> Result<Report, Error> {
     let url = url.trim();
     let report = match stores::of(url).and_then(|scheme| access.check().map(|()| scheme)) {

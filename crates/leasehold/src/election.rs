@@ -1,4 +1,4 @@
-//! One leader at a time, known to all.
+//! Leader election on a key.
 
 mod observe;
 
@@ -18,9 +18,9 @@ use crate::waiting::{Acquire, Wait};
 
 /// A fair leader election: the candidate that asked first leads first.
 ///
-/// The term is the fencing token: it rises with every leader. A leader that
-/// loses its lease is told ([`Leadership::lost`]) before another can lead, under
-/// the assumptions of the store (see `SAFETY.md`).
+/// The term is the fencing token: it rises with every leader. A leader that loses its lease is
+/// notified ([`Leadership::lost`]) before another can lead, under the assumptions of the store
+/// (see `SAFETY.md`).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -43,22 +43,22 @@ pub struct Election {
 options!(Election: lock);
 debug!(Election);
 
-/// Who leads.
+/// The current leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The term: the fencing token of the leader's lease. [`Token::NONE`] where the
-    /// store has no tokens.
+    /// The term, which is the fencing token of the leader's lease. [`Token::NONE`] if the store
+    /// has no tokens.
     pub term: Token,
-    /// What the leader tells, such as its address.
+    /// The note of the leader, such as its address.
     pub note: Option<String>,
-    /// Who it is.
+    /// The client that leads.
     pub owner: ClientInfo,
-    /// Since when, by the store's clock.
+    /// When it became the leader, by the store's clock.
     pub since: SystemTime,
-    /// How long it leads without renewal, when the store was asked.
+    /// How long its lease lives without another renewal, counted from when the store was read.
     pub expires_in: Duration,
-    /// What tells one leader's claim from another's, where there are no terms.
+    /// The arrival number of the leader's claim, which distinguishes leaders without terms.
     pub(crate) arrival: Arrival,
 }
 
@@ -68,14 +68,14 @@ impl Election {
         Self { lock }
     }
 
-    /// Stands for election, and waits until it leads. `note` is told to those
-    /// who observe; an empty one is none.
+    /// Joins the election, and waits to become the leader. Observers see `note`; an empty note is
+    /// none.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws, in the background.
+    /// Dropping the future withdraws the candidate in the background.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`]; `Invalid` for a note above 1024 bytes.
+    /// Same as [`crate::Mutex::lock`]; `Invalid` for a note above 1024 bytes.
     ///
     /// # Examples
     /// See [`Election`].
@@ -84,13 +84,13 @@ impl Election {
         Ok(Leadership { lease })
     }
 
-    /// Leads if nobody does and nobody stands; `None` otherwise.
+    /// Becomes the leader if there is no leader and no candidate; `None` otherwise.
     ///
     /// # Cancel safety
-    /// As [`Election::campaign`].
+    /// Same as [`Election::campaign`].
     ///
     /// # Errors
-    /// As [`Election::campaign`].
+    /// Same as [`Election::campaign`].
     ///
     /// # Examples
     /// See [`Election`].
@@ -98,13 +98,14 @@ impl Election {
         self.campaign_with(note, Wait::No.into()).await
     }
 
-    /// Stands for election for so long at most.
+    /// Joins the election, and waits at most `limit` to become the leader.
     ///
     /// # Cancel safety
-    /// As [`Election::campaign`].
+    /// Same as [`Election::campaign`].
     ///
     /// # Errors
-    /// `Timeout` when it was not elected in time; else as [`Election::campaign`].
+    /// `Timeout` if it did not become the leader in time; otherwise the same as
+    /// [`Election::campaign`].
     ///
     /// # Examples
     /// See [`Election`].
@@ -117,14 +118,14 @@ impl Election {
         Ok(Leadership { lease })
     }
 
-    /// The verb behind the others, with every option. `None`: another leads or
-    /// stands, with [`Wait::No`].
+    /// Campaigns with every option; the other methods call this one. Returns `None` if there is a
+    /// leader or a candidate and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
-    /// As [`Election::campaign`].
+    /// Same as [`Election::campaign`].
     ///
     /// # Errors
-    /// As [`Election::campaign_within`].
+    /// Same as [`Election::campaign_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -141,10 +142,10 @@ impl Election {
         self.lock.clone().with_note(note)
     }
 
-    /// Who leads now; `None` if nobody does.
+    /// Returns the current leader; `None` if there is none.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
@@ -156,14 +157,12 @@ impl Election {
         leader.map_err(|error| observe_error(self.key(), error))
     }
 
-    /// The leaders from now on: first who leads now, then each change: another
-    /// leader, another note, or nobody. The store tells of changes; it is asked
-    /// otherwise only when a leader's lease may have lapsed unseen, and every
-    /// 20 s to go on telling. One that tells nobody anything
-    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is asked every
-    /// second.
+    /// Watches the leaders: first the current one, then each change (another leader, another
+    /// note, or no leader). The store pushes changes. The client polls only when a leader's lease
+    /// may have expired unnoticed, and every 20 s to extend the watch. A store without push
+    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is polled every second.
     ///
-    /// A change that is followed by another at once may be left out.
+    /// A change that is followed by another at once may be skipped.
     ///
     /// # Examples
     /// ```
@@ -184,7 +183,7 @@ impl Election {
     }
 }
 
-/// A term of office: a lease that says so.
+/// The lease of a leader.
 ///
 /// Dropping it resigns in the background.
 #[derive(Debug)]
@@ -194,39 +193,39 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// The term: the fencing token. Hand it to whatever the leader writes to.
-    /// [`Token::NONE`] where the store has no tokens
-    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)): nothing can be
-    /// fenced then.
+    /// Returns the term, which is the fencing token. Pass it to each system that the leader
+    /// writes to. [`Token::NONE`] if the store has no tokens
+    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)): then no write can be
+    /// fenced.
     #[must_use]
     pub fn term(&self) -> Token {
         self.lease.token()
     }
 
-    /// Whether it leads, and may rely on it. Costs no round trip.
+    /// Returns whether this client is the leader and its lease is valid. No round trip.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.lease.is_valid()
     }
 
-    /// The lease behind it.
+    /// Returns the lease.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// The lease behind it, on its own.
+    /// Converts to the lease.
     pub fn into_lease(self) -> Lease {
         self.lease
     }
 
-    /// Tells those who observe something else than before.
+    /// Replaces the note that observers see.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether it was told.
+    /// If the future is dropped, it is unknown whether the note was replaced.
     ///
     /// # Errors
-    /// `Lost`: it does not lead any more. `Invalid` above 1024 bytes.
-    /// `Unavailable`: no answer.
+    /// `Lost` if it is no longer the leader. `Invalid` for a note above 1024 bytes. `Unavailable`
+    /// if there is no answer.
     ///
     /// # Examples
     /// ```
@@ -247,7 +246,7 @@ impl Leadership {
         hold.change(Operation::Proclaim, Change::Note(note)).await
     }
 
-    /// What other tasks watch the leadership by.
+    /// Returns a signal by which other tasks notice the loss of the leadership.
     ///
     /// # Examples
     /// See [`crate::LossSignal`].
@@ -256,10 +255,10 @@ impl Leadership {
         self.lease.loss_signal()
     }
 
-    /// Completes when it does not lead any more: stop then.
+    /// Completes when the leadership is lost: stop leading then.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// See [`Lease::lost`].
@@ -267,10 +266,10 @@ impl Leadership {
         self.lease.lost().await
     }
 
-    /// Runs `work` while it leads, and drops it the moment it does not.
+    /// Runs `work`, and drops it as soon as the leadership is lost.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `work`; the leadership stays.
+    /// Dropping the future drops `work` and keeps the leadership.
     ///
     /// # Errors
     /// `Lost`: as [`Lease::run`].
@@ -281,13 +280,13 @@ impl Leadership {
         self.lease.run(work).await
     }
 
-    /// Steps down: the next candidate leads in the same step.
+    /// Resigns: the same atomic step makes the next candidate the leader.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on in the background.
+    /// If the future is dropped, resigning continues in the background.
     ///
     /// # Errors
-    /// As [`Lease::release`].
+    /// Same as [`Lease::release`].
     ///
     /// # Examples
     /// See [`Election`].

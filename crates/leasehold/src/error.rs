@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The error type of the client, with the operation and the key.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use leasehold_core::Key;
 #[doc(inline)]
 pub use leasehold_store::{ErrorKind, StoreError};
 
-/// What was being done.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -19,9 +19,9 @@ pub enum Operation {
     Renew,
     /// Giving a lease back.
     Release,
-    /// Working under a lease.
+    /// Running work under a lease.
     Hold,
-    /// Looking at keys.
+    /// Reading keys.
     Inspect,
     /// Taking a key from its holders.
     Break,
@@ -37,9 +37,9 @@ pub enum Operation {
     Downgrade,
     /// Changing the number of permits.
     Resize,
-    /// Telling the others something.
+    /// Publishing a note.
     Proclaim,
-    /// Hearing who leads.
+    /// Watching the leaders.
     Observe,
     /// Reading the audit log.
     Audit,
@@ -52,7 +52,7 @@ impl fmt::Display for Operation {
             Self::Acquire => "cannot acquire",
             Self::Renew => "cannot renew",
             Self::Release => "cannot release",
-            Self::Hold => "cannot go on holding",
+            Self::Hold => "cannot keep holding",
             Self::Inspect => "cannot look at",
             Self::Break => "cannot break",
             Self::Shutdown => "cannot close",
@@ -68,10 +68,10 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An error of leasehold: [`Error::kind`] says what to do.
+/// An error of leasehold. [`Error::kind`] says what the caller can do.
 ///
-/// `Display` is one sentence with the operation and the key; the hint and the
-/// cause stand apart ([`Error::hint`], `source`).
+/// `Display` is one sentence with the operation and the key. The hint and the cause are separate
+/// ([`Error::hint`], `source`).
 #[derive(Debug, Clone)]
 pub struct Error(Box<Inner>);
 
@@ -92,37 +92,37 @@ impl Error {
         }))
     }
 
-    /// What the caller may do.
+    /// Returns the kind, which says what the caller can do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.error.kind()
     }
 
-    /// What was being done.
+    /// The operation that failed.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.0.operation
     }
 
-    /// The key it was about.
+    /// Returns the key, if the error is about one.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
     }
 
-    /// Why it failed: the sentence without the operation and the key.
+    /// Returns why it failed: the message without the operation and the key.
     #[must_use]
     pub fn reason(&self) -> &str {
         self.0.error.message()
     }
 
-    /// What to do about it, where there is a hint.
+    /// Returns what to do about it, if there is a hint.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.0.error.hint()
     }
 
-    /// When asking again may help.
+    /// Returns after how long a retry may succeed.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.error.retry_after()

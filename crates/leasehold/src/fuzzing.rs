@@ -1,5 +1,5 @@
-//! Doors to what parses and is private, for `leasehold-fuzz`. Not an interface: it
-//! changes with what lies behind it.
+//! Access to private parsers, for `leasehold-fuzz`. Not a public interface: it changes without
+//! notice.
 
 #[cfg(feature = "local")]
 pub use leasehold_local::fuzzing as local;

@@ -1,4 +1,4 @@
-//! What a lease keeps, whatever its kind.
+//! The part of a lease that all kinds share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::session::wish::Wish;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
 
-/// What a release found.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lease was ours up to now.
+    /// The lease was held until the release.
     StillOurs,
-    /// It had lapsed or was taken before: another may have held the key meanwhile.
+    /// The lease had expired or was taken before: another client may have held the key in
+    /// between.
     AlreadyGone,
 }
 
@@ -162,9 +163,8 @@ impl Hold {
         }
     }
 
-    /// Ends the validity, sees that the claim stands under one id for a whole
-    /// TTL from now, and leaves it at the store for somebody else: that id, and how often
-    /// it was replaced.
+    /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
+    /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
         self.check(Operation::HandOver)?;
         let settled = self.claimed.hand_over().await;

@@ -1,4 +1,4 @@
-//! Where the ids of claims come from.
+//! Generators of claim ids: random, readable, Snowflake or custom.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -16,12 +16,12 @@ mod snowflake;
 
 use snowflake::{Next, Snowflake};
 
-/// Makes the ids of claims: one for each attempt to get a lease.
+/// Generates claim ids: one for each attempt to get a lease.
 ///
-/// Two things hang on an id. It must be **unique**: who asks with the id of a
-/// claim that is there is taken for its owner, so two that come by one id both
-/// believe that they hold. And it should be **unguessable**: who can reach the
-/// store and knows the id can renew and release the claim.
+/// An id must be **unique**: a client that uses the id of an existing claim is treated as its
+/// owner, so two clients with the same id would both hold the lock. An id should also be
+/// **unguessable**: anyone who can reach the store and knows the id can renew and release the
+/// claim.
 ///
 /// | | unique | unguessable | says |
 /// |---|---|---|---|
@@ -30,7 +30,7 @@ use snowflake::{Next, Snowflake};
 /// | [`ClaimIds::snowflake`] | if each process has its own place | **no** | which place, and when |
 /// | [`ClaimIds::custom`] | as you make them | as you make them | what you like |
 ///
-/// A clone goes on in the same sequence.
+/// A clone continues the same sequence.
 ///
 /// ```
 /// use leasehold::ClaimIds;
@@ -70,29 +70,28 @@ struct Places {
     machine: Mutex<Snowflake>,
 }
 
-/// What makes a process's Snowflake ids its own; see [`ClaimIds::snowflake`].
+/// The settings that make the Snowflake ids of a process unique; see [`ClaimIds::snowflake`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnowflakeConfig {
-    /// Where time begins: at most 69 years ago, by whole milliseconds.
-    /// Everywhere the same, and never moved.
+    /// The epoch of the ids: at most 69 years ago, in whole milliseconds. Use the same epoch in
+    /// all processes, and never change it.
     pub epoch: SystemTime,
-    /// 0 to [`SnowflakeConfig::MAX_PLACE`].
+    /// The number of the data centre: 0 to [`SnowflakeConfig::MAX_PLACE`].
     pub data_centre: u8,
-    /// 0 to [`SnowflakeConfig::MAX_PLACE`]: one for each process of the data
-    /// centre that uses the store, also on one machine.
+    /// The number of the process: 0 to [`SnowflakeConfig::MAX_PLACE`]. Each process of the data
+    /// centre that uses the store needs its own, also on the same machine.
     pub machine: u8,
     /// What to do while the clock is behind the last id.
     pub on_step_back: StepBack,
 }
 
-/// What to do while the wall clock is behind the last id made, for then a new
-/// id could be an old one.
+/// What to do while the wall clock is behind the last id. A new id could then repeat an earlier
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepBack {
-    /// Wait until it has caught up; refuse when that takes longer than this
-    /// altogether.
+    /// Wait until the clock has caught up. Refuse if that takes longer than `at_most` in total.
     Wait {
         /// The longest wait for one id.
         at_most: Duration,
@@ -102,11 +101,11 @@ pub enum StepBack {
 }
 
 impl SnowflakeConfig {
-    /// The highest data centre and the highest machine: five bits each.
+    /// The highest number of a data centre and of a machine: five bits each.
     pub const MAX_PLACE: u8 = 31;
 
-    /// The place of a process, with an epoch of 2024-01-01 00:00 UTC and one
-    /// second of patience with a clock that stepped back.
+    /// Settings for a process, with the epoch 2024-01-01 00:00 UTC and a wait of at most one
+    /// second for a clock that stepped back.
     #[must_use]
     pub fn new(data_centre: u8, machine: u8) -> Self {
         Self {
@@ -121,13 +120,13 @@ impl SnowflakeConfig {
 }
 
 impl ClaimIds {
-    /// 32 hexadecimal digits: a random UUID (version 4). The default.
+    /// Random ids of 32 hexadecimal digits (a UUID, version 4). The default.
     #[must_use]
     pub fn random() -> Self {
         Self(Scheme::Random)
     }
 
-    /// Ids to read in an audit, and no easier to guess than 64 random bits:
+    /// Readable ids for audits, which are as hard to guess as 64 random bits:
     ///
     /// ```text
     /// mac-0242ac110002-31337-1772377184123456-002a-1d0k7vq4n9m2c
@@ -135,15 +134,14 @@ impl ClaimIds {
     ///                                          sequence number, hexadecimal
     /// ```
     ///
-    /// The machine is the MAC address of an interface that has one, on Linux:
-    /// assigned by a maker rather than made up, of a device rather than a
-    /// bridge, then the first by name. Where there is none it is `host-` and
-    /// ten digits of a hash (FNV-1a) of the host's name. It is looked up here,
-    /// once. The sequence number starts anew after ffff; the time is the wall
-    /// clock's and may step.
+    /// On Linux the machine is the MAC address of a network interface. An address assigned by the
+    /// manufacturer is preferred over a local one, a device over a bridge, then the first by
+    /// name. Without an address it is `host-` and ten digits of a hash (FNV-1a) of the host name.
+    /// It is read once, in this call. The sequence number restarts after ffff. The time is the
+    /// wall clock and may step.
     ///
-    /// Everybody who can look at the store's records reads all of that, the
-    /// secret included: it is no place for a machine that must not be known.
+    /// Everybody who can read the store's records sees the whole id, including the secret part.
+    /// Do not use these ids if the machine must stay unknown.
     #[must_use]
     pub fn host_process_time() -> Self {
         Self(Scheme::HostProcessTime(Arc::new(HostProcessTime {
@@ -152,25 +150,22 @@ impl ClaimIds {
         })))
     }
 
-    /// Snowflake ids: numbers that rise with the time, in decimal. From the top
-    /// 41 bits of milliseconds since the epoch, 5 of the data centre, 5 of the
-    /// machine, 12 of a sequence number. The 4097th of a millisecond waits for
-    /// the next.
+    /// Snowflake ids: decimal numbers that rise with time. From the top: 41 bits of milliseconds
+    /// since the epoch, 5 bits of the data centre, 5 bits of the machine, 12 bits of a sequence
+    /// number. The 4097th id of a millisecond waits for the next millisecond.
     ///
-    /// **They can be guessed**: whoever can reach the store, and knows about when
-    /// a claim was made, can release it. Take them only where everybody who can
-    /// reach the store may do that. Pushes prove nothing with them, so a hand-off
-    /// costs one more round trip.
+    /// **They can be guessed**: anyone who can reach the store and knows roughly when a claim was
+    /// made can release it. Use them only if everybody who can reach the store may do that.
+    /// Pushes cannot be verified with them, so a hand-off costs one more round trip.
     ///
-    /// **They are unique only if the places are**: two processes with one data
-    /// centre and machine can come by one id, and then both believe that they
-    /// hold. Within a process, clone one value and do not make a second. And a
-    /// process that starts again has to start after its last id: a clock that
-    /// stepped back in between is not noticed.
+    /// **They are unique only if data centre and machine are**: two processes with the same
+    /// numbers can generate the same id, and then both hold the lock. Within a process, clone one
+    /// value and do not make a second. A restarted process must start after the time of its last
+    /// id: a clock step back during the restart is not noticed.
     ///
     /// # Errors
-    /// [`Invalid`] if a number is above [`SnowflakeConfig::MAX_PLACE`], or the
-    /// epoch before 1970, in the future or more than 69 years ago.
+    /// [`Invalid`] if a number is above [`SnowflakeConfig::MAX_PLACE`], or if the epoch is before
+    /// 1970, in the future or more than 69 years ago.
     pub fn snowflake(config: SnowflakeConfig) -> Result<Self, Invalid> {
         let machine = Mutex::new(Snowflake::new(&config, clock::wall())?);
         Ok(Self(Scheme::Snowflake(Arc::new(Places {
@@ -179,10 +174,9 @@ impl ClaimIds {
         }))))
     }
 
-    /// Ids of your own making. The function is called for each claim, on the
-    /// task that asks: it must not block, and what it makes must be unique and
-    /// should be unguessable. Whether it is cannot be known here, so pushes prove
-    /// nothing, and a hand-off costs one more round trip.
+    /// Custom ids. The function is called for each claim, on the task that acquires. It must not
+    /// block. Its ids must be unique and should be unguessable. The client cannot know whether
+    /// they are, so it does not rely on pushes, and a hand-off costs one more round trip.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -196,17 +190,17 @@ impl ClaimIds {
         Self(Scheme::Custom(make))
     }
 
-    /// The next id. Waits only for a Snowflake's clock: a millisecond when its
-    /// sequence is used up, and as [`StepBack`] says when it stepped back.
+    /// Generates the next id. It waits only for the clock of Snowflake ids: for a millisecond if
+    /// the sequence is used up, or as [`StepBack`] says if the clock stepped back.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing but the number it would have had.
+    /// If the future is dropped, a number of the sequence may be skipped.
     ///
     /// # Errors
-    /// - `Refused`: the clock is behind the last id, and waiting was not allowed
-    ///   or not enough. `retry_after` says how far.
-    /// - `Invalid`: the Snowflake's 69 years are over, or your own function said
-    ///   so.
+    /// - `Refused`: the clock is behind the last id, and waiting was not allowed or not enough.
+    ///   `retry_after` says by how much.
+    /// - `Invalid`: the 69 years of the Snowflake epoch are over, or the custom function returned
+    ///   it.
     pub async fn next(&self) -> Result<ClaimId, StoreError> {
         match &self.0 {
             Scheme::Random => Ok(ClaimId::from_random(uuid::Uuid::new_v4().as_u128())),
@@ -315,9 +309,9 @@ impl Places {
 fn behind(gap: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
-        format!("the clock is {gap:?} behind the last claim id made"),
+        format!("the clock is {gap:?} behind the last claim id"),
     )
-    .with_hint("slew the clock instead of stepping it, or make random ids")
+    .with_hint("slew the clock instead of stepping it, or use random ids")
     .with_retry_after(gap)
 }
 
@@ -326,7 +320,7 @@ fn over() -> StoreError {
         ErrorKind::Invalid,
         "the 69 years of these claim ids are over",
     )
-    .with_hint("choose a later epoch, everywhere at once, or make random ids")
+    .with_hint("choose a later epoch in all processes at the same time, or use random ids")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who holds what, and who waits.
+//! The state of a key: its holders and waiters.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,63 +7,63 @@ use leasehold_core::{Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, Store
 use crate::error::{Error, Operation};
 use crate::session::{Session, looks};
 
-/// A key as it was looked at.
+/// The state of a key when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The key.
     pub key: Key,
-    /// How many permits there are of a semaphore in use. `None`: a lock, or a key that nobody
-    /// holds or waits for.
+    /// The number of permits, if the key is in use as a semaphore. `None` for a lock, and for a
+    /// key that nobody holds or waits for.
     pub permits: Option<u32>,
-    /// No token of this key is higher: the last one, of all keys where the store keeps one for
-    /// them together; zero if none is remembered.
+    /// An upper bound of the key's tokens: the last token of the key, or of all keys if the store
+    /// keeps one for all. Zero if the store has none.
     pub last_token: Token,
-    /// When the store was looked at, by its own clock.
+    /// When the key was read, by the store's clock.
     pub at: SystemTime,
-    /// Those who hold, in order of their grants.
+    /// The holders, in the order of their grants.
     pub holders: Vec<HolderInfo>,
-    /// Those who wait, in order of arrival.
+    /// The waiters, in the order of arrival.
     pub waiters: Vec<WaiterInfo>,
 }
 
-/// One who holds a key.
+/// A holder of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderInfo {
-    /// How it holds.
+    /// The mode of the lease.
     pub mode: Mode,
-    /// Who; [`ClientInfo::unknown`] where the store does not keep it.
+    /// The client; [`ClientInfo::unknown`] if the store does not keep it.
     pub owner: ClientInfo,
-    /// Since when, by the store's clock; 1970 where the store does not keep it.
+    /// When it was granted, by the store's clock; 1970 if the store does not keep it.
     pub since: SystemTime,
-    /// How long the lease lives without renewal; [`Duration::MAX`] for a lock of
-    /// another library that does not lapse by itself.
+    /// How long the lease lives without another renewal. [`Duration::MAX`] for a lock of another
+    /// library that does not expire.
     pub expires_in: Duration,
-    /// The fencing token; [`Token::NONE`] where the store has none.
+    /// The fencing token; [`Token::NONE`] if the store has none.
     pub token: Token,
     /// The first characters of the claim id; the rest is a secret.
     pub id_hint: String,
-    /// What it tells the others, such as a leader's address.
+    /// The note of the holder, such as a leader's address.
     pub note: Option<String>,
-    /// Whether only its minimum hold keeps the key: it has left or died, or its client
-    /// has not renewed it for its TTL.
+    /// Whether only the minimum hold keeps the key: the holder has released it or has died, or
+    /// its client has not renewed it for the TTL.
     pub kept: bool,
 }
 
-/// One who waits for a key.
+/// A waiter for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaiterInfo {
-    /// How it wants to hold.
+    /// The mode that it waits for.
     pub mode: Mode,
     /// Who.
     pub owner: ClientInfo,
-    /// Since when, by the store's clock.
+    /// When it began to wait, by the store's clock.
     pub since: SystemTime,
-    /// How long the place lasts without renewal.
+    /// How long its place in the queue lasts without another renewal.
     pub expires_in: Duration,
-    /// 1 is next.
+    /// The position in the queue; 1 is next.
     pub position: u64,
     /// The first characters of the claim id; the rest is a secret.
     pub id_hint: String,
@@ -127,24 +127,24 @@ impl Inspection {
     }
 }
 
-/// What breaking a lock did.
+/// The result of breaking a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Broken {
-    /// How many held it.
+    /// How many holders it had.
     pub holders: u64,
-    /// Tokens up to this one are void, and the next one is higher: a protected system
-    /// that is told it refuses the former holders and admits the next. [`Token::NONE`]
-    /// where the store has none: then the holder learns of it at its next renewal.
+    /// Tokens up to this one are void, and the next one is higher. A protected system that is
+    /// given this token refuses the former holders and admits the next one. [`Token::NONE`] if
+    /// the store has no tokens: then the holder notices the break at its next renewal.
     pub token: Token,
 }
 
-/// What shutting down a client did.
+/// The result of shutting down a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
     /// Claims whose release was confirmed.
     pub released: u64,
-    /// Claims whose release was not confirmed in time: they lapse by their TTL.
+    /// Claims whose release was not confirmed in time: they expire after their TTL.
     pub unconfirmed: u64,
 }

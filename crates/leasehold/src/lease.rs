@@ -1,4 +1,4 @@
-//! The guard: a lease, and how it holds.
+//! The guard of a held key: a lease.
 
 mod kinds;
 
@@ -18,21 +18,21 @@ use crate::session::acquire::Grant;
 use crate::session::wish::Wish;
 use crate::store::Acknowledged;
 
-/// A hold on a key, limited in time and renewed by the watchdog.
+/// A lease: a hold on a key that is limited in time and renewed automatically by the watchdog.
 ///
-/// The value *is* the owner: send it to any task or thread. While
-/// [`Lease::is_valid`] no other client of leasehold holds a valid lease that
-/// this one excludes, under the assumptions of the store (see `SAFETY.md`);
-/// beyond that only a resource that compares [`Lease::token`] is protected.
+/// The value owns the lease: it can be sent to any task or thread. While [`Lease::is_valid`] is
+/// true, no other client of leasehold holds a valid lease that conflicts with it, under the
+/// assumptions of the store (see `SAFETY.md`). If the assumptions fail, only a resource that
+/// compares [`Lease::token`] is protected.
 ///
-/// `K` says how it holds: alone ([`Exclusive`], the default: mutex, writer,
-/// leader, re-entrant owner), together with other readers ([`Shared`]), or with
-/// other permits ([`Permits`]). Only exclusive leases have a fencing token. A
-/// `Lease<`[`Any`]`>` knows its mode at run time only.
+/// `K` is the kind of the lease: exclusive ([`Exclusive`], the default: mutex, writer, leader,
+/// re-entrant owner), shared with other readers ([`Shared`]), or some permits of a semaphore
+/// ([`Permits`]). Only exclusive leases have a fencing token. The mode of a `Lease<`[`Any`]`>` is
+/// known only at run time.
 ///
-/// Dropping a lease releases it in the background: it never blocks, and the TTL
-/// bounds it if the store cannot be reached. [`Lease::release`] says whether the
-/// lease was still ours.
+/// Dropping a lease releases it in the background and never blocks. If the store cannot be
+/// reached, the lease expires after its TTL. [`Lease::release`] says whether the lease was still
+/// held.
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease<K: LeaseKind = Exclusive> {
     hold: Hold,
@@ -40,31 +40,30 @@ pub struct Lease<K: LeaseKind = Exclusive> {
 }
 
 impl Lease {
-    /// The fencing token: higher than that of every lease on this key before.
-    /// Hand it to the protected system with each write (see [`crate::fence`]).
+    /// Returns the fencing token, which is higher than that of every earlier lease on this key.
+    /// Pass it to the protected system with each write (see [`crate::fence`]).
     ///
-    /// It rises if another claim of the same [`crate::Owner`] is taken over by
-    /// another process.
+    /// The token of a lease rises if another process takes over another claim of the same
+    /// [`crate::Owner`].
     ///
-    /// [`Token::NONE`] where the store has no tokens, as with `layout=classic`
-    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)): every fence of
-    /// leasehold refuses that one.
+    /// [`Token::NONE`] if the store has no tokens, as with `layout=classic`
+    /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)). All fences of leasehold
+    /// refuse it.
     #[must_use]
     pub fn token(&self) -> Token {
         self.hold.token()
     }
 
-    /// Turns a writer into a reader, in one step: no other writer comes between,
-    /// and readers that wait next in line come in. There is no way back: see
-    /// [`RwLock`](crate::RwLock).
+    /// Downgrades a writer to a reader in one atomic step. No other writer can hold the key in
+    /// between, and readers that are next in the queue are granted. A reader cannot be upgraded:
+    /// see [`RwLock`](crate::RwLock).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
     ///
     /// # Errors
-    /// `Lost`: stop. `Unavailable`: no answer. `Invalid` for the lease of a
-    /// re-entrant lock, whose other claims rely on it. The lease is released
-    /// then.
+    /// `Lost`: stop. `Unavailable`: no answer. `Invalid` for the lease of a re-entrant lock,
+    /// since the owner's other claims rely on it. After an error the lease is released.
     ///
     /// # Examples
     /// ```
@@ -121,73 +120,73 @@ impl<K: LeaseKind> Lease<K> {
         self.hold
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
         self.hold.key()
     }
 
-    /// The number of the grant: higher than that of every grant of this key
-    /// before. It orders, and does not fence.
+    /// Returns the number of the grant, which is higher than that of every earlier grant of this
+    /// key. It orders grants and does not fence.
     #[must_use]
     pub fn number(&self) -> GrantNumber {
         GrantNumber(self.hold.token().get())
     }
 
-    /// How it holds; for permits, how many of how many.
+    /// Returns the mode of the lease; for permits, how many of how many.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.hold.mode()
     }
 
-    /// Whether the lease may be relied on now. Costs no round trip.
+    /// Returns whether the lease is valid now. No round trip.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long the lease may be relied on without another renewal; zero when
-    /// lost. Costs no round trip.
+    /// Returns how long the lease is valid without another renewal; zero if it is lost. No round
+    /// trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.valid_until().since(clock::now())
     }
 
-    /// What is known about the lease. Costs no round trip.
+    /// Returns the state of the lease: held, unknown or lost. No round trip.
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
         self.hold.standpoint()
     }
 
-    /// Why the last renewal failed: what the store said, or why it could not be asked.
-    /// `None` if it was answered. Costs no round trip.
+    /// Returns why the last renewal failed: the error of the store, or why the store was not
+    /// reached. `None` if the renewal was answered. No round trip.
     #[must_use]
     pub fn last_error(&self) -> Option<Error> {
         self.hold.last_error()
     }
 
-    /// Who has the lease besides the server that granted it, by the last grant
-    /// or renewal that was acknowledged. `None` where no policy asks for it
-    /// (`acknowledge` in the URL of a Redis store).
+    /// Returns how many replicas have the lease, by the last acknowledged grant or renewal.
+    /// `None` without an acknowledgement policy (`acknowledge` in the URL of a Redis store).
     #[must_use]
     pub fn acknowledged(&self) -> Option<Acknowledged> {
         self.hold.acknowledged()
     }
 
-    /// How long it took to get it.
+    /// Returns how long the acquisition took.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.hold.waited()
     }
 
-    /// How often the place in the queue was lost while waiting (the store lost
-    /// its data, or this client stood still for longer than the waiter TTL).
+    /// Returns how often the place in the queue was lost while waiting (the store lost its data,
+    /// or this client was paused for longer than the waiter TTL).
     #[must_use]
     pub fn rejoined(&self) -> u32 {
         self.hold.rejoined()
     }
 
-    /// What other tasks watch the lease by, also while it is released.
+    /// Returns a signal by which other tasks notice a loss, also while the lease is being
+    /// released.
     ///
     /// # Examples
     /// See [`LossSignal`].
@@ -196,12 +195,12 @@ impl<K: LeaseKind> Lease<K> {
         LossSignal::of([self.hold.claim().clone()])
     }
 
-    /// Completes when the lease is lost, with the reason: stop working then.
+    /// Completes with the reason when the lease is lost: stop working then.
     ///
-    /// Another task watches it by [`Lease::loss_signal`].
+    /// Other tasks can use [`Lease::loss_signal`].
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// ```
@@ -219,14 +218,14 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.lost().await
     }
 
-    /// Runs `work`, and drops it the moment the lease is lost.
+    /// Runs `work`, and drops it as soon as the lease is lost.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `work`; the lease stays.
+    /// Dropping the future drops `work` and keeps the lease.
     ///
     /// # Errors
-    /// `Lost`: another may hold the key; what `work` did last may have
-    /// overlapped with it.
+    /// `Lost`: another client may hold the key, and the last actions of `work` may have
+    /// overlapped with its own.
     ///
     /// # Examples
     /// ```
@@ -246,16 +245,16 @@ impl<K: LeaseKind> Lease<K> {
         }
     }
 
-    /// Renews the lease now, by its whole TTL: for leases with
-    /// [`crate::RenewalPolicy::Manual`], or ahead of a long step.
+    /// Renews the lease now, for its whole TTL. Use it for leases with
+    /// [`crate::RenewalPolicy::Manual`], or before a long step.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether the renewal was carried
-    /// out; a lease is never shortened by it.
+    /// If the future is dropped, it is unknown whether the lease was renewed. A renewal never
+    /// shortens a lease.
     ///
     /// # Errors
-    /// `Lost`: stop. `Unavailable`: no answer; the lease stands until
-    /// [`Lease::remaining`] is over, and renewing again is safe.
+    /// `Lost`: stop. `Unavailable`: no answer; the lease stays valid until [`Lease::remaining`]
+    /// is over, and another renewal is safe.
     ///
     /// # Examples
     /// ```
@@ -272,14 +271,14 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.renew(None).await
     }
 
-    /// Renews the lease now, to live `ttl` from now: a renewal never shortens a
-    /// lease, and [`crate::Mutex::with_max_hold`] bounds it.
+    /// Renews the lease now; it then lives `ttl` from now. A renewal never shortens a lease, and
+    /// [`crate::Mutex::with_max_hold`] limits it.
     ///
     /// # Cancel safety
-    /// As [`Lease::renew`].
+    /// Same as [`Lease::renew`].
     ///
     /// # Errors
-    /// As [`Lease::renew`]; `Invalid` for a TTL below 50 ms or above 24 h.
+    /// Same as [`Lease::renew`]; `Invalid` for a TTL below 50 ms or above 24 h.
     ///
     /// # Examples
     /// ```
@@ -296,16 +295,16 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.renew(Some(ttl)).await
     }
 
-    /// Replaces the claim id, so that one that leaked goes stale. The lease
-    /// stays as it is.
+    /// Replaces the claim id, so that a leaked id becomes useless. Nothing else about the lease
+    /// changes.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether the id was replaced; the
-    /// next renewal finds out.
+    /// If the future is dropped, it is unknown whether the id was replaced; the next renewal
+    /// finds out.
     ///
     /// # Errors
-    /// `Lost`: somebody else has replaced the id or taken over the claim; of
-    /// concurrent rotations exactly one wins. `Unavailable`: no answer yet.
+    /// `Lost`: another client has replaced the id or taken over the claim; of concurrent
+    /// rotations exactly one succeeds. `Unavailable`: no answer yet.
     ///
     /// # Examples
     /// ```
@@ -323,17 +322,17 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.rotate().await
     }
 
-    /// Gives the key back, and hands it to the next in line in the same step.
+    /// Releases the key. The same atomic step grants it to the next waiter.
     ///
-    /// With a minimum hold ([`crate::Mutex::with_min_hold`]) that is not over,
-    /// the key stays taken until then.
+    /// If a minimum hold ([`crate::Mutex::with_min_hold`]) is not over, the key stays taken until
+    /// then.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Errors
-    /// `Unavailable`: no answer yet; the background goes on until the claim has
-    /// lapsed.
+    /// `Unavailable`: no answer yet; the release is repeated in the background until the claim
+    /// has expired.
     ///
     /// # Examples
     /// ```
@@ -351,7 +350,7 @@ impl<K: LeaseKind> Lease<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
-    /// Releases it after the work that was done under it; an error if it was lost meanwhile.
+    /// Releases it after the work; an error if it was lost before.
     ///
     /// No answer to the release changes nothing about the work: the lease was valid to its end.
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {

@@ -1,4 +1,5 @@
-//! Distributed locks on Redis: fair, fenced, and honest about what they promise.
+//! Distributed locks on Redis and other stores: fair (first come, first served), fenced, and with
+//! documented guarantees.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -13,14 +14,18 @@
 //! ```
 //!
 //! # When not to use it
-//! A lock here is a *lease with a fencing token*. If a wrong overlap costs money
-//! and the resource cannot compare a token, use the resource's own lock or
-//! transaction. `SAFETY.md` says what each store promises, and what ends it.
+//! A lock is a *lease with a fencing token*: it expires, and two holders can overlap if a client
+//! is paused. If an overlap would be costly and the protected resource cannot compare tokens, use
+//! the resource's own lock or transaction. `SAFETY.md` lists what each store guarantees, and what
+//! ends each guarantee.
 //!
 //! # Features
-//! `local` (the store in files of one machine), `redis` (one server, or a cluster),
-//! `tls` (`rediss://`): all on by default, each works alone. The memory store is
-//! always there. `metrics` (off by default): `observe::Metrics`.
+//! - `local`: the store in files of one machine. On by default.
+//! - `redis`: one server, Sentinels, a cluster, or independent servers (Redlock). On by default.
+//! - `tls`: TLS for Redis (`rediss://`). On by default.
+//! - `metrics`: the observer `observe::Metrics`. Off by default.
+//!
+//! Each feature works alone. The memory store is always included.
 
 pub mod audit;
 mod background;

@@ -1,34 +1,34 @@
-//! Listings of keys that come page by page.
+//! Listing of keys, page by page.
 
 use crate::client::Client;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::store::Listing as Pages;
 
-/// A listing under way: see [`Client::listing`].
+/// A listing in progress: see [`Client::listing`].
 pub struct Listing<'a> {
     client: &'a Client,
     pages: Box<dyn Pages + 'a>,
 }
 
-/// A part of what a [`Listing`] finds.
+/// One page of a [`Listing`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Keys that somebody holds or waits for, in no order.
+    /// Keys that are held or waited for, unordered.
     pub keys: Vec<Inspection>,
-    /// What was passed over.
+    /// Entries that were skipped.
     pub skipped: Vec<Skipped>,
 }
 
-/// What has a name like a key and cannot be read: something that is not leasehold's, a damaged
-/// record, or one of a later version.
+/// An entry with the name of a key that cannot be read: data that is not leasehold's, a damaged
+/// record, or a record of a later version.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Skipped {
     /// Its name.
     pub name: String,
-    /// Why.
+    /// Why it was skipped.
     pub error: StoreError,
 }
 
@@ -37,15 +37,15 @@ impl<'a> Listing<'a> {
         Self { client, pages }
     }
 
-    /// The next part, which may be empty; `None` at the end. Each takes an operation time-out
-    /// at most, however many keys there are.
+    /// Returns the next page, which may be empty; `None` at the end. Each page takes at most one
+    /// operation time-out, however many keys there are.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same
-    /// part again.
+    /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same page
+    /// again.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: the next call asks for the same part again.
+    /// Dropping the future loses nothing: the next call asks for the same page again.
     ///
     /// # Examples
     /// See [`Client::listing`].

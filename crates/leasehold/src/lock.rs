@@ -1,7 +1,7 @@
-//! The untyped lock: any key, any mode, every option and every verb.
+//! The untyped lock: any key, any mode, all options and all methods.
 //!
-//! A kind is a thin face over this: it picks a mode and a type of lease, names its
-//! verbs, and documents what it promises.
+//! A typed kind of lock is a thin wrapper of it. It chooses a mode and a type of lease, names its
+//! methods, and documents its guarantees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::settings::{MAX_TTL, check_renewal, check_ttl};
 use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 use crate::waiting::{Acquire, Wait};
 
-/// A lock whose mode is a value: what each typed kind is a face over.
+/// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
 ///
-/// For code that learns at run time how a key is to be held, such as a command or a binding
-/// for another language. Where the mode is known, a typed kind says more: a
-/// [`Mutex`](crate::Mutex) gives a [`Lease`] that always has a token, and a
-/// [`Semaphore`](crate::Semaphore) can be resized.
+/// Use it if the mode is known only at run time, as in a command-line program or a binding for
+/// another language. If the mode is known, a typed kind is better: a [`Mutex`](crate::Mutex)
+/// returns a [`Lease`] that always has a token, and a [`Semaphore`](crate::Semaphore) can be
+/// resized.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,24 +53,24 @@ adopting!(Lock, Any);
 debug!(Lock);
 
 impl Lock {
-    /// How the key is claimed.
+    /// Returns the mode in which the key is claimed.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.wish.mode
     }
 
-    /// Claims as this owner, who may enter again where it holds: as
-    /// [`Client::reentrant`](crate::Client::reentrant). An owner's claims are fair.
+    /// Makes the lock re-entrant for this owner, as
+    /// [`Client::reentrant`](crate::Client::reentrant) does. The claims of an owner are fair.
     ///
     /// # Errors
-    /// `Invalid` unless the mode is exclusive: readers and permits do not nest.
+    /// `Invalid` unless the mode is exclusive: readers and permits are not re-entrant.
     pub fn with_owner(mut self, owner: &crate::Owner) -> Result<Self, Error> {
         if !Exclusive::is(self.wish.mode) {
             let error = StoreError::new(
                 ErrorKind::Invalid,
-                "readers and holders of permits cannot enter again",
+                "a lock with an owner is exclusive: readers and permits are not re-entrant",
             )
-            .with_hint("leave the owner out, or claim the key alone");
+            .with_hint("leave the owner out, or use Mode::EXCLUSIVE");
             return Err(self.error(error));
         }
         self.wish.secret = Some(owner.secret());
@@ -79,22 +79,22 @@ impl Lock {
         Ok(self)
     }
 
-    /// What is told to those who look at the key, such as a leader's address; an empty
-    /// note is none.
+    /// Sets a note that is shown to those who inspect the key, such as a leader's address. An
+    /// empty note is none.
     ///
     /// # Errors
-    /// `Invalid` above 1024 bytes.
+    /// `Invalid` for a note above 1024 bytes.
     pub fn with_note(mut self, note: impl AsRef<str>) -> Result<Self, Error> {
         let note = Note::new(note).map_err(|invalid| self.error(invalid.into()))?;
         self.wish.note = Some(note).filter(|note| !note.as_str().is_empty());
         Ok(self)
     }
 
-    /// The same on these keys, as one lock; the key of this one counts only if it is named
-    /// again.
+    /// Makes one lock on these keys, with the same options. The key of this lock is included only
+    /// if it is in the list.
     ///
     /// # Errors
-    /// As [`Client::multi`](crate::Client::multi).
+    /// Same as [`Client::multi`](crate::Client::multi).
     pub fn on_all(
         &self,
         keys: impl IntoIterator<Item: AsRef<str>>,
@@ -106,13 +106,13 @@ impl Lock {
         })
     }
 
-    /// Looks at the key: who holds it and who waits.
+    /// Reads who holds the key and who waits for it.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// As [`Self::is_locked`].
+    /// Same as [`Self::is_locked`].
     ///
     /// # Examples
     /// See [`Client::inspect`](crate::Client::inspect).

@@ -1,4 +1,4 @@
-//! Watching a lease without having it.
+//! Signals that tell other tasks when a lease is lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use leasehold_core::Loss;
 
 use crate::session::live::LiveClaim;
 
-/// Says when a lease is lost, to any task that watches: cheap to clone, and independent of the
-/// lease, which stays free to be released.
+/// A signal that tells other tasks when a lease is lost. Cheap to clone, and independent of the
+/// lease, which can still be released.
 ///
-/// Of several leases it tells the first loss. [`Lease::loss_signal`](crate::Lease::loss_signal)
-/// makes one.
+/// For a lease on several keys it reports the first loss.
+/// [`Lease::loss_signal`](crate::Lease::loss_signal) makes one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -42,23 +42,23 @@ impl LossSignal {
         }
     }
 
-    /// Whether the lease is lost. Costs no round trip.
+    /// Returns whether the lease is lost. No round trip.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// Why the lease is lost, if it is. Costs no round trip.
+    /// Returns why the lease is lost, if it is. No round trip.
     #[must_use]
     pub fn reason(&self) -> Option<Loss> {
         self.leases.iter().find_map(|lease| lease.loss())
     }
 
-    /// Completes when the lease is lost, with the reason, or with `None` when it was given back
-    /// before: released or dropped. A lease that was handed over counts as lost.
+    /// Completes with the reason when the lease is lost, or with `None` when it was released or
+    /// dropped first. A lease that was handed over counts as lost.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// See [`LossSignal`].

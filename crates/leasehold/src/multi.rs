@@ -1,4 +1,4 @@
-//! Several keys as one lock.
+//! A lock on several keys.
 
 mod lease;
 
@@ -20,13 +20,12 @@ use crate::session::wish::{Patience, Wish, timed_out};
 use crate::verbs::options;
 use crate::waiting::{Acquire, Wait};
 
-/// Several keys as one lock: all of them, or none.
+/// A lock on several keys: all of them, or none.
 ///
-/// Where the store can (one server; keys in one slot), and all keys are free,
-/// they are claimed in a single atomic step. Else they are claimed one after the
-/// other in the order of their names, whatever order they were given in, so that
-/// two multi-locks never wait for each other in a circle. What was got is given
-/// back when another fails, is cancelled, or is lost on the way.
+/// If the store can do it (one server, or keys in one slot) and all keys are free, they are
+/// acquired in a single atomic step. Otherwise they are acquired one after the other, sorted by
+/// name, so that two multi-locks never deadlock. If a key fails, is cancelled or is lost, the
+/// keys acquired before are released.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +52,7 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 options!(MultiLock<K>: lock, K: LeaseKind);
 
 impl MultiLock {
-    /// The same keys, as a reader of each.
+    /// Converts to a lock that reads each key.
     #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
@@ -75,12 +74,12 @@ impl<K: LeaseKind> MultiLock<K> {
         let mut sorted = keys.clone();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = "the key is named twice in one multi-lock";
+            let message = "the multi-lock names the key twice";
             return Err(invalid(Some(&twice[0]), message, "name each key once"));
         }
         let Some(first) = keys.first() else {
-            let hint = "name what is to be protected";
-            return Err(invalid(None, "a multi-lock needs a key", hint));
+            let hint = "name at least one key";
+            return Err(invalid(None, "the multi-lock has no key", hint));
         };
         Ok(Self {
             lock: lock(first),
@@ -89,7 +88,7 @@ impl<K: LeaseKind> MultiLock<K> {
         })
     }
 
-    /// The same lock, whose mode is known at run time only.
+    /// Converts to a lock whose mode is known only at run time.
     #[must_use]
     pub fn into_any(self) -> MultiLock<Any> {
         MultiLock {
@@ -99,20 +98,19 @@ impl<K: LeaseKind> MultiLock<K> {
         }
     }
 
-    /// The keys, as they were named.
+    /// Returns the keys, in the order in which they were given.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Waits for all keys, as long as it takes.
+    /// Waits for all keys without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves all queues and releases what it has got, in
-    /// the background.
+    /// Dropping the future leaves all queues and releases the acquired keys in the background.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`], for the key that is named in the error.
+    /// Same as [`crate::Mutex::lock`], for the key that is named in the error.
     ///
     /// # Examples
     /// See [`MultiLock`].
@@ -120,14 +118,13 @@ impl<K: LeaseKind> MultiLock<K> {
         self.obtain(Wait::Forever).await
     }
 
-    /// Takes all keys if all are free and nobody waits for them; `None` when any
-    /// is busy.
+    /// Acquires all keys if all are free and nobody waits for them; `None` if any is busy.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`crate::Mutex::try_lock`].
@@ -135,13 +132,13 @@ impl<K: LeaseKind> MultiLock<K> {
         self.acquire(Wait::No.into()).await
     }
 
-    /// Waits for all keys for so long at most.
+    /// Waits for all keys for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
@@ -156,14 +153,15 @@ impl<K: LeaseKind> MultiLock<K> {
 
     /// Waits for all keys, runs `work` under them, and releases them.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`MultiLock::lock`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`MultiLock::lock`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// See [`crate::Mutex::with_lock`].
@@ -176,14 +174,15 @@ impl<K: LeaseKind> MultiLock<K> {
         lease.give_back(done).await
     }
 
-    /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`]. Progress tells the place in the queue that is waited in.
+    /// Acquires with every option; the other methods call this one. Returns `None` if a key is
+    /// busy and the caller does not wait ([`Wait::No`]). Progress reports the position in the
+    /// queue in which it currently waits.
     ///
     /// # Cancel safety
-    /// As [`MultiLock::lock`].
+    /// Same as [`MultiLock::lock`].
     ///
     /// # Errors
-    /// As [`MultiLock::lock_within`].
+    /// Same as [`MultiLock::lock_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -229,8 +228,8 @@ impl<K: LeaseKind> MultiLock<K> {
         }
     }
 
-    /// Claims the keys in the order of their names, each while the ones before are held. What
-    /// was got is given back unless it is all.
+    /// Claims the keys in the order of their names, each while holding the previous ones.
+    /// Releases them again unless all were granted.
     async fn one_by_one(
         &self,
         wishes: &[Wish],
@@ -277,13 +276,13 @@ impl<K: LeaseKind> MultiLock<K> {
     }
 }
 
-/// How claiming the keys one by one came out, where it did not fail.
+/// The result of claiming the keys one by one.
 enum OneByOne<K: LeaseKind> {
     /// In the order of their names.
     All(Vec<Lease<K>>),
-    /// One is held by another, and nobody wants to wait.
+    /// A key is held by another client, and the caller does not wait.
     Busy,
-    /// One was lost while the others were waited for: all are to be claimed again.
+    /// A key was lost while waiting for the others: all must be claimed again.
     Lost,
 }
 

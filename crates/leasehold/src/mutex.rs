@@ -1,4 +1,4 @@
-//! One holder at a time.
+//! The mutex: one holder at a time.
 
 use crate::lease::Exclusive;
 use crate::lock::Lock;
@@ -6,9 +6,8 @@ use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
-/// A cheap handle without I/O; clone it, keep it, or make it anew each time.
-/// Not re-entrant: locking it twice from one task deadlocks (see
-/// [`crate::Reentrant`]).
+/// A cheap handle without I/O: clone it, keep it, or make a new one each time. Not re-entrant:
+/// locking it twice from one task deadlocks (see [`crate::Reentrant`]).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

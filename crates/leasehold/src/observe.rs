@@ -1,11 +1,11 @@
-//! What happens to a client's claims, as typed facts, for whoever observes it.
+//! Observability: events of a client's claims as typed facts, `tracing` spans and metrics.
 //!
-//! `tracing` hears the same facts: a span `leasehold.acquire` for each acquisition, a span
-//! `leasehold.hold` for each lease that follows from it, and events in them. The attributes are
-//! named as OpenTelemetry wants them: `leasehold.key`, `leasehold.token`, durations in seconds.
+//! `tracing` gets the same facts: a span `leasehold.acquire` for each acquisition, a span
+//! `leasehold.hold` for each lease, and events in both. The attributes follow the conventions of
+//! OpenTelemetry: `leasehold.key`, `leasehold.token`, durations in seconds.
 //!
-//! With the feature `metrics`, `Metrics` is an observer that records them as metrics;
-//! `docs/metrics.md` lists all of these, and the spans.
+//! With the feature `metrics`, the observer `Metrics` records metrics. `docs/metrics.md` lists
+//! all metrics and spans.
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -34,11 +34,11 @@ pub struct ObservedClaim {
     pub key: Key,
     /// Capacity and weight.
     pub mode: Mode,
-    /// Tells the claims of one client apart.
+    /// The number of the claim, unique within its client.
     pub number: u64,
 }
 
-/// One call that acquires a key, such as `lock()`.
+/// An acquisition: one call that acquires a key, such as `lock()`.
 ///
 /// It makes one claim or several: on a store without a queue the client asks again with a new
 /// claim each time, and a claim that lost its place in the queue is replaced. A
@@ -66,7 +66,7 @@ pub enum AcquireOutcome {
     /// The caller gave up: the future was dropped. Also: the store cannot lock these keys in one
     /// step, and the caller acquires them one by one.
     Withdrawn,
-    /// It failed; [`ErrorKind::Timeout`]: the key was not free in the time that the caller gave.
+    /// The acquisition failed. [`ErrorKind::Timeout`]: the key did not become free in time.
     Failed(ErrorKind),
 }
 
@@ -95,11 +95,11 @@ pub struct StoreRequest<'a> {
     pub failed: Option<ErrorKind>,
 }
 
-/// Hears what happens to the claims of a client. A closure is one, too.
+/// Receives the events of a client's claims. Closures implement it too.
 ///
-/// The facts of one claim come in their order, on whichever task or thread they come to light:
-/// return at once, and do not block. The client may be used, also from there. A panic ends the
-/// telling of that fact only.
+/// The facts of one claim arrive in order, on the task or thread that notices them. Return at
+/// once, and do not block. The observer may use the client. A panic ends only the call for that
+/// fact.
 ///
 /// Acquisitions and requests are reported on the task that makes them. Their order relative to the
 /// facts is not defined.
@@ -125,7 +125,7 @@ pub struct StoreRequest<'a> {
 /// # Ok(()) }
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Hears one fact.
+    /// Called for each fact.
     fn observe(&self, claim: &ObservedClaim, fact: Fact);
 
     /// Called when an acquisition begins, and again when it ends.
@@ -139,9 +139,9 @@ pub trait Observer: Send + Sync + 'static {
         let _ = request;
     }
 
-    /// Called when grants may have been missed, because the connection that they come on was lost
-    /// and there is another: after an outage, and when the client follows a fail-over or a moved
-    /// slot. Nothing is reported while the client has no claim that waits or is kept.
+    /// Called when pushed grants may have been missed, because the client reconnected: after an
+    /// outage, or when it follows a fail-over or a moved slot. It is not called while the client
+    /// has no claim that waits or is held.
     fn reconnected(&self) {}
 }
 
@@ -160,7 +160,7 @@ impl Observers {
         self.0.push(Arc::new(observer));
     }
 
-    /// Whether anybody wants to hear of it.
+    /// Whether there is an observer for it.
     pub(crate) fn hear(&self, fact: &Fact) -> bool {
         !self.0.is_empty() || level(fact) <= LevelFilter::current()
     }

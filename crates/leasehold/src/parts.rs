@@ -1,4 +1,4 @@
-//! Hand-over and recovery: a lease as data, and how another process takes it.
+//! Hand-over and recovery: a lease as data, and how another process takes it over.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,10 @@ use crate::lock::Lock;
 use crate::session::acquire::Adopted;
 use crate::waiting::Acquire;
 
-/// A lease as data: to be handed to another process, or kept for the one that
-/// is started after a crash.
+/// A lease as data, to hand it to another process or to recover it after a crash.
 ///
-/// **It holds the claim id, which is a secret**: whoever has it can take the
-/// lease. Serialise it to places that only its reader can read.
+/// **It contains the claim id, which is a secret**: anyone who has it can take the lease.
+/// Serialise it only to places that nobody else can read.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct LeaseParts<K: LeaseKind = Exclusive> {
@@ -62,7 +61,7 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
         if !K::is(written.mode) {
             return Err(Invalid::new(
                 format!("these are the parts of a lease held as {:?}", written.mode),
-                "read them as the kind of lease they were made from",
+                "read them as the same kind of lease as they were made from",
             ));
         }
         written.mode.check()?;
@@ -71,45 +70,44 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
 }
 
 impl<K: LeaseKind> LeaseParts<K> {
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.written.key
     }
 
-    /// The claim id: a secret.
+    /// Returns the claim id, which is a secret.
     #[must_use]
     pub fn claim(&self) -> &ClaimId {
         &self.written.claim
     }
 
-    /// How often the claim id was replaced.
+    /// Returns how often the claim id was replaced.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.written.version
     }
 
-    /// The token under which the lease was held; whoever takes it over gets a
-    /// higher one.
+    /// Returns the token of the lease. The process that takes it over gets a higher one.
     #[must_use]
     pub fn token(&self) -> Token {
         self.written.token
     }
 
-    /// How the lease was held.
+    /// Returns the mode of the lease.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.written.mode
     }
 
-    /// The same parts, whose mode is known at run time only.
+    /// Converts to parts whose mode is known only at run time.
     #[must_use]
     pub fn into_any(self) -> LeaseParts<Any> {
         self.written.parts()
     }
 
-    /// Whether the giver had stopped relying on it: made by
-    /// [`Lease::into_parts`], not by [`Lease::parts`].
+    /// Returns whether the former holder has given up the lease: true if made by
+    /// [`Lease::into_parts`], false if made by [`Lease::parts`].
     #[must_use]
     pub fn is_handed_over(&self) -> bool {
         self.written.handed_over
@@ -117,10 +115,10 @@ impl<K: LeaseKind> LeaseParts<K> {
 }
 
 impl LeaseParts<Any> {
-    /// The parts as those of one kind, or as they were if the lease was held in another mode.
+    /// Converts to the parts of a lease of kind `K`, if its mode is of that kind.
     ///
     /// # Errors
-    /// The parts themselves.
+    /// The parts themselves, unchanged.
     pub fn downcast<K: LeaseKind>(self) -> Result<LeaseParts<K>, Self> {
         match K::is(self.mode()) {
             true => Ok(self.written.parts()),
@@ -142,8 +140,8 @@ impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
-    /// A copy of what the lease is, to be kept for recovery after a crash. The
-    /// lease stays ours; a rotation makes the copy stale.
+    /// Returns a copy of the lease as data, to recover it after a crash. The lease is still held.
+    /// A rotation of the claim id makes the copy useless.
     #[must_use]
     pub fn parts(&self) -> LeaseParts<K> {
         self.written(false).parts()
@@ -162,15 +160,15 @@ impl<K: LeaseKind> Lease<K> {
         }
     }
 
-    /// Turns the lease into data for another process, which has a whole TTL to
-    /// take it over. Our validity ends first, so exclusion holds.
+    /// Turns the lease into data for another process, which has a whole TTL to take it over. The
+    /// validity of this lease ends first, so exclusion holds.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
     ///
     /// # Errors
-    /// `Lost`: there is nothing to hand over. `Unavailable`: no answer; the
-    /// lease is released in the background.
+    /// `Lost`: the lease cannot be handed over. `Unavailable`: no answer; the lease is released
+    /// in the background.
     ///
     /// # Examples
     /// ```
@@ -192,15 +190,15 @@ impl<K: LeaseKind> Lease<K> {
     }
 }
 
-/// What [`crate::Mutex::recover`] and its like give.
+/// A recovered lease: the result of [`crate::Mutex::recover`] and similar methods.
 #[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "a lease that is dropped is released"]
 pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
     pub lease: Lease<K>,
-    /// Whether the old claim had gone, and this is a new one: another may have
-    /// held the key between.
+    /// Whether the old claim no longer existed, so that this is a new one: another client may
+    /// have held the key in between.
     pub anew: bool,
 }
 
@@ -231,7 +229,7 @@ impl Lock {
             Ok(lease) => Ok(lease),
             Err(why) => {
                 let error = StoreError::new(ErrorKind::Lost, why)
-                    .with_hint("recover() claims anew in that case");
+                    .with_hint("recover() makes a new claim in that case");
                 Err(self.adopt_error(error))
             }
         }
@@ -291,7 +289,7 @@ impl Lock {
                 let took = clock::now().since(started);
                 Ok(Lease::new(grant, &wish, took))
             }
-            Adopted::Gone => Err("the claim has gone: it was released, or it lapsed"),
+            Adopted::Gone => Err("the claim no longer exists: it was released or has expired"),
             Adopted::Superseded => {
                 Err("another process has taken over the claim, or its id was replaced")
             }

@@ -1,4 +1,4 @@
-//! One owner at a time, who may enter again.
+//! The re-entrant lock: one owner at a time, which can acquire the key again.
 
 use leasehold_core::OwnerSecret;
 
@@ -8,11 +8,11 @@ use crate::lock::Lock;
 use crate::session::random_u128;
 use crate::verbs::{adopting, debug, locking, looking, options, retrying};
 
-/// Who owns a [`Reentrant`] lock: a value that you make, clone and pass on. It
-/// has nothing to do with threads or tasks.
+/// The owner of a [`Reentrant`] lock: a value that you make, clone and pass on. It is independent
+/// of threads and tasks.
 ///
-/// It is a secret: whoever knows it enters wherever that owner is. Hand it to a
-/// child process through its environment, not its arguments.
+/// It is a secret: anyone who knows it can acquire each key that the owner holds. Pass it to a
+/// child process through the environment, not as an argument.
 ///
 /// ```
 /// use leasehold::Owner;
@@ -24,14 +24,14 @@ use crate::verbs::{adopting, debug, locking, looking, options, retrying};
 pub struct Owner(OwnerSecret);
 
 impl Owner {
-    /// A new owner, unlike any other: 128 random bits.
+    /// Makes a new, unique owner of 128 random bits.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "two of them differ")]
     pub fn new() -> Self {
         Self(OwnerSecret::from_random(random_u128()))
     }
 
-    /// Reads what [`Owner::expose`] gave.
+    /// Parses the output of [`Owner::expose`].
     ///
     /// # Errors
     /// `Invalid` unless it is 32 hexadecimal digits.
@@ -46,20 +46,19 @@ impl Owner {
         self.0
     }
 
-    /// The secret, for a process that is to be the same owner.
+    /// Returns the secret, to make another process the same owner.
     #[must_use]
     pub fn expose(&self) -> String {
         self.0.expose()
     }
 }
 
-/// A fair, fenced mutex that its owner may enter again.
+/// A fair, fenced, re-entrant mutex: its owner can acquire it again while holding it.
 ///
-/// While an [`Owner`] holds the key, each further claim of that owner is granted
-/// at once, with the same token, wherever it is made: another task, another
-/// thread, another process. The key is free when the last of them has been
-/// released or has lapsed, in whatever order. There is no counter that could
-/// drift: each claim is a lease of its own.
+/// While an [`Owner`] holds the key, each further claim of that owner is granted at once with the
+/// same token, also in another task, thread or process. The key is free when the last of these
+/// leases was released or has expired, in any order. There is no counter: each claim is a lease
+/// of its own.
 ///
 /// It excludes mutexes and writers on the same key.
 ///
@@ -98,7 +97,7 @@ impl Reentrant {
         })
     }
 
-    /// Whose claims these are.
+    /// Returns the owner of the claims.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.owner

@@ -1,4 +1,4 @@
-//! Many readers, or one writer.
+//! The read-write lock: many readers, or one writer.
 
 use std::time::Duration;
 
@@ -13,17 +13,16 @@ use crate::waiting::{Acquire, Wait};
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
-/// First come, first served, so neither side starves: readers that stand next
-/// to each other in line run together, a reader that comes after a waiting
-/// writer waits behind it. Only writers have a fencing token.
+/// First come, first served, so neither readers nor writers starve. Readers that are next to each
+/// other in the queue hold together. A reader that arrives after a waiting writer waits behind
+/// it. Only writers have a fencing token.
 ///
-/// A writer is the same claim as a [`crate::Mutex`] on the same key: they
-/// exclude each other.
+/// A writer and a [`crate::Mutex`] on the same key exclude each other: both are the same kind of
+/// claim.
 ///
-/// A writer can become a reader ([`Lease::downgrade`]), and a reader cannot become a
-/// writer: two readers that both wanted to would wait for each other for ever, since each
-/// keeps reading until it may write. Release, [`write`](Self::write), and look again at
-/// what you read, since another writer may have come between.
+/// A writer can be downgraded to a reader ([`Lease::downgrade`]). A reader cannot be upgraded to
+/// a writer: two readers that both try would deadlock. Instead release the reader, call
+/// [`write`](Self::write), and read the data again, since another writer may have changed it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,14 +58,13 @@ impl RwLock {
         self.lock.with_mode(Mode::SHARED)
     }
 
-    /// Waits to read, as long as it takes.
+    /// Waits for a read lease without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue, in the background; the place in
-    /// line is lost.
+    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    /// Same as [`crate::Mutex::lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -74,13 +72,13 @@ impl RwLock {
         self.reader().obtain(Wait::Forever).await
     }
 
-    /// Reads if no writer holds or waits; `None` when it is busy.
+    /// Acquires a read lease if no writer holds or waits; `None` if the key is busy.
     ///
     /// # Cancel safety
-    /// Dropping the future releases what it may have got, in the background.
+    /// Dropping the future releases the key in the background, if it was granted.
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`Lease::downgrade`].
@@ -88,13 +86,13 @@ impl RwLock {
         self.reader().attempt().await
     }
 
-    /// Waits to read for so long at most.
+    /// Waits for a read lease for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// See [`RwLock::write_within`].
@@ -102,13 +100,13 @@ impl RwLock {
         self.reader().obtain(Wait::For(limit)).await
     }
 
-    /// Waits to write, as long as it takes.
+    /// Waits for the write lease without a time limit.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    /// Same as [`crate::Mutex::lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -116,13 +114,13 @@ impl RwLock {
         self.lock.obtain(Wait::Forever).await
     }
 
-    /// Writes if nobody holds or waits; `None` when it is busy.
+    /// Acquires the write lease if nobody holds or waits; `None` if the key is busy.
     ///
     /// # Cancel safety
-    /// As [`RwLock::try_read`].
+    /// Same as [`RwLock::try_read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    /// Same as [`crate::Mutex::try_lock`].
     ///
     /// # Examples
     /// See [`RwLock`].
@@ -130,13 +128,13 @@ impl RwLock {
         self.lock.attempt().await
     }
 
-    /// Waits to write for so long at most.
+    /// Waits for the write lease for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock_within`].
+    /// Same as [`crate::Mutex::lock_within`].
     ///
     /// # Examples
     /// ```
@@ -155,16 +153,16 @@ impl RwLock {
         self.lock.obtain(Wait::For(limit)).await
     }
 
-    /// Waits to read, runs `work` as a reader, and releases the key.
+    /// Waits for a read lease, runs `work`, and releases the key.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`RwLock::read`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`RwLock::read`]; `Lost` if the lease was lost before the work finished: another client
+    /// may hold the key, and the last actions of the work may have overlapped with its own.
     ///
     /// # Examples
     /// See [`RwLock::with_write`].
@@ -175,16 +173,17 @@ impl RwLock {
         self.reader().with(work).await
     }
 
-    /// Waits to write, runs `work` as the writer, and releases the key.
+    /// Waits for the write lease, runs `work`, and releases the key.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`RwLock::write`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`RwLock::write`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// ```
@@ -201,14 +200,14 @@ impl RwLock {
         self.lock.with(work).await
     }
 
-    /// The verb behind those that read, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires a read lease with every option; the other methods for reading call this one.
+    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::acquire`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -216,14 +215,14 @@ impl RwLock {
         self.reader().acquire_as(how).await
     }
 
-    /// The verb behind those that write, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires the write lease with every option; the other methods for writing call this one.
+    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
-    /// As [`RwLock::read`].
+    /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::acquire`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -231,13 +230,13 @@ impl RwLock {
         self.lock.acquire_as(how).await
     }
 
-    /// Takes over a reader's or a writer's lease that was handed over.
+    /// Takes over a read or write lease that was handed over.
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Examples
     /// See [`Lease::into_parts`].
@@ -245,14 +244,14 @@ impl RwLock {
         self.lock.adopt_as(parts).await
     }
 
-    /// Takes over a lease whose holder may still rely on it: as
+    /// Takes over a lease whose holder may still use it: the same as
     /// [`crate::Mutex::adopt_by_force`].
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     pub async fn adopt_by_force<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
@@ -260,14 +259,14 @@ impl RwLock {
         self.lock.force_as(parts).await
     }
 
-    /// Goes on writing after a crash: as [`crate::Mutex::recover`]. A reader
-    /// simply reads again.
+    /// Recovers a write lease after a crash: the same as [`crate::Mutex::recover`]. A reader just
+    /// acquires the key again.
     ///
     /// # Cancel safety
-    /// As [`crate::Mutex::adopt`].
+    /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
-    /// As [`crate::Mutex::recover`].
+    /// Same as [`crate::Mutex::recover`].
     pub async fn recover_write(
         &self,
         parts: &LeaseParts<Exclusive>,

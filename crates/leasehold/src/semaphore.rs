@@ -1,4 +1,4 @@
-//! So many at a time.
+//! The semaphore: a limited number of holders at a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::sync::timeout;
 use crate::verbs::{adopting, fairness, looking, options};
 use crate::waiting::{Acquire, Wait};
 
-/// A fair semaphore: so many permits, first come, first served.
+/// A fair semaphore: a fixed number of permits, first come, first served.
 ///
-/// Each lease holds one or more permits, and is renewed by itself: the permits
-/// of a holder that crashed come back when its lease has lapsed. A claim for
-/// many permits is not overtaken by later ones for fewer.
+/// Each lease holds one or more permits and is renewed automatically. The permits of a crashed
+/// holder are free when its lease has expired. Later claims for fewer permits do not overtake a
+/// claim for many.
 ///
-/// All who use a key must name the same number of permits, while anybody uses
-/// it; [`Semaphore::resize`] changes it. Holders overlap, so nothing is fenced.
+/// All clients that use the key at the same time must use the same number of permits;
+/// [`Semaphore::resize`] changes it. Holders overlap, so leases have no fencing token.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +53,7 @@ impl Semaphore {
         Self { lock, permits }
     }
 
-    /// How many permits there are, says this handle.
+    /// Returns the number of permits, as this handle has it.
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
@@ -63,15 +63,14 @@ impl Semaphore {
         self.lock.with_mode(Mode::permits(self.permits, take))
     }
 
-    /// Waits for a permit, as long as it takes.
+    /// Waits for a permit without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue, in the background; the place in
-    /// line is lost.
+    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`]; `Invalid` if the key is in use with another
-    /// number of permits, naming both.
+    /// Same as [`crate::Mutex::lock`]; `Invalid` if the key is in use with another number of
+    /// permits; the message has both.
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -79,13 +78,14 @@ impl Semaphore {
         self.lock.obtain(Wait::Forever).await
     }
 
-    /// Waits for `take` permits, all in one lease.
+    /// Waits for `take` permits in one lease, without a time limit.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; `Invalid` for none, or more than there are.
+    /// Same as [`Semaphore::acquire`]; `Invalid` for zero permits, or more than the semaphore
+    /// has.
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -93,13 +93,13 @@ impl Semaphore {
         self.many(take).obtain(Wait::Forever).await
     }
 
-    /// Takes a permit if one is free and nobody waits; `None` when busy.
+    /// Acquires a permit if one is free and nobody waits; `None` otherwise.
     ///
     /// # Cancel safety
-    /// Dropping the future releases what it may have got, in the background.
+    /// Dropping the future releases the key in the background, if it was granted.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -107,13 +107,13 @@ impl Semaphore {
         self.lock.attempt().await
     }
 
-    /// Takes `take` permits if they are free and nobody waits; `None` when busy.
+    /// Acquires `take` permits if they are free and nobody waits; `None` otherwise.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::try_acquire`].
+    /// Same as [`Semaphore::try_acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire_many`].
+    /// Same as [`Semaphore::acquire_many`].
     ///
     /// # Examples
     /// See [`Semaphore`].
@@ -121,13 +121,13 @@ impl Semaphore {
         self.many(take).attempt().await
     }
 
-    /// Waits for a permit for so long at most.
+    /// Waits for a permit for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// `Timeout` when none was free in time; else as [`Semaphore::acquire`].
+    /// `Timeout` if no permit became free in time; otherwise the same as [`Semaphore::acquire`].
     ///
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
@@ -135,13 +135,13 @@ impl Semaphore {
         self.lock.obtain(Wait::For(limit)).await
     }
 
-    /// Waits for `take` permits for so long at most.
+    /// Waits for `take` permits for at most `limit`.
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// `Timeout` when they were not free in time; else as
+    /// `Timeout` if they did not become free in time; otherwise the same as
     /// [`Semaphore::acquire_many`].
     ///
     /// # Examples
@@ -154,14 +154,14 @@ impl Semaphore {
         self.many(take).obtain(Wait::For(limit)).await
     }
 
-    /// How many permits nobody holds now, of as many as those who use the key have named; all
-    /// of this handle's while nobody does. [`Semaphore::try_acquire`] can find none all the
-    /// same: those who wait come first.
+    /// Returns how many permits are free, of the number that the current users of the key have
+    /// set. While nobody uses the key, all permits of this handle are free.
+    /// [`Semaphore::try_acquire`] can still fail: waiters come first.
     ///
-    /// A look, and no promise: it may be otherwise by the time of the answer.
+    /// The answer is a snapshot: it may be out of date when it arrives.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]; `Invalid` if the key is
@@ -183,16 +183,17 @@ impl Semaphore {
         Ok(all.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
     }
 
-    /// Waits for a permit, runs `work` with it, and gives it back.
+    /// Waits for a permit, runs `work`, and releases the permit.
     ///
-    /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases in the background.
+    /// Dropping the future drops the work and releases the lease in the background.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; `Lost` when the lease was lost before the work was done:
-    /// another may hold the key, and what the work did last may have overlapped with it.
+    /// Same as [`Semaphore::acquire`]; `Lost` if the lease was lost before the work finished: another
+    /// client may hold the key, and the last actions of the work may have overlapped with its
+    /// own.
     ///
     /// # Examples
     /// ```
@@ -212,14 +213,14 @@ impl Semaphore {
         self.lock.with(work).await
     }
 
-    /// The verb behind the others, with every option. `None`: busy, with
-    /// [`Wait::No`].
+    /// Acquires with every option; the other methods call this one. Returns `None` if the key is
+    /// busy and the caller does not wait ([`Wait::No`]).
     ///
     /// # Cancel safety
-    /// As [`Semaphore::acquire`].
+    /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// As [`Semaphore::acquire_many_within`].
+    /// Same as [`Semaphore::acquire_many_within`].
     ///
     /// # Examples
     /// See [`crate::Mutex::acquire`].
@@ -231,21 +232,18 @@ impl Semaphore {
         self.many(take).acquire_as(how).await
     }
 
-    /// Changes the number of permits, if it is still what this handle says, and
-    /// gives the handle for the new number. Growing lets waiters in at once;
-    /// shrinking takes nothing away from those who hold, and a waiter that asked
-    /// for more than there are now fails with `Invalid`.
+    /// Changes the number of permits, if it is still the number of this handle, and returns a
+    /// handle with the new number. Growing grants to waiters at once. Shrinking revokes no lease;
+    /// a waiter that asks for more permits than the new number fails with `Invalid`.
     ///
-    /// While nobody holds or waits, the key has no number: the next claim brings
-    /// its own.
+    /// While nobody holds or waits, the key has no number of permits: the next claim sets it.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether it was done; doing it again
-    /// is safe.
+    /// If the future is dropped, it is unknown whether the number was changed; a retry is safe.
     ///
     /// # Errors
-    /// `Invalid` if the key is in use with another number, naming both, or for
-    /// zero permits. `Unavailable`: no answer.
+    /// `Invalid` if the key is in use with another number (the message has both), or for zero
+    /// permits. `Unavailable`: no answer.
     ///
     /// # Examples
     /// ```

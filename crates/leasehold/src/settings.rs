@@ -1,12 +1,11 @@
-//! What can be set, as plain data.
+//! The settings of a client, as plain data.
 
 use std::time::Duration;
 
 use leasehold_core::{Invalid, drift_allowance};
 use serde::{Deserialize, Serialize};
 
-/// How a client's locks behave unless told otherwise. Plain data: read it from
-/// any configuration format.
+/// The defaults of a client's locks. Plain data that can be read from any configuration format.
 ///
 /// Durations are written as `{ secs, nanos }` by most formats.
 ///
@@ -21,18 +20,18 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// How long a lease lives without renewal. Default 30 s; 50 ms to 24 h.
     pub ttl: Duration,
-    /// How long a waiting claim lives without renewal: what a dead waiter can
-    /// cost the others at most. Default 10 s; the lease TTL if that is shorter.
+    /// How long a waiting claim lives without renewal, which is how long a crashed waiter can
+    /// delay the others. Default 10 s, or the lease TTL if that is shorter.
     pub waiter_ttl: Duration,
-    /// At which share of the TTL a lease is renewed. Default a third.
+    /// The share of the TTL after which a lease is renewed. Default a third; 0.05 to 0.8.
     pub renew_at: f64,
     /// How long one request to the store may take, retries included, before it
     /// counts as unanswered. Default 5 s; at most 30 s.
     pub operation_timeout: Duration,
-    /// How others see this client, beside host and process id.
+    /// The label that others see beside the host and process id.
     pub label: Option<String>,
-    /// How often the watchdog replaces the claim id of a lease, so that one that
-    /// leaked goes stale. Default never; with a renewal, so not more often.
+    /// How often the watchdog replaces the claim id of a lease, so that a leaked id becomes
+    /// useless. Default never. It is replaced with a renewal, so not more often than that.
     pub rotate_every: Option<Duration>,
 }
 
@@ -105,10 +104,10 @@ setters! {
 }
 
 impl Settings {
-    /// Refuses settings that cannot work.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// [`Invalid`], naming the setting and its bounds.
+    /// [`Invalid`] with the setting and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         check_ttl(self.ttl)?;
         check_ttl(self.waiter_ttl)?;

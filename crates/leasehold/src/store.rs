@@ -1,8 +1,7 @@
-//! The stores of this build, and what a client's store can do.
+//! The stores of this build, and the capabilities of a store.
 //!
-//! A [`LockStore`] that is opened here is handed to
-//! [`ClientBuilder::with_store`](crate::ClientBuilder::with_store). The port itself, for who
-//! writes a store of their own, is the crate `leasehold-store`.
+//! Pass an open [`LockStore`] to [`ClientBuilder::with_store`](crate::ClientBuilder::with_store).
+//! To write a store of your own, use the crate `leasehold-store`.
 
 #[doc(inline)]
 pub use leasehold_store::{
@@ -19,20 +18,20 @@ pub use leasehold_store::{
 };
 pub(crate) use leasehold_store::{report, scheme};
 
-/// `local:` — many processes on one machine, and no server.
+/// `local:` — the store for many processes on one machine, without a server.
 #[cfg(feature = "local")]
 pub mod local {
     #[doc(inline)]
     pub use leasehold_local::{LocalOptions, LocalStore};
 }
 
-/// `memory:` — the core behind a mutex, for tests and for one process.
+/// `memory:` — the store in the memory of one process, also for tests.
 pub mod memory {
     #[doc(inline)]
     pub use leasehold_store::memory::{ManualClock, MemoryStore};
 }
 
-/// Redis and Valkey: a server, the primary that Sentinels watch, a cluster, servers that vote.
+/// Redis and Valkey: one server, Sentinels, a cluster, or independent servers (Redlock).
 #[cfg(feature = "redis")]
 pub mod redis {
     #[doc(inline)]

@@ -1,4 +1,4 @@
-//! The stores there are, by the URLs that name them.
+//! The registry of stores, by their URL schemes.
 
 use crate::error::{ErrorKind, StoreError};
 use crate::store::scheme::Scheme;
@@ -61,8 +61,8 @@ fn unknown(name: &str) -> StoreError {
     }
     let last = examples.pop().unwrap_or_default();
     let hint = match &*examples {
-        [] => format!("begin it with {last}"),
-        others => format!("begin it with {} or {last}", others.join(", ")),
+        [] => format!("start it with {last}"),
+        others => format!("start it with {} or {last}", others.join(", ")),
     };
     StoreError::new(ErrorKind::Invalid, message).with_hint(hint)
 }

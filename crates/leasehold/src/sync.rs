@@ -1,5 +1,5 @@
-//! What the client shares between threads and tasks, and how it waits: as stores do, and
-//! once in a way of its own.
+//! Synchronisation of the client: that of `leasehold-store`, and a sleep for tasks without a
+//! runtime.
 
 #[cfg(shuttle)]
 pub use leasehold_store::sync::advance;

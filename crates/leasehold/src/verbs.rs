@@ -1,4 +1,4 @@
-//! The options and verbs that kinds of locks share, each written down once.
+//! Macros for the options and methods that all kinds of locks share.
 //!
 //! Each macro writes methods for a type: `options!(Lock)` for the untyped lock itself,
 //! `options!(Mutex: lock)` for a type whose field `lock` is one.
@@ -7,13 +7,13 @@
 macro_rules! options {
     ($lock:ty $(: $inner:ident)? $(, $kind:ident: $bound:ident)?) => {
         impl $(<$kind: $bound>)? $lock {
-            /// The key.
+            /// Returns the key.
             #[must_use]
             pub fn key(&self) -> &leasehold_core::Key {
                 &self $(.$inner)? .wish.key
             }
 
-            /// Another TTL than the client's.
+            /// Sets the TTL, instead of the client's.
             ///
             /// # Errors
             /// `Invalid` below 50 ms or above 24 h.
@@ -22,7 +22,7 @@ macro_rules! options {
                 Ok(self)
             }
 
-            /// Who renews the lease: the watchdog (the default), the caller, or nobody.
+            /// Sets who renews the lease: the watchdog (the default), the caller, or nobody.
             ///
             /// # Errors
             /// `Invalid` for a share of the TTL outside 0.05 to 0.8.
@@ -34,9 +34,9 @@ macro_rules! options {
                 Ok(self)
             }
 
-            /// The longest that a lease is renewed, counted from its grant: then
-            /// it is lost, with [`crate::Loss::MaxHold`]. A shorter one shortens
-            /// the TTL too.
+            /// Sets the maximum time for which a lease is renewed, counted from its grant. After
+            /// that it is lost, with [`crate::Loss::MaxHold`]. If it is shorter than the TTL, it
+            /// shortens the TTL too.
             ///
             /// # Errors
             /// `Invalid` below 50 ms.
@@ -48,9 +48,9 @@ macro_rules! options {
                 Ok(self)
             }
 
-            /// The least that the key stays taken, counted from the grant, even
-            /// when the lease is released sooner or its holder dies: so that a
-            /// short job does not run twice on machines whose clocks differ.
+            /// Sets the minimum time for which the key stays taken, counted from the grant, even
+            /// if the lease is released earlier or its holder dies. With it a short scheduled job
+            /// does not run twice on machines whose clocks differ.
             ///
             /// # Errors
             /// `Invalid` above 366 days.
@@ -62,7 +62,7 @@ macro_rules! options {
                 Ok(self)
             }
 
-            /// The piece of work that the claims belong to: see
+            /// Sets the context, which is the piece of work that the claims belong to: see
             /// [`Client::deadlocks`](crate::Client::deadlocks).
             #[must_use]
             pub fn with_context(mut self, context: &leasehold_core::ClaimContext) -> Self {
@@ -70,7 +70,7 @@ macro_rules! options {
                 self
             }
 
-            /// How others see who holds or waits.
+            /// Sets the label that others see beside the host and process id.
             #[must_use]
             pub fn with_label(mut self, label: impl AsRef<str>) -> Self {
                 self $(.$inner)? .set_label(label.as_ref());
@@ -84,13 +84,13 @@ macro_rules! options {
 macro_rules! looking {
     ($lock:ty $(: $inner:ident)?) => {
         impl $lock {
-            /// Whether anybody holds the key now, in whatever way: also a holder that has
-            /// left or died, while its minimum hold or its lease is not over.
+            /// Returns whether the key is held now, in any mode. A holder that has released or
+            /// died counts while its minimum hold or its lease is not over.
             ///
-            /// A look, and no promise: it may be otherwise by the time of the answer.
+            /// The answer is a snapshot: it may be out of date when it arrives.
             ///
             /// # Cancel safety
-            /// Dropping the future costs nothing.
+            /// Dropping the future has no effect.
             ///
             /// # Errors
             /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
@@ -111,16 +111,16 @@ macro_rules! looking {
                 Ok(!self $(.$inner)? .inspect().await?.holders.is_empty())
             }
 
-            /// Who holds the key now, in order of their grants;
-            /// [`crate::Client::inspect`] has also those who wait.
+            /// Returns the current holders in the order of their grants;
+            /// [`crate::Client::inspect`] returns the waiters too.
             ///
-            /// A look, and no promise: it may be otherwise by the time of the answer.
+            /// The answer is a snapshot: it may be out of date when it arrives.
             ///
             /// # Cancel safety
-            /// Dropping the future costs nothing.
+            /// Dropping the future has no effect.
             ///
             /// # Errors
-            /// As [`Self::is_locked`].
+            /// Same as [`Self::is_locked`].
             ///
             /// # Examples
             /// See [`Self::is_locked`].
@@ -137,10 +137,9 @@ macro_rules! fairness {
         crate::verbs::retrying!($lock $(: $inner)?);
 
         impl $lock {
-            /// Gives up fairness for throughput: the key may be taken ahead of those
-            /// who wait, and a release leaves it free for whoever comes first. Waiters
-            /// can starve. Those who claim the same key fairly keep their order among
-            /// themselves.
+            /// Gives up fairness for throughput: a claim may take the key ahead of waiters, and a
+            /// release leaves the key free for the first claim that arrives. Waiters can starve.
+            /// Fair claims on the same key keep their order among themselves.
             #[must_use]
             pub fn unfair(mut self) -> Self {
                 self $(.$inner)? .set_unfair();
@@ -154,12 +153,13 @@ macro_rules! fairness {
 macro_rules! retrying {
     ($lock:ty $(: $inner:ident)?) => {
         impl $lock {
-            /// Does not stand in the queue: asks again and again, after the pauses
-            /// of `retry`, until the key is free and nobody waits for it, or its owner
-            /// holds it. Unfair to whoever asks so; a lock that is
-            /// [unfair](crate::Mutex::unfair) too may also pass those who wait.
+            /// Polls instead of waiting in the queue: retries with the pauses of `retry`, until
+            /// the key is free and nobody waits for it, or its owner holds it. Waiters in the
+            /// queue come first; a lock that is also [unfair](crate::Mutex::unfair) may overtake
+            /// them.
             ///
-            /// Stores that cannot queue do so anyway, with [`crate::Retry::default`].
+            /// Stores without a queue are always polled, by default with
+            /// [`crate::Retry::default`].
             ///
             /// # Examples
             /// ```
@@ -187,16 +187,16 @@ macro_rules! retrying {
 macro_rules! locking {
     ($lock:ident $(: $inner:ident)?, $kind:ident) => {
         impl $lock {
-            /// Waits for the key, as long as it takes.
+            /// Waits for the key without a time limit.
             ///
             /// # Cancel safety
-            /// Dropping the future leaves the queue, in the background; the place in
-            /// line is lost.
+            /// Dropping the future leaves the queue in the background; the place in the queue is
+            /// lost.
             ///
             /// # Errors
-            /// `Unavailable` when the store gives no answer for longer than the
-            /// operation time-out (while waiting: the waiter TTL). `Refused`, `Invalid`,
-            /// `Corrupt`: see [`crate::ErrorKind`].
+            /// `Unavailable` if the store does not answer for longer than the operation time-out
+            /// (while waiting: the waiter TTL). `Refused`, `Invalid`, `Corrupt`: see
+            /// [`crate::ErrorKind`].
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
@@ -204,14 +204,14 @@ macro_rules! locking {
                 self $(.$inner)? .obtain(crate::Wait::Forever).await
             }
 
-            /// Takes the key if it is free and nobody waits, or if its owner holds it;
-            /// `None` when it is busy.
+            /// Acquires the key if it is free and nobody waits, or if its owner already holds it.
+            /// Returns `None` if it is busy.
             ///
             /// # Cancel safety
-            /// Dropping the future releases what it may have got, in the background.
+            /// Dropping the future releases the key in the background, if it was granted.
             ///
             /// # Errors
-            /// As [`Self::lock`]: not being able to ask is an error, busy is not.
+            /// Same as [`Self::lock`]. A busy key is not an error.
             ///
             /// # Examples
             /// ```
@@ -228,13 +228,13 @@ macro_rules! locking {
                 self $(.$inner)? .attempt().await
             }
 
-            /// Waits for the key for so long at most.
+            /// Waits for the key for at most `limit`.
             ///
             /// # Cancel safety
-            /// As [`Self::lock`].
+            /// Same as [`Self::lock`].
             ///
             /// # Errors
-            /// `Timeout` when it was not free in time; else as [`Self::lock`].
+            /// `Timeout` if it did not become free in time; otherwise the same as [`Self::lock`].
             ///
             /// # Examples
             /// ```
@@ -256,17 +256,17 @@ macro_rules! locking {
                 self $(.$inner)? .obtain(crate::Wait::For(limit)).await
             }
 
-            /// Waits for the key, runs `work` under it, and releases it.
+            /// Waits for the key, runs `work` while holding it, and releases it.
             ///
-            /// The work is dropped the moment the lease is lost, as by [`crate::Lease::run`].
+            /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
             ///
             /// # Cancel safety
-            /// Dropping the future drops the work, and releases in the background.
+            /// Dropping the future drops the work and releases the lease in the background.
             ///
             /// # Errors
-            /// As [`Self::lock`]; `Lost` when the lease was lost before the work was done:
-            /// another may hold the key, and what the work did last may have overlapped
-            /// with it.
+            /// Same as [`Self::lock`]; `Lost` if the lease was lost before the work finished: another
+            /// client may hold the key, and the last actions of the work may have overlapped with
+            /// its own.
             ///
             /// # Examples
             /// ```
@@ -286,15 +286,15 @@ macro_rules! locking {
                 self $(.$inner)? .with(work).await
             }
 
-            /// The verb behind the others, with every option. `None`: busy, with
-            /// [`Wait::No`](crate::Wait::No). On a [`crate::Semaphore`] this is
-            /// `acquire_with`: `acquire` takes a permit there.
+            /// Acquires with every option; the other methods call this one. Returns `None` if the
+            /// key is busy and the caller does not wait ([`Wait::No`](crate::Wait::No)). On a
+            /// [`crate::Semaphore`] this method is `acquire_with`; `acquire` takes one permit.
             ///
             /// # Cancel safety
-            /// As [`Self::lock`].
+            /// Same as [`Self::lock`].
             ///
             /// # Errors
-            /// As [`Self::lock_within`].
+            /// Same as [`Self::lock_within`].
             ///
             /// # Examples
             /// ```
@@ -321,16 +321,16 @@ macro_rules! locking {
 macro_rules! adopting {
     ($lock:ty $(: $inner:ident)?, $kind:ident) => {
         impl $lock {
-            /// Takes over a lease that was handed over with
-            /// [`crate::Lease::into_parts`], with a new claim id and a higher token.
+            /// Takes over a lease that was handed over with [`crate::Lease::into_parts`]. It gets
+            /// a new claim id and a higher token.
             ///
             /// # Cancel safety
-            /// Dropping the future releases what it may have taken, in the background.
+            /// Dropping the future releases the lease in the background, if it was taken over.
             ///
             /// # Errors
-            /// `Lost`: the claim has gone, or another process has taken it, or its id was
-            /// replaced since the parts were made. `Invalid`: another key or kind, or it
-            /// was not handed over. Else as acquiring.
+            /// `Lost`: the claim no longer exists, another process has taken it, or its id was
+            /// replaced after the parts were made. `Invalid`: the parts are of another key or
+            /// kind, or were not handed over. Otherwise the same errors as acquiring.
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].
@@ -341,15 +341,15 @@ macro_rules! adopting {
                 self $(.$inner)? .adopt_as(parts).await
             }
 
-            /// Takes over a lease whose holder may still be alive and rely on it: the
-            /// holder is told, but **for a while both may work**. Only fencing protects
-            /// then. Exclusion holds if the holder is known to be gone.
+            /// Takes over a lease whose holder may still be alive and use it. The holder is
+            /// notified, but **for a while both may work**: then only fencing protects. Exclusion
+            /// holds if the holder is known to be dead.
             ///
             /// # Cancel safety
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             ///
             /// # Errors
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             pub async fn adopt_by_force(
                 &self,
                 parts: &crate::LeaseParts<$kind>,
@@ -357,16 +357,16 @@ macro_rules! adopting {
                 self $(.$inner)? .force_as(parts).await
             }
 
-            /// Goes on after a crash: takes over the lease that these parts describe
-            /// (as [`Self::adopt_by_force`]: be sure that its holder is gone), or
-            /// acquires a new one if that claim has gone. `None`: busy, with
-            /// [`crate::Wait::No`].
+            /// Recovers a lease after a crash: takes over the lease of these parts, or acquires a
+            /// new one if that claim no longer exists. Make sure that the former holder is dead,
+            /// as for [`Self::adopt_by_force`]. Returns `None` if the key is busy and the caller
+            /// does not wait ([`crate::Wait::No`]).
             ///
             /// # Cancel safety
-            /// As [`Self::adopt`].
+            /// Same as [`Self::adopt`].
             ///
             /// # Errors
-            /// As acquiring.
+            /// The same as acquiring.
             pub async fn recover(
                 &self,
                 parts: &crate::LeaseParts<$kind>,

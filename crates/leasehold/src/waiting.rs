@@ -1,4 +1,4 @@
-//! How to acquire: the options of the verb, for every kind of lock.
+//! The options of acquiring, for every kind of lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::deadlock::{Deadlock, DeadlockCheck};
 
-/// How to acquire: every option of the verb. Made from how long to wait.
+/// The options of acquiring a lock. It is made from a [`Wait`].
 ///
 /// # Examples
 /// See [`Mutex::acquire`](crate::Mutex::acquire).
@@ -21,7 +21,7 @@ pub struct Acquire {
 type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 impl Acquire {
-    /// Calls `hear` when the claim begins to wait and whenever its place changes, on the task
+    /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
     /// that waits.
     #[must_use]
     pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
@@ -29,12 +29,12 @@ impl Acquire {
         self
     }
 
-    /// Looks for a deadlock when the claim has waited for `after`, and calls `hear` with the one
-    /// that it is part of, again and again while that lasts.
+    /// Checks for a deadlock when the claim has waited for `after`. Calls `hear` with the
+    /// deadlock that the claim is part of, repeatedly while it lasts.
     ///
-    /// Takes a lock [with a context](crate::Lock::with_context). A look reads the keys that
-    /// somebody waits for, if a holder of this key has a context too. The next look comes `after`
-    /// later while there is a deadlock, and else each time twice as late, up to a minute.
+    /// The lock must have [a context](crate::Lock::with_context). A check reads all keys that
+    /// have waiters, if a holder of this key has a context too. While there is a deadlock, the
+    /// next check comes `after` later. Otherwise the pause doubles each time, up to a minute.
     ///
     /// # Examples
     /// See [`Client::deadlocks`](crate::Client::deadlocks).
@@ -50,9 +50,9 @@ impl Acquire {
         self
     }
 
-    /// Gives up with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of
-    /// a deadlock, for which it looks as [`Acquire::on_deadlock`] does. Of several claims that
-    /// would give up the one that began to wait last does.
+    /// Fails with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of a
+    /// deadlock. It checks for deadlocks as [`Acquire::on_deadlock`] does. If several claims of a
+    /// deadlock would give up, only the one that began to wait last does.
     #[must_use]
     pub fn deadlock_timeout(mut self, after: Duration) -> Self {
         let check = self.deadlock.get_or_insert_default();
@@ -85,24 +85,24 @@ impl From<Wait> for Acquire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Not at all: busy is an answer.
+    /// Do not wait: return `None` if the key is busy.
     No,
-    /// So long, then fail with `Timeout`.
+    /// Wait for at most this time, then fail with `Timeout`.
     For(Duration),
-    /// As long as it takes.
+    /// Wait without a time limit.
     #[default]
     Forever,
 }
 
-/// Where a waiting claim stands.
+/// The progress of a waiting claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// 1 is next in line; an upper bound.
+    /// An upper bound of the position in the queue; 1 is next.
     pub position: u64,
-    /// For how long it has been waiting.
+    /// How long it has been waiting.
     pub waited: Duration,
-    /// How often it lost its place and joined again at the tail.
+    /// How often it lost its place and joined the queue again at the end.
     pub rejoined: u32,
 }
 

@@ -1,8 +1,9 @@
 //! The guarded command as a process: in its own group, tied to our life by a shim, reaped once.
 
 mod guard;
+mod named;
+mod orphans;
 mod program;
-mod refused;
 mod shim;
 mod supervise;
 mod terminal;
@@ -14,16 +15,19 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgid, kill_process_group, test_kill_process};
+use rustix::process::{
+    Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
+};
 use tokio::net::UnixStream;
 
-use self::shim::{Plan, Report, c_string};
+use self::shim::{Plan, Report, Request, c_string};
 use self::terminal::Terminal;
-use crate::sys;
+use crate::{exit, sys};
 
 pub(crate) use guard::{Guard, OnLost};
+pub(crate) use named::NamedProcess;
+pub(crate) use orphans::reap_orphans;
 pub(crate) use program::check;
-pub(crate) use refused::Refusal;
 pub(crate) use supervise::{Ended, Supervision};
 
 /// What has become of a shim that reports no more.
@@ -41,9 +45,12 @@ pub(crate) struct Start<'a> {
     pub(crate) withheld: Vec<&'static str>,
     /// Open files that the child shares: while it lives, so does its hold.
     pub(crate) lifelines: Vec<BorrowedFd<'a>>,
+    /// Whether what it has started counts as the child does, to the end of all.
+    pub(crate) with_children: bool,
 }
 
-/// The child, not yet reaped: its process id and group are its own as long as this lives.
+/// The child, not yet reaped: its process id and group are its own as long as this lives, or until
+/// [`outlast`](Self::outlast).
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -51,6 +58,9 @@ pub(crate) struct Child {
     shim: Pid,
     reports: UnixStream,
     end: Option<End>,
+    with_children: bool,
+    /// Whether the shim has reaped it: its number may be another's.
+    reaped: bool,
     /// The child itself, whatever becomes of the shim.
     handle: Option<OwnedFd>,
 }
@@ -62,6 +72,8 @@ pub(crate) enum Change {
     Ended,
     /// It was stopped by this signal.
     Stopped(i32),
+    /// Nothing is left of what it had started.
+    Alone,
 }
 
 /// How the child ended.
@@ -69,6 +81,16 @@ pub(crate) enum Change {
 pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
+}
+
+impl End {
+    /// As shells have it: the status, and the signal that led to it.
+    pub(crate) fn status(self) -> (u8, Option<i32>) {
+        match self {
+            Self::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
+            Self::Signalled(signal) => (exit::signalled(signal), Some(signal)),
+        }
+    }
 }
 
 /// Whom a signal has reached.
@@ -116,6 +138,7 @@ impl Child {
                 .collect::<io::Result<_>>()?,
             inherit: start.lifelines.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: terminal.and_then(Terminal::for_the_start),
+            with_children: start.with_children,
         })?;
         reports.set_nonblocking(true)?;
         Ok(Self {
@@ -123,31 +146,60 @@ impl Child {
             shim,
             reports: UnixStream::from_std(reports)?,
             end: None,
+            with_children: start.with_children,
+            reaped: false,
             handle: handle(pid),
         })
     }
 
-    /// The child's process group.
-    pub(crate) fn group(&self) -> Pid {
-        self.pid
+    /// The child's process group, as long as its number is its own.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        (!self.reaped).then_some(self.pid)
     }
 
-    /// Sends a signal to the whole group, as a terminal would. Answers whom it did not reach, if
-    /// the child itself is among them.
-    pub(crate) fn signal(&self, signal: Signal) -> Option<Pid> {
+    /// How the child itself has ended, if it has.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Waits for what the child, which has ended, has left: [`Change::Alone`] comes when nothing is.
+    /// Answers who that is, as far as it is known, if there is anybody.
+    pub(crate) fn outlast(&mut self) -> Option<Vec<Pid>> {
+        // It is reaped there, because it would hide who else has ended.
+        self.reaped = cfg!(target_os = "linux");
+        Request::Outlast.write(&self.reports);
+        let mut left = Vec::new();
+        tree::each_descendant(self.shim, &mut |pid| left.push(pid));
+        let someone = match self.reaped {
+            true => !left.is_empty(),
+            false => test_kill_process_group(self.pid).is_ok(),
+        };
+        someone.then_some(left)
+    }
+
+    /// Sends a signal to the whole group, as a terminal would; after the child's end to all that it
+    /// has left. Answers whom it did not reach: of the group, the child itself counts.
+    pub(crate) fn signal(&self, signal: Signal) -> Vec<Pid> {
+        if self.end.is_some() {
+            return self.signal_all(signal).refused;
+        }
         // Nobody left to get it is no failure.
         let _ = kill_process_group(self.pid, signal);
-        (test_kill_process(self.pid) == Err(Errno::PERM)).then_some(self.pid)
+        let refused = test_kill_process(self.pid) == Err(Errno::PERM);
+        refused.then_some(self.pid).into_iter().collect()
     }
 
     /// Sends a signal to the group and to all that the child has started, wherever that is now.
     pub(crate) fn signal_all(&self, signal: Signal) -> Reach {
         let mut reach = Reach::default();
-        let _ = kill_process_group(self.pid, signal);
+        if let Some(group) = self.group() {
+            let _ = kill_process_group(group, signal);
+        }
         let mut seen = self.end.is_some();
         tree::each_descendant(self.shim, &mut |pid| {
             seen |= pid == self.pid;
-            let had_it = signal != Signal::KILL && getpgid(Some(pid)) == Ok(self.pid);
+            let group = self.group().filter(|_| signal != Signal::KILL);
+            let had_it = group.is_some_and(|group| getpgid(Some(pid)) == Ok(group));
             reach.count(
                 pid,
                 match had_it {
@@ -200,14 +252,25 @@ impl Child {
                 Ok(Some(Change::Ended))
             }
             Some(Report::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
+            Some(Report::Alone) => Ok(Some(Change::Alone)),
             _ => Err(io::Error::other(SHIM_KILLED)),
         }
     }
 
     /// Reaps the child that has ended.
     pub(crate) fn reap(self) -> io::Result<End> {
+        if self.with_children && self.end.is_some() {
+            // It would take the close for our death, and kill what we could not.
+            Request::Leave.write(&self.reports);
+        }
         // The shim ends when nobody listens to it.
         self.end.ok_or_else(|| Errno::CHILD.into())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        shim::over();
     }
 }
 

@@ -1,4 +1,5 @@
-//! The child and its lease side by side, until the child has ended.
+//! The child and its lease side by side, until the child has ended; if that is wanted, until all that
+//! it has started has.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,11 +12,11 @@ use tokio::time::{Instant, sleep};
 
 use super::guard::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, Guard, Refusal, Start, program};
+use super::{Change, Child, End, Guard, NamedProcess, Start, program};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
+use crate::output::{Event, Keys, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
 use crate::standing::{Standing, Trouble};
 use crate::sys;
@@ -77,26 +78,25 @@ impl<'a> Supervision<'a> {
         held: &MultiLease<Any>,
         mut guard: Guard,
     ) -> Result<Ended, Failure> {
-        let program = start.program;
+        let (program, with_children) = (start.program, start.with_children);
         let mut child = Child::start(start, self.terminal.as_ref())
             .map_err(|error| program::failure(program, &error))?;
-        let watched = self.watch(&mut child, held, &mut guard).await;
+        let mut watched = self.watch(&mut child, held, &mut guard).await;
+        if with_children && watched.is_ok() && !guard.kills() {
+            self.take_terminal_back(&child);
+            if let Some(left) = child.outlast().filter(|_| !guard.lost()) {
+                self.tell_who_is_left(&child, left, held);
+            }
+            watched = self.watch(&mut child, held, &mut guard).await;
+        }
         // Before the child is reaped, while its number is certainly its own.
         if watched.is_err() {
             child.kill_without_shim().await;
         } else if guard.lost() && guard.strikes() {
             self.end_all(&child, held, &mut guard).await;
         }
-        let group = child.group();
-        let reaped = child.reap();
-        let end = watched.and(reaped);
-        if let Some(terminal) = &self.terminal {
-            terminal.take_back(group);
-            if matches!(end, Ok(End::Signalled(_))) && terminal.is_ours() {
-                terminal.restore();
-            }
-        }
-        let end = end.map_err(|error| {
+        self.take_terminal_back(&child);
+        let end = watched.and_then(|()| child.reap()).map_err(|error| {
             Failure::new(
                 exit::SYSTEM,
                 format!("cannot wait for the command: {error}"),
@@ -109,7 +109,8 @@ impl<'a> Supervision<'a> {
         })
     }
 
-    /// Returns when the child has ended.
+    /// Returns when the child has ended; after that, when nothing is left of what it had started, or
+    /// the rest has to be killed.
     async fn watch(
         &mut self,
         child: &mut Child,
@@ -119,10 +120,13 @@ impl<'a> Supervision<'a> {
         loop {
             let (now, standing) = self.look(child, guard, held);
             if guard.kills() {
+                if child.end().is_some() {
+                    return Ok(());
+                }
                 self.kill(child, guard, standing.key);
             }
             match child.change()? {
-                Some(Change::Ended) => return Ok(()),
+                Some(Change::Ended | Change::Alone) => return Ok(()),
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
@@ -139,17 +143,60 @@ impl<'a> Supervision<'a> {
                 biased;
                 () = child.may_have_changed() => {}
                 signal = self.signals.next() => {
-                    if ![Signal::USR1, Signal::USR2].contains(&signal) {
-                        self.asked = Some(signal);
-                    }
-                    let refused = child.signal(signal);
                     let sequel = (!guard.lost()).then_some(Sequel::Kept);
-                    self.refused(refused, signal, standing.key, sequel);
+                    self.forward(child, signal, standing.key, sequel);
                 }
-                _ = self.stops.recv() => drop(child.signal(Signal::TSTP)),
+                _ = self.stops.recv() => {
+                    child.signal(Signal::TSTP);
+                    if child.end().is_some() && self.terminal.is_some() {
+                        // Nobody reports that these have stopped.
+                        sys::stop_self();
+                        self.look(child, guard, held);
+                        child.signal(Signal::CONT);
+                    }
+                }
                 _ = held.lost(), if !known => {}
                 () = sleep(pause) => {}
             }
+        }
+    }
+
+    /// Has the child get a signal that we got, or what it has left.
+    fn forward(&mut self, child: &Child, signal: Signal, key: &str, then: Option<Sequel>) {
+        if ![Signal::USR1, Signal::USR2].contains(&signal) {
+            self.asked = Some(signal);
+        }
+        let keyboard = [Signal::INT, Signal::QUIT].contains(&signal);
+        let signal = match keyboard && child.end().is_some() {
+            // Shells start what runs in the background with these ignored.
+            true => Signal::TERM,
+            false => signal,
+        };
+        let refused = child.signal(signal);
+        self.refused(refused, signal, key, then);
+    }
+
+    /// The child has ended, and not all that it has started.
+    fn tell_who_is_left(&self, child: &Child, left: Vec<Pid>, held: &MultiLease<Any>) {
+        let keys = held.parts().iter().map(|lease| lease.key().to_string());
+        let keys: Vec<_> = keys.collect();
+        let (status, signal) = child.end().map(End::status).unwrap_or_default();
+        self.printer.event(&Event::LeftRunning {
+            keys: Keys::from(&*keys),
+            status,
+            signal,
+            processes: left.into_iter().map(NamedProcess::of).collect(),
+        });
+    }
+
+    /// Takes the terminal back from the child, if it had it.
+    fn take_terminal_back(&self, child: &Child) {
+        let (Some(terminal), Some(group)) = (&self.terminal, child.group()) else {
+            return;
+        };
+        terminal.take_back(group);
+        if matches!(child.end(), Some(End::Signalled(_))) && terminal.is_ours() {
+            terminal.restore();
         }
     }
 
@@ -266,7 +313,7 @@ impl<'a> Supervision<'a> {
     ) {
         let refused = refused.into_iter();
         let new = refused.filter(|pid| self.refused.insert(pid.as_raw_nonzero().get()));
-        let processes: Vec<_> = new.map(Refusal::of).collect();
+        let processes: Vec<_> = new.map(NamedProcess::of).collect();
         if !processes.is_empty() {
             self.printer.event(&Event::Refused {
                 key: key.to_owned(),
@@ -291,20 +338,21 @@ impl<'a> Supervision<'a> {
             return true;
         }
         let asked = signal == libc::SIGTSTP;
-        if !(wants_terminal || asked || terminal.is_of(child.group())) {
+        let in_front = child.group().is_some_and(|group| terminal.is_of(group));
+        if !(wants_terminal || asked || in_front) {
             return false;
         }
-        terminal.take_back(child.group());
+        self.take_terminal_back(child);
         sys::stop_self();
         true
     }
 
     /// The child runs on, in front if we are.
     fn resume(&self, child: &Child) {
-        if let Some(terminal) = &self.terminal
+        if let (Some(terminal), Some(group)) = (&self.terminal, child.group())
             && terminal.is_ours()
         {
-            terminal.give(child.group());
+            terminal.give(group);
         }
         child.signal(Signal::CONT);
     }

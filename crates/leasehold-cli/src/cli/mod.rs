@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use leasehold::Wait;
 
 use crate::bound::Inherited;
+use crate::config::{Configurable, Setting, typed};
 use crate::view::KeyView;
-use crate::{duration, env, exit};
+use crate::{duration, env, exit, guarded};
 
 pub(crate) use shared::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, RetryArgs, StoreArgs,
-    WaitArgs,
+    AccessArgs, CommonArgs, FileArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs,
+    OutputArgs, RetryArgs, StoreArgs, WaitArgs, WaitLimitArgs, parse_store, parse_wait,
 };
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -25,7 +27,8 @@ pub(crate) use shared::{
     name = "leasehold",
     version,
     after_help = "Example:\n  leasehold run nightly-report -- ./report.sh\n\n\
-                  `leasehold help run` says more, with the exit statuses.",
+                  `leasehold help run` says more, with the exit statuses, and `leasehold config` which\n\
+                  settings are in force.",
     after_long_help = tables()
 )]
 pub(crate) struct Cli {
@@ -35,11 +38,23 @@ pub(crate) struct Cli {
 
 /// Reads the arguments.
 ///
-/// What an error shows of the usage is the same as in the help: clap would show what is set in
-/// the environment (LEASEHOLD_STORE) as if it had to be typed.
+/// Building all subcommands takes longer than taking a lock. So only the one that was named is
+/// built; all are built for help and errors.
 pub(crate) fn parse(
-    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    match Cli::command().try_get_matches_from(&arguments) {
+        Ok(matches) => Cli::from_arg_matches(&matches),
+        Err(_) => parse_with_all_usages(arguments),
+    }
+}
+
+/// Reads the arguments with all subcommands built, so that help and errors are complete.
+///
+/// What an error shows of the usage is the same as in the help: clap would show what was typed as
+/// if it had to be.
+fn parse_with_all_usages(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut all = Cli::command();
     all.build();
     let all = all.mut_subcommands(|mut command| {
@@ -52,6 +67,7 @@ pub(crate) fn parse(
 
 /// The subcommands, each in its own file.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     Run(RunArgs),
     Hold(HoldArgs),
@@ -70,6 +86,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Init(InitArgs),
     Bench(BenchArgs),
+    Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -85,6 +102,65 @@ impl Command {
         };
         Some((metrics.metrics_file.as_deref()?, key))
     }
+
+    /// What can be configured; of those that use a store.
+    pub(crate) fn configurable(&mut self) -> Option<Configurable<'_>> {
+        let store = match self {
+            Self::Run(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: Some(&mut args.wait.limit.wait),
+                    grace: Some(&mut args.guard.grace.grace),
+                });
+            }
+            Self::Hold(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: Some(&mut args.wait.limit.wait),
+                    grace: None,
+                });
+            }
+            Self::Elect(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: Some(&mut args.lease),
+                    wait: None,
+                    grace: Some(&mut args.guard.grace.grace),
+                });
+            }
+            Self::Wait(args) => {
+                return Some(Configurable {
+                    store: &mut args.common.store,
+                    lease: None,
+                    wait: Some(&mut args.wait),
+                    grace: None,
+                });
+            }
+            Self::Renew(args) => &mut args.common.store,
+            Self::Release(args) => &mut args.common.store,
+            Self::Show(args) => &mut args.common.store,
+            Self::Ls(args) => &mut args.common.store,
+            Self::Log(args) => &mut args.common.store,
+            Self::Top(args) => &mut args.store,
+            Self::Deadlocks(args) => &mut args.common.store,
+            Self::Serve(args) => &mut args.common.store,
+            Self::Break(args) => &mut args.common.store,
+            Self::Resize(args) => &mut args.common.store,
+            Self::Doctor(args) => &mut args.common.store,
+            Self::Init(args) => &mut args.common.store,
+            Self::Bench(args) => &mut args.common.store,
+            // It shows what there is, and reads it itself.
+            Self::Config(_) | Self::Completions(_) | Self::Man(_) => return None,
+        };
+        Some(Configurable {
+            store,
+            lease: None,
+            wait: None,
+            grace: None,
+        })
+    }
 }
 
 /// Run a command while holding a lock
@@ -93,7 +169,7 @@ impl Command {
 /// before its lock can be somebody else's, and killed when it does not. If we are killed, so is it.
 /// On Linux that goes for all that it has started, in other groups, sessions and under other users
 /// too, as far as we may kill them; elsewhere for its process group. What it has left running when
-/// it ends by itself runs on.
+/// it ends by itself runs on, without the lock: --with-children holds the lock for that, too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
@@ -232,9 +308,9 @@ pub(crate) struct WaitForArgs {
     /// The key to wait for
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// Give up after so long; without it, wait for ever
-    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) wait: Option<Duration>,
+    /// Give up after so long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
+    pub(crate) wait: Option<Setting<Wait>>,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -313,7 +389,7 @@ pub(crate) struct ElectArgs {
     #[arg(long)]
     pub(crate) once: bool,
     /// Print who leads, and each change, until a signal comes
-    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file"])]
+    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
     pub(crate) observe: bool,
     #[command(flatten)]
     pub(crate) retry: RetryArgs,
@@ -541,16 +617,21 @@ pub(crate) struct ResizeArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Mark servers that have never been used: of a redlock:// URL, or one with restart=quarantine
+/// Mark servers that have never been used, or make a directory that the users of a group share
 ///
+/// Servers are those of a redlock:// URL, or one with restart=quarantine.
 /// A server without a mark may have lost its data, and gives no votes, or grants nothing, for its
 /// quarantine (twice max_ttl). This says that those without one are new, so that they do at once.
 /// Run it once, before the first lock; never for a server that has lost its data. A server that is
 /// marked already is left as it is; one of another set, or with other settings, is moved to these,
 /// with a quarantine. It fails if a server is not new, and in quarantine.
+///
+/// A directory with ?group=NAME is made for the members of that group, of an empty one if there is
+/// one; run this as root, or as a member. What is missing of one that was made before is made again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
-    leasehold init -S 'redis://db1/?restart=quarantine'")]
+    leasehold init -S 'redis://db1/?restart=quarantine'\n  \
+    leasehold init -S 'local:/var/lib/leasehold?group=ops'")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per server")))]
 pub(crate) struct InitArgs {
     #[command(flatten)]
@@ -575,6 +656,27 @@ pub(crate) struct BenchArgs {
     /// Also hold so many leases for 20 s, and say what renewing them costs
     #[arg(long, value_name = "N")]
     pub(crate) leases: Option<usize>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Show the settings that are in force, and where each comes from
+///
+/// A setting is an option, a variable, a line of leasehold.toml, or a default. Takes the options
+/// whose settings it shows, and says which files it looked for. No store is asked, and no password
+/// shown. Ends with 64 when a file is wrong.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  leasehold config\n  leasehold config --profile prod --json | \
+    jq '.settings[] | select(.key == \"store\")'"
+)]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitLimitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -625,8 +727,12 @@ fn long_help(examples: &str) -> String {
 }
 
 /// What the help and the manual say after all options.
-pub(crate) const TABLES: [(&str, &str); 3] = [
+pub(crate) const TABLES: [(&str, &str); 4] = [
     ("Exit status", exit::TABLE),
+    (
+        "Processes that the command leaves running",
+        guarded::LEFT_RUNNING,
+    ),
     ("Environment", env::READ),
     ("Environment of the command", env::GIVEN),
 ];

@@ -3,57 +3,123 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, StringValueParser};
+use clap::{Args, ValueHint};
+use leasehold::Wait;
 
 use crate::child::OnLost;
-use crate::{duration, env, exit};
+use crate::config::{Key, Origin, Setting, Shown, typed};
+use crate::failure::Failure;
+use crate::{duration, exit};
 
 /// Where the locks live, and who we are there.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
-    /// The store: local:, local:/dir, redis://, rediss:// (TLS), redis+unix://, valkey://,
-    /// redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or redlock://h1,h2,h3;
-    /// those of Redis with ?layout=classic share locks with other libraries
+    /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
+    /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or
+    /// redlock://h1,h2,h3; those of Redis with ?layout=classic share locks with other libraries
+    /// [env: LEASEHOLD_STORE] [default: local:]
     ///
     /// When no store is named, it is `local:`, which serves the processes of one user on one
     /// machine and needs no server. A fleet names its store: `run --every` says so when none is
     /// named, and `elect` refuses, unless -S local: is said. A password in the URL can be seen by
     /// others of this machine in the list of processes, as all arguments can: better put the URL
-    /// into LEASEHOLD_STORE, or the password into a file.
+    /// into LEASEHOLD_STORE or leasehold.toml, or the password into a file.
     #[arg(
-        short = 'S', long = "store", value_name = "URL", value_parser = store_url,
-        env = env::STORE, hide_env_values = true
+        short = 'S', long = "store", value_name = "URL",
+        value_parser = typed(parse_store, "--store")
     )]
-    url: Option<String>,
-    /// The user name at the store
-    #[arg(long, value_name = "NAME", env = env::USER, hide_env_values = true)]
-    pub(crate) user: Option<String>,
+    url: Option<Setting<String>>,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+}
+
+/// What a store is opened with, besides its URL.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct AccessArgs {
+    /// The user name at the store [env: LEASEHOLD_USER]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = typed(StringValueParser::new(), "--user")
+    )]
+    pub(crate) user: Option<Setting<String>>,
     /// A file whose first line is the password at the store; read again with each connection
-    #[arg(long, value_name = "FILE", env = env::PASSWORD_FILE, hide_env_values = true)]
-    pub(crate) password_file: Option<PathBuf>,
-    /// PEM file of the certificates to believe, instead of the system's
-    #[arg(long, value_name = "FILE", env = env::TLS_CA, hide_env_values = true)]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// PEM file of our certificate
-    #[arg(long, value_name = "FILE", env = env::TLS_CERT, hide_env_values = true)]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// PEM file of our key
-    #[arg(long, value_name = "FILE", env = env::TLS_KEY, hide_env_values = true)]
-    pub(crate) tls_key: Option<PathBuf>,
+    /// [env: LEASEHOLD_PASSWORD_FILE]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--password-file")
+    )]
+    pub(crate) password_file: Option<Setting<PathBuf>>,
+    /// PEM file of the certificates to believe, instead of the system's [env: LEASEHOLD_TLS_CA]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-ca")
+    )]
+    pub(crate) tls_ca: Option<Setting<PathBuf>>,
+    /// PEM file of our certificate [env: LEASEHOLD_TLS_CERT]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-cert")
+    )]
+    pub(crate) tls_cert: Option<Setting<PathBuf>>,
+    /// PEM file of our key [env: LEASEHOLD_TLS_KEY]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-key")
+    )]
+    pub(crate) tls_key: Option<Setting<PathBuf>>,
+}
+
+/// Which settings are read beside the options.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct FileArgs {
+    /// Read this leasehold.toml, instead of the user's and the system's [env: LEASEHOLD_CONFIG]
+    ///
+    /// Without it, settings that are neither typed nor in the environment come from
+    /// $XDG_CONFIG_HOME/leasehold/leasehold.toml, else ~/.config/leasehold/leasehold.toml, and
+    /// from /etc/leasehold/leasehold.toml. `leasehold config` shows which are in force.
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--config")
+    )]
+    pub(crate) config: Option<Setting<PathBuf>>,
+    /// Use the settings of [profile.NAME] of leasehold.toml first [env: LEASEHOLD_PROFILE]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = typed(NonEmptyStringValueParser::new(), "--profile")
+    )]
+    pub(crate) profile: Option<Setting<String>>,
 }
 
 impl StoreArgs {
     /// The URL; `local:` unless one was named.
     pub(crate) fn url(&self) -> &str {
-        self.url.as_deref().unwrap_or("local:")
+        self.typed_url().unwrap_or("local:")
     }
 
-    /// The same, with this URL if none was named.
-    pub(crate) fn or_url(&self, url: &str) -> Self {
+    /// The URL, and where it comes from.
+    pub(crate) fn named(&self) -> Setting<String> {
+        let usual = || Setting::default(self.url().to_owned());
+        self.url.clone().unwrap_or_else(usual)
+    }
+
+    /// The store of a saved lease, unless -S names another. Credentials of a file that names
+    /// another store are not sent there.
+    pub(crate) fn or_saved(&self, url: &str) -> Self {
+        let named = self.named();
+        let is_typed = matches!(named.from, Origin::Option { .. });
+        if is_typed || Shown::of(&named.value).is_ok_and(|named| named.url == url) {
+            return self.clone();
+        }
         Self {
-            url: Some(self.url.clone().unwrap_or_else(|| url.to_owned())),
-            ..self.clone()
+            url: Some(Setting::default(url.to_owned())),
+            access: self.access.clone().said(),
+            files: self.files.clone(),
         }
     }
 
@@ -61,15 +127,65 @@ impl StoreArgs {
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()
     }
+
+    /// The URL that was named; before the rest is filled in, on the command line.
+    pub(crate) fn typed_url(&self) -> Option<&str> {
+        self.url.as_ref().map(|url| &*url.value)
+    }
+
+    /// Fills in what is missing.
+    pub(crate) fn fill(&mut self, url: Option<Setting<String>>, access: AccessArgs) {
+        self.url = self.url.take().or(url);
+        self.access = std::mem::take(&mut self.access).over(access);
+    }
 }
 
-/// A variable that is set to nothing is a mistake, and not the wish for another store.
-fn store_url(text: &str) -> Result<String, String> {
+impl AccessArgs {
+    /// These, and those of `below` that are missing here.
+    pub(crate) fn over(self, below: Self) -> Self {
+        Self {
+            user: self.user.or(below.user),
+            password_file: self.password_file.or(below.password_file),
+            tls_ca: self.tls_ca.or(below.tls_ca),
+            tls_cert: self.tls_cert.or(below.tls_cert),
+            tls_key: self.tls_key.or(below.tls_key),
+        }
+    }
+
+    /// Those that this run was told, and did not find in a file.
+    pub(crate) fn said(self) -> Self {
+        fn said<T>(setting: Option<Setting<T>>) -> Option<Setting<T>> {
+            setting.filter(|setting| setting.from.is_said())
+        }
+        Self {
+            user: said(self.user),
+            password_file: said(self.password_file),
+            tls_ca: said(self.tls_ca),
+            tls_cert: said(self.tls_cert),
+            tls_key: said(self.tls_key),
+        }
+    }
+
+    /// Which are set, and where.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = (Key, Origin)> {
+        fn origin<T>(key: Key, setting: &Option<Setting<T>>) -> Option<(Key, Origin)> {
+            Some((key, setting.as_ref()?.from.clone()))
+        }
+        let all = [
+            origin(Key::User, &self.user),
+            origin(Key::PasswordFile, &self.password_file),
+            origin(Key::TlsCa, &self.tls_ca),
+            origin(Key::TlsCert, &self.tls_cert),
+            origin(Key::TlsKey, &self.tls_key),
+        ];
+        all.into_iter().flatten()
+    }
+}
+
+/// A store that is set to nothing is a mistake, and not the wish for another one.
+pub(crate) fn parse_store(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err(format!(
-            "the store is empty: name one, e.g. redis://host/ or local:, or unset {}",
-            env::STORE
-        )),
+        "" => Err("the store is empty: name one, e.g. redis://host/ or local:".to_owned()),
         url => Ok(url.to_owned()),
     }
 }
@@ -169,17 +285,8 @@ impl LockArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitArgs {
-    /// Give up at once when the lock is not free
-    #[arg(short, long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
-    /// Give up after so long (500ms, 30s, 5m, 1h30m); without it, wait for ever
-    ///
-    /// That counts from the start, connecting included. An outage of the store, its start and its
-    /// quarantine are waited through, with a line that says so; after an outage a claim that was
-    /// in the queue goes to its end. What waiting cannot mend, as a wrong password, ends it at
-    /// once.
-    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) wait: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) limit: WaitLimitArgs,
     /// Look for a deadlock after so long, and give up if we are the youngest in one
     ///
     /// A deadlock is found among runs that say who runs within whom, as nested runs do by
@@ -217,16 +324,69 @@ pub(crate) struct RetryArgs {
     pub(crate) retry_for: Option<Duration>,
 }
 
-/// The lease, and how others see it.
+/// How long to wait at most.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Waiting")]
+pub(crate) struct WaitLimitArgs {
+    /// Give up at once when the lock is not free
+    #[arg(short, long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// Give up after so long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    ///
+    /// That counts from the start, connecting included. An outage of the store, its start and its
+    /// quarantine are waited through, with a line that says so; after an outage a claim that was
+    /// in the queue goes to its end. What waiting cannot mend, as a wrong password, ends it at
+    /// once.
+    #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
+    pub(crate) wait: Option<Setting<Wait>>,
+}
+
+impl WaitLimitArgs {
+    /// How long, and where that comes from.
+    pub(crate) fn wait(&self) -> Setting<Wait> {
+        match &self.wait {
+            _ if self.no_wait => Setting::new(Wait::No, Origin::Option { name: "--no-wait" }),
+            Some(wait) => wait.clone(),
+            None => Setting::default(Wait::Forever),
+        }
+    }
+}
+
+/// Reads how long to wait: a duration, or `forever`.
+pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text.trim() == "forever" {
+        return Ok(Wait::Forever);
+    }
+    Ok(match duration::parse(text)? {
+        Duration::ZERO => Wait::No,
+        limit => Wait::For(limit),
+    })
+}
+
+/// The lease, and how others see it.
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Lease")]
 pub(crate) struct LeaseArgs {
     /// How long the lock outlives a crash of ours: it is renewed while we live
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
-    pub(crate) ttl: Duration,
-    /// What others see of us, beside host and process id
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) label: Option<String>,
+    /// [env: LEASEHOLD_TTL] [default: 30s]
+    #[arg(
+        long, value_name = "DURATION", value_parser = typed(duration::parse, "--ttl")
+    )]
+    pub(crate) ttl: Option<Setting<Duration>>,
+    /// What others see of us, beside host and process id [env: LEASEHOLD_LABEL]
+    #[arg(
+        long, value_name = "TEXT",
+        value_parser = typed(StringValueParser::new(), "--label")
+    )]
+    pub(crate) label: Option<Setting<String>>,
+}
+
+impl LeaseArgs {
+    /// The TTL, and where it comes from.
+    pub(crate) fn ttl(&self) -> Setting<Duration> {
+        let usual = || Setting::default(Duration::from_secs(30));
+        self.ttl.clone().unwrap_or_else(usual)
+    }
 }
 
 /// What happens to the command when its lock ends.
@@ -236,7 +396,47 @@ pub(crate) struct GuardArgs {
     /// What happens to the command when the lock is lost
     #[arg(long, value_name = "WHAT", value_enum, default_value = "term")]
     pub(crate) on_lost: OnLost,
-    /// How long before the lock's end the command is told to stop [default: TTL/4, at most 5s]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) grace: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
+    /// Hold the lock until all that the command has started is gone
+    ///
+    /// Without it the lock is released when the command itself ends, and background processes of
+    /// it run on. With it the lock is held and renewed until they have ended: on Linux all that
+    /// the command has started, daemons too, elsewhere its process group. Signals go on to all of
+    /// them, Ctrl-C as SIGTERM, and so does the end of the lock. The exit status is the command's.
+    #[arg(long, help_heading = "Jobs")]
+    pub(crate) with_children: bool,
+}
+
+/// How long the command has to stop by itself.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Loss")]
+pub(crate) struct GraceArgs {
+    /// How long before the lock's end the command is told to stop
+    /// [env: LEASEHOLD_GRACE] [default: TTL/4, at most 5s]
+    #[arg(
+        long, value_name = "DURATION", value_parser = typed(duration::parse, "--grace")
+    )]
+    pub(crate) grace: Option<Setting<Duration>>,
+}
+
+/// The longest grace time that nobody asked for.
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
+
+impl GraceArgs {
+    /// The grace time for that TTL, and where it comes from.
+    pub(crate) fn grace(&self, ttl: &Setting<Duration>) -> Result<Setting<Duration>, Failure> {
+        match &self.grace {
+            None => Ok(Setting::default((ttl.value / 4).min(LONGEST_GRACE))),
+            Some(grace) if grace.value > ttl.value / 2 => Err(Failure::usage(format!(
+                "a grace time of {} ({}) is too long for a TTL of {} ({})",
+                duration::spoken(grace.value),
+                grace.from,
+                duration::spoken(ttl.value),
+                ttl.from,
+            ))
+            .hint("choose at most half of the TTL, or a longer TTL")),
+            Some(grace) => Ok(grace.clone()),
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     let (store, lease) = (&args.common.store, &args.lease);
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
     place::check_of_election(store)?;
-    let command = Guarded::check(&args.command, &args.guard, store, lease.ttl, None)?;
+    let command = Guarded::check(&args.command, &args.guard, store, &lease.ttl(), None)?;
     let connecting = connect_to_hold(store, lease, asking(&wanted, args), printer);
     let connected = match connecting.await? {
         ControlFlow::Continue(connected) => connected,

@@ -88,7 +88,7 @@ async fn keep(
         for lease in held.into_leases() {
             parts.push(lease.into_parts().await?);
         }
-        SavedLease::new(&store, args.lease.ttl, parts).write(file)?;
+        SavedLease::new(&store, args.lease.ttl().value, parts).write(file)?;
         show(&store, &tokens, printer)?;
         return Ok(exit::OK);
     }
@@ -96,7 +96,7 @@ async fn keep(
         None => None,
         Some(file) => {
             let parts = held.parts().iter().map(Lease::parts).collect();
-            Some(SavedLease::new(&store, args.lease.ttl, parts).write(file)?)
+            Some(SavedLease::new(&store, args.lease.ttl().value, parts).write(file)?)
         }
     };
     show(&store, &tokens, printer)?;

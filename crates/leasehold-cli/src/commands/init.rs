@@ -1,9 +1,9 @@
-//! `leasehold init`: servers that are known to be new.
+//! `leasehold init`: servers that are known to be new, and directories of local stores.
 
 use std::time::Duration;
 
-use leasehold::Initialised;
-use leasehold::Marked;
+use leasehold::store::local::LocalOptions;
+use leasehold::{Initialised, Marked};
 use serde::Serialize;
 
 use crate::cli::InitArgs;
@@ -15,6 +15,7 @@ use crate::{duration, exit};
 /// What `--json` prints, a line a server.
 #[derive(Serialize)]
 struct Line<'a> {
+    /// Or the directory.
     server: &'a str,
     /// What became of it.
     outcome: &'static str,
@@ -23,10 +24,20 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Marks the servers that have never been used. A server that is not new, or cannot be
-/// asked, makes it fail.
+/// Marks the servers that have never been used, or makes the directory of a local store. A server
+/// that is not new, or cannot be asked, makes it fail.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let servers = initialise(&args.common.store).await?;
+    let store = &args.common.store;
+    if !store.is_named() {
+        return Err(
+            Failure::usage("no store is named: there is nothing to make").hint(
+                "name the servers that are new, with -S or LEASEHOLD_STORE, or a directory that a \
+             group shall share: -S 'local:/some/dir?group=NAME'",
+            ),
+        );
+    }
+    let local = LocalOptions::from_url(store.url()).ok();
+    let servers = initialise(store).await?;
     // One grants by itself; several have a vote each.
     let does = match servers.len() {
         1 => "grants",
@@ -37,22 +48,7 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         let left = outcome
             .as_ref()
             .map_or(Duration::ZERO, |marked| marked.left());
-        let spoken = duration::spoken(left);
-        let (outcome_name, became) = match outcome {
-            Ok(Marked::New) => ("new", format!("is marked as new, and {does}")),
-            Ok(Marked::Already) => ("already", format!("was marked before, and {does}")),
-            Ok(Marked::Moved { .. }) => (
-                "moved",
-                format!(
-                    "belonged to other settings; it belongs to these now, and {does} in {spoken}"
-                ),
-            ),
-            Ok(_) => (
-                "not-new",
-                format!("was not marked: it is not new, and {does} in {spoken}"),
-            ),
-            Err(error) => ("error", format!("was not marked: {error}")),
-        };
+        let outcome_name = name_of(outcome.as_ref().ok());
         if matches!(outcome_name, "not-new" | "error") {
             status = exit::UNAVAILABLE;
         }
@@ -62,7 +58,51 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             quarantine_ms: outcome.is_ok().then(|| duration::millis(left)),
             error: outcome.as_ref().err().map(ToString::to_string),
         };
-        printer.done(&line, &format!("{server} {became}"))?;
+        let sentence = match (&local, outcome) {
+            (Some(options), Ok(marked)) => directory(server, marked, options),
+            (_, Ok(marked)) => format!("{server} {}", became(marked, does)),
+            (_, Err(error)) => format!("{server} was not marked: {error}"),
+        };
+        printer.done(&line, &sentence)?;
     }
     Ok(status)
+}
+
+/// The word for what became of it; nothing came of an error.
+fn name_of(outcome: Option<&Marked>) -> &'static str {
+    match outcome {
+        None => "error",
+        Some(Marked::New) => "new",
+        Some(Marked::Already) => "already",
+        Some(Marked::Moved { .. }) => "moved",
+        Some(_) => "not-new",
+    }
+}
+
+/// What became of a server.
+fn became(marked: &Marked, does: &str) -> String {
+    let spoken = duration::spoken(marked.left());
+    match marked {
+        Marked::New => format!("is marked as new, and {does}"),
+        Marked::Already => format!("was marked before, and {does}"),
+        Marked::Moved { .. } => {
+            format!("belonged to other settings; it belongs to these now, and {does} in {spoken}")
+        }
+        _ => format!("was not marked: it is not new, and {does} in {spoken}"),
+    }
+}
+
+/// What became of a directory.
+fn directory(path: &str, marked: &Marked, options: &LocalOptions) -> String {
+    let made = match marked {
+        Marked::New => "was made",
+        _ => "was there already",
+    };
+    match &options.group {
+        Some(group) => format!("the directory {path} {made}, for the members of the group {group}"),
+        None => format!(
+            "the directory {path} {made}, for this user alone; ?group=NAME makes one that several \
+             users share"
+        ),
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod break_key;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod deadlocks;
 pub(crate) mod doctor;
 pub(crate) mod elect;

@@ -34,13 +34,13 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
             (Patience::Once { least }, skipped)
         }
     };
+    let (ttl, max_hold) = (wanted.ttl(&args.lease), wanted.max_hold);
+    let command = args.command();
+    let command = Guarded::check(&command, &args.guard, store, &ttl, max_hold)?;
     let lease = LeaseArgs {
-        ttl: wanted.ttl(&args.lease),
+        ttl: Some(ttl),
         ..args.lease.clone()
     };
-    let (ttl, max_hold) = (lease.ttl, wanted.max_hold);
-    let command = args.command();
-    let command = Guarded::check(&command, &args.guard, store, ttl, max_hold)?;
     if args.guard.on_lost != OnLost::Ignore {
         // The command is ended then, and the lease kept until it has: it need not obey.
         wanted.max_hold = None;

@@ -75,7 +75,7 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
 /// The lease, and a client of its store, or of another that was named.
 async fn open(file: &Path, store: &StoreArgs) -> Result<(SavedLease, Client), Failure> {
     let saved = SavedLease::read(file)?;
-    let client = connect(&store.or_url(&saved.store)).await?;
+    let client = connect(&store.or_saved(&saved.store)).await?;
     Ok((saved, client))
 }
 

@@ -21,7 +21,7 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
     Key::new(&args.key)?;
     let asking = Asking {
         keys: std::slice::from_ref(&args.key),
-        wait: args.wait.map_or(Wait::Forever, Wait::For),
+        wait: args.wait.as_ref().map_or(Wait::Forever, |wait| wait.value),
         retry_for: args.retry.retry_for,
     };
     let connecting = connect_patiently(&args.common.store, Settings::default(), asking, printer);

@@ -9,7 +9,7 @@ use leasehold::store::Acknowledged;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::child::Refusal;
+use crate::child::NamedProcess;
 use crate::duration::millis;
 use crate::failure::Failure;
 use crate::standing::Trouble;
@@ -125,9 +125,19 @@ pub(crate) enum Event {
     Refused {
         key: String,
         signal: i32,
-        processes: Vec<Refusal>,
+        processes: Vec<NamedProcess>,
         #[serde(skip_serializing_if = "Option::is_none")]
         then: Option<Sequel>,
+    },
+    /// The command has ended, and the lock is held until what it has left running has, too.
+    LeftRunning {
+        #[serde(flatten)]
+        keys: Keys,
+        /// The command's own.
+        status: u8,
+        signal: Option<i32>,
+        /// Those that are known.
+        processes: Vec<NamedProcess>,
     },
     /// The lock was given back.
     Released {

@@ -6,8 +6,8 @@ use leasehold::Loss;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::event::{Event, LeaseEnd, Measure, Sequel};
-use crate::child::Refusal;
+use super::event::{Event, Keys, LeaseEnd, Measure, Sequel};
+use crate::child::NamedProcess;
 use crate::duration::spoken;
 use crate::standing::Trouble;
 use crate::view::{held_by, ran};
@@ -30,6 +30,7 @@ impl Event {
             Self::Refused { .. } => Some(
                 "run leasehold as a user who may signal them, such as root, or end them yourself",
             ),
+            Self::LeftRunning { .. } => Some("SIGTERM to leasehold, or Ctrl-C, asks them to stop"),
             _ => None,
         }
     }
@@ -139,6 +140,12 @@ impl Event {
                 processes,
                 then,
             } => refused(key, *signal, processes, *then),
+            Self::LeftRunning {
+                keys,
+                status,
+                processes,
+                ..
+            } => left_running(keys, *status, processes),
             Self::Released {
                 keys,
                 still_ours: false,
@@ -225,13 +232,30 @@ impl Measure {
     }
 }
 
-fn refused(key: &str, signal: i32, processes: &[Refusal], then: Option<Sequel>) -> String {
+/// Names as many as fit a line.
+fn left_running(keys: &Keys, status: u8, processes: &[NamedProcess]) -> String {
+    const NAMED: usize = 5;
+    let named = processes.iter().take(NAMED);
+    let mut names: Vec<_> = named.map(NamedProcess::in_short).collect();
+    if processes.len() > NAMED {
+        names.push(format!("and {} more", processes.len() - NAMED));
+    }
+    let names = names.join(", ");
+    let until = match processes.len() {
+        0 => "its process group is empty".to_owned(),
+        1 => format!("a process that it left is gone: {names}"),
+        left => format!("{left} processes that it left are gone: {names}"),
+    };
+    format!("the command has ended with status {status}; holding {keys} until {until}")
+}
+
+fn refused(key: &str, signal: i32, processes: &[NamedProcess], then: Option<Sequel>) -> String {
     let does = match Signal::from_named_raw(signal) {
         Some(Signal::KILL) => "kill",
         Some(Signal::TERM) => "stop",
         _ => "signal",
     };
-    let names: Vec<_> = processes.iter().map(Refusal::to_string).collect();
+    let names: Vec<_> = processes.iter().map(NamedProcess::to_string).collect();
     let (it, ends, runs) = match names.len() {
         1 => ("it", "ends", "runs"),
         _ => ("they", "end", "run"),
@@ -252,7 +276,6 @@ fn refused(key: &str, signal: i32, processes: &[Refusal], then: Option<Sequel>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Keys;
     use super::*;
     use crate::view::tests::claim;
 
@@ -290,10 +313,10 @@ mod tests {
         let refused = |then| Event::Refused {
             key: "k".into(),
             signal: Signal::KILL.as_raw(),
-            processes: vec![Refusal::of(pid)],
+            processes: vec![NamedProcess::of(pid)],
             then,
         };
-        let named = format!("cannot kill {} of the command: ", Refusal::of(pid));
+        let named = format!("cannot kill {} of the command: ", NamedProcess::of(pid));
         for (then, says) in [
             (
                 Sequel::Kept,
@@ -311,6 +334,33 @@ mod tests {
         let shown = serde_json::to_value(refused(Some(Sequel::MayOverlap))).unwrap();
         assert_eq!(shown["then"], "may_overlap");
         assert_eq!(shown["processes"][0]["pid"], pid.as_raw_nonzero().get());
+    }
+
+    #[test]
+    fn what_is_left_running_is_named_as_far_as_a_line_goes() {
+        let ours = NamedProcess::of(rustix::process::getpid());
+        let sentence = |left| {
+            let event = Event::LeftRunning {
+                keys: keys(&["b", "a"]),
+                status: 3,
+                signal: None,
+                processes: vec![ours.clone(); left],
+            };
+            event.sentence(false).unwrap()
+        };
+        let begins = "the command has ended with status 3; holding b, a until ";
+        let name = ours.in_short();
+        let two = format!("2 processes that it left are gone: {name}, {name}");
+        let seven = [&*name; 5].join(", ");
+        let seven = format!("7 processes that it left are gone: {seven}, and 2 more");
+        for (left, until) in [
+            (0, "its process group is empty"),
+            (1, &format!("a process that it left is gone: {name}")),
+            (2, &two),
+            (7, &seven),
+        ] {
+            assert_eq!(sentence(left), format!("{begins}{until}"));
+        }
     }
 
     #[test]
@@ -420,8 +470,8 @@ mod tests {
         assert!(lost.is_urgent());
         assert_eq!(
             lost.sentence(false).unwrap(),
-            "lost k: the store has no such claim any more: it was broken, it expired there, or \
-             data was lost; stopping the command"
+            "lost k: the store no longer has the claim: it was broken, it expired, or the store \
+             lost data; stopping the command"
         );
         assert_eq!(
             serde_json::to_value(lost).unwrap(),

@@ -10,7 +10,7 @@ use crate::common::{Store, on_each_store};
 on_each_store! {
     of_two_nested_runs_the_younger_gives_up,
     three_of_all_kinds_are_found_and_shown,
-    a_run_tells_that_it_waits_for_itself,
+    a_reader_behind_a_writer_tells_that_it_waits_for_itself,
     what_can_go_on_is_no_deadlock,
 }
 
@@ -135,9 +135,13 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     );
 }
 
-async fn a_run_tells_that_it_waits_for_itself(store: &Store) {
-    let inner = ["--deadlock-timeout", "100ms", "-E", "9", "k"];
-    let nested = Nested::start(store, "a", &["k"], &inner).await;
+/// It would fit beside its own outer run, and the writer between them may give up: it is no wait
+/// that cannot end.
+async fn a_reader_behind_a_writer_tells_that_it_waits_for_itself(store: &Store) {
+    let inner = ["--deadlock-timeout", "100ms", "-E", "9", "-s", "k"];
+    let nested = Nested::start(store, "a", &["-s", "k"], &inner).await;
+    let writer = store.spawn(&["run", "k", "--", "true"]);
+    waits(store, "k").await;
     nested.ask().await;
     let ended = nested.finish().await;
     assert_eq!(ended.code(), Some(9), "{}", ended.stderr);
@@ -146,6 +150,7 @@ async fn a_run_tells_that_it_waits_for_itself(store: &Store) {
         "{}",
         ended.stderr
     );
+    assert_eq!(writer.finish().await.code(), Some(0));
 }
 
 async fn what_can_go_on_is_no_deadlock(store: &Store) {

@@ -274,7 +274,11 @@ async fn each_primary_of_a_cluster_is_examined() {
         assert_eq!(count, 3, "{check}: {found:?}");
     }
     assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
-    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("handed to a waiter"),
+        "{}",
+        seen.stdout
+    );
 }
 
 #[tokio::test]
@@ -319,14 +323,18 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
     for _ in 0..2 {
         let seen = doctor(&url).await;
         assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
-        assert!(seen.stdout.contains("it is not marked"), "{}", seen.stdout);
+        assert!(seen.stdout.contains("it has no mark"), "{}", seen.stdout);
     }
     let mut init = leasehold(&["init"]);
     init.env("LEASEHOLD_STORE", &url);
     assert_eq!(Process::run(init).await.code(), Some(0));
     let seen = doctor(&url).await;
     assert_eq!(complaints(&seen), [kept], "{}", seen.stdout);
-    assert!(seen.stdout.contains("handed on"), "{}", seen.stdout);
+    assert!(
+        seen.stdout.contains("handed to a waiter"),
+        "{}",
+        seen.stdout
+    );
     server.kill();
     server.start_again();
     let mut asks = leasehold(&["run", "-n", "--ttl", "1s", "k", "--", "true"]);

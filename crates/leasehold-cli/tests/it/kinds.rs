@@ -273,7 +273,7 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
         "{}",
         ended.stderr
     );
-    let said = "it was held for the longest time allowed; stopping the command";
+    let said = "it was held for its maximum time; stopping the command";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
 
     let ended = store

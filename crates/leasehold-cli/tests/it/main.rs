@@ -10,8 +10,10 @@
 )]
 
 mod child;
+mod children;
 mod classic;
 mod common;
+mod config;
 mod connecting;
 mod deadlocks;
 mod descendants;
@@ -27,8 +29,10 @@ mod many;
 mod messages;
 mod metrics;
 mod nested;
+mod outer_hold;
 mod pages;
 mod patience;
+mod pid_one;
 mod place;
 mod recipes;
 mod recover;
@@ -36,6 +40,7 @@ mod scripts;
 mod serve;
 mod serve_browser;
 mod server;
+mod shared_directory;
 mod terminal;
 mod top;
 mod upgrade;

@@ -159,7 +159,7 @@ async fn a_quarantine_is_waited_through() {
         .map(|server| server.address().to_string())
         .collect();
     let several = format!("redlock://{}/?max_ttl=2s", ports.join(","));
-    for (url, why) in [(one, "grants nothing for"), (several, "no votes for")] {
+    for (url, why) in [(one, "grants nothing for"), (several, "cannot vote for")] {
         let lock = ["--ttl", "2s", "k", "--", "echo", "ran"];
         let at_once = run(&url, &[&["run", "-n"], &lock[..]].concat()).await;
         assert_eq!(

@@ -72,7 +72,7 @@ async fn wrong_usage_is_64_and_says_why() {
         (&["run", "--take", "2", "k", "--", "true"], "--limit <N>"),
         (
             &["run", "--limit", "2", "--take", "3", "k", "--", "true"],
-            "3 permits asked for, where there are 2",
+            "3 permits were asked for, and the semaphore has 2",
         ),
         (
             &["run", "--limit", "0", "k", "--", "true"],
@@ -251,6 +251,7 @@ async fn completions_and_manual_come_from_the_definitions() {
         "break",
         "resize",
         "init",
+        "config",
         "completions",
     ] {
         let page = run(&["man", subcommand]).await.stdout;
@@ -258,6 +259,32 @@ async fn completions_and_manual_come_from_the_definitions() {
             page.contains(&format!(".TH leasehold-{subcommand} 1")),
             "{page}"
         );
+    }
+}
+
+/// Packages have a page for each subcommand that the help lists (scripts/dist).
+#[tokio::test]
+async fn every_subcommand_of_the_help_has_a_page() {
+    let help = run(&["--help"]).await.stdout;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let first_lines = commands.lines().filter_map(|line| line.strip_prefix("  "));
+    let names: Vec<_> = first_lines
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(
+        names.contains(&"run") && names.contains(&"man"),
+        "{names:?}"
+    );
+    for name in names {
+        let page = run(&["man", name]).await;
+        assert_eq!(page.code(), Some(0), "{name}: {}", page.stderr);
+        let title = format!(".TH leasehold-{name} 1");
+        for part in [&*title, ".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES"] {
+            assert!(page.stdout.contains(part), "{part} for {name}");
+        }
     }
 }
 

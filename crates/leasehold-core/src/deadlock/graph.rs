@@ -1,9 +1,9 @@
-//! Who waits for whom among the claims that are left.
+//! The wait-for graph of the remaining claims.
 //!
-//! A graph of claims and keys: a claim waits for its key where it does not fit beside the
-//! holders, and else for the first in line; a key waits for the claims in the contexts of its
-//! holders. Each has somewhere to go, so there is a circle; a deadlock is a strongly connected
-//! component (found as Kosaraju and Sharir do).
+//! The nodes are claims and keys. A claim waits for its key if it does not fit beside the
+//! holders, and otherwise for the first in the queue. A key waits for the claims in the contexts
+//! of its holders. Each node has an outgoing edge, so there is a cycle. A deadlock is a strongly
+//! connected component (found with the algorithm of Kosaraju and Sharir).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What can still happen, and what is left then.
+//! Reduction: removes all claims that can still make progress.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! What comes to a claim: answers, pushes, lost connections; and what that makes of it.
+//! Handles the inputs of a claim: answers, pushes and lost connections.
 
 use super::belief::LastAnswer;
 use super::leaving::Left;
@@ -12,7 +12,7 @@ use crate::mutant::mutated;
 use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint, Token};
 
 impl Life {
-    /// What came of a request.
+    /// Handles the answer to a request, or its failure.
     pub fn handle_answer(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
         match (to.errand, &*to.command) {
             (Errand::Ask, _) => self.handle_asked(now, to, heard),
@@ -70,7 +70,7 @@ impl Life {
         );
     }
 
-    /// An answer to what keeps the claim.
+    /// Handles the answer to a request that keeps the claim.
     fn handle_beat(
         &mut self,
         now: Moment,
@@ -126,9 +126,8 @@ impl Life {
         }
     }
 
-    /// Takes note of what an answer to `renew` says about the id. Whether the
-    /// answer is to be taken for what it says: not if it is about an id that
-    /// has been replaced meanwhile, or may have been.
+    /// Updates the id from an answer to `renew`. Returns whether the answer is about this claim:
+    /// not if its id has been replaced since, or may have been.
     pub(super) fn note_identity(&mut self, renew: &Renew, reply: &Reply, now: Moment) -> bool {
         match (&renew.rotate, reply) {
             (Some(rotate), Reply::Standing(_)) => {
@@ -148,11 +147,11 @@ impl Life {
         }
     }
 
-    /// A push on this key. It may be another claim's; before the first answer nobody knows.
-    /// Whoever may use the channels can have sent it: one that begins or ends a hold counts
-    /// only if it is proved. Where ids may be guessed, a proof is worth a question.
+    /// Handles a push on this key. It may be for another claim, which is unknown before the first
+    /// answer. Anybody who may use the channels can have sent it, so a push that begins or ends a
+    /// hold counts only with a proof. If ids can be guessed, a proved push only causes a request.
     ///
-    /// Whether it changed anything.
+    /// Returns whether it changed anything.
     pub fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
         let Some(arrival) = push.arrival() else {
             return false;
@@ -226,7 +225,8 @@ impl Life {
         true
     }
 
-    /// The lease right ahead in its run ([`Life::behind`]) was passed on ([`Life::passed`]).
+    /// Handles that the lease directly ahead in its run ([`Life::behind`]) was passed on
+    /// ([`Life::passed`]).
     pub fn handle_turn(&mut self, now: Moment, ahead: (Arrival, Token)) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_turn(ahead);
@@ -234,8 +234,8 @@ impl Life {
         self.move_on(now);
     }
 
-    /// The claim right ahead in its run was lost, or has ended and was not passed on: it asks where
-    /// it stands.
+    /// Handles that the claim directly ahead in its run was lost, or has ended without passing
+    /// the hold on: the claim asks the store.
     pub fn handle_run_ended(&mut self, now: Moment, ahead: Arrival) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_doubt(now, now);
@@ -243,23 +243,23 @@ impl Life {
         }
     }
 
-    /// Its client does not know the claim right ahead in its run. It may come to know it at once
-    /// ([`Life::handle_run_known`]).
+    /// Handles that its client does not know the claim directly ahead in its run. The client may
+    /// learn of it soon ([`Life::handle_run_known`]).
     pub fn handle_run_unknown(&mut self, now: Moment, ahead: Arrival) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_run_ended(now + LOOK_PAUSE, ahead);
         }
     }
 
-    /// The claim right ahead in its run is one of its client.
+    /// Handles that the claim directly ahead in its run belongs to its client.
     pub fn handle_run_known(&mut self) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_run_known();
         }
     }
 
-    /// The connection was lost: another server may answer from now on, which may have granted the
-    /// key to others.
+    /// Handles a lost connection: from now on another server may answer, which may have granted
+    /// the key to others.
     pub fn handle_lost_connection(&mut self, now: Moment) {
         self.passed = Token::NONE;
         match &mut self.stage {
@@ -269,7 +269,7 @@ impl Life {
         self.handle_reset(now);
     }
 
-    /// Pushes may have been missed: it asks where it stands.
+    /// Handles that pushes may have been missed: the claim asks the store.
     pub fn handle_reset(&mut self, now: Moment) {
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.handle_reset(now),
@@ -279,7 +279,7 @@ impl Life {
         }
     }
 
-    /// The first answer has come: what overtook it counts now.
+    /// Processes the pushes that arrived before the first answer.
     fn hear_early(&mut self, now: Moment) {
         if self.arrival.is_some() {
             for push in std::mem::take(&mut self.early) {
@@ -288,7 +288,7 @@ impl Life {
         }
     }
 
-    /// After anything has happened: on to the next stage.
+    /// Moves to the next phase after an input.
     pub(super) fn move_on(&mut self, now: Moment) {
         match &mut self.stage {
             Stage::Waiting(waiter) => {

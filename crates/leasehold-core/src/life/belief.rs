@@ -1,11 +1,10 @@
-//! Which pushes a claim believes, and how often the others may make it ask.
+//! Decides which pushes a claim trusts, and limits how often the others make it send a request.
 
 use super::timing::{CLOCK_AHEAD, HINT_BURST, HINT_PAUSE};
 use crate::mutant::mutated;
 use crate::{Moment, StoreTime, Token};
 
-/// The last answer about a claim that waits: what is pushed later comes from the same
-/// clock.
+/// The last answer about a waiting claim. Later pushes come from the same clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct LastAnswer {
     sent: Moment,
@@ -32,8 +31,8 @@ impl LastAnswer {
     }
 }
 
-/// How often pushes that prove nothing may make a claim ask, so that a flood of them is
-/// none of questions.
+/// Limits how often pushes without a proof make a claim send a request, so that a flood of pushes
+/// does not become a flood of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct HintLimit {
     /// When the last question was allowed.
@@ -43,8 +42,8 @@ pub struct HintLimit {
 }
 
 impl HintLimit {
-    /// When to ask because of a hint that came at `now`: at once, or a little later
-    /// together with those before it.
+    /// Returns when to ask the store because of a hint at `now`: at once, or a little later
+    /// together with earlier hints.
     pub fn ask_at(&mut self, now: Moment) -> Moment {
         if self.asks > now {
             return self.asks;

@@ -1,4 +1,4 @@
-//! What the caller of a lease wants of it, until that is answered.
+//! Changes of a lease that its caller requested, until they are answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,45 +8,46 @@ use super::words::{ChangeId, Errand, Failure, Heard, Standpoint, Transmit};
 use super::{Life, Stage};
 use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
 
-/// What a caller wants of its lease.
+/// A change of a lease that its caller requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// To be prolonged: for so long from now, as far as its longest hold allows.
+    /// Renew it for this long from now, within its maximum hold.
     Renew(Duration),
-    /// This id instead of the one it has. If another is under way, that one.
+    /// Replace its id by this one. If another rotation is in progress, that one is completed
+    /// instead.
     Rotate(ClaimId),
-    /// To be a reader from now on.
+    /// Downgrade it to a reader.
     Downgrade,
-    /// To tell this to others.
+    /// Publish this note.
     Note(Note),
 }
 
-/// How a change came out.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// As it was wanted.
+    /// The change was made.
     Done,
     /// The lease is lost.
     Lost,
-    /// The new id is another claim's; nothing was changed.
+    /// The new id belongs to another claim; nothing was changed.
     Taken,
     /// The store has refused it.
     Refused,
-    /// No answer, for as long as an operation may take.
+    /// No answer within the operation time-out.
     Unanswered,
-    /// Too few others have acknowledged it.
+    /// Too few replicas or disks have acknowledged it.
     Unacknowledged,
 }
 
-/// What a change is for.
+/// The purpose of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Aim {
     Caller(Change),
     /// A grant that others must acknowledge.
     Confirm,
-    /// A lease that waited too long on its way to its caller: once, whatever comes of it.
+    /// Renew once, whatever the result, a lease that took too long on its way to its caller.
     TopUp,
-    /// A claim that nobody keeps any more is to stand under one id, for a whole TTL.
+    /// Before a hand-over: make sure that the claim has one id and lives for a whole TTL.
     Settle,
 }
 
@@ -71,7 +72,7 @@ impl Changing {
         matches!(&self.aim, Aim::Caller(Change::Rotate(to)) if to == id)
     }
 
-    /// It was not answered, or not so that it counts: again, if there is time.
+    /// Repeats a request that was not answered or not acknowledged, if there is time.
     fn try_again(&mut self, now: Moment) {
         let due = now + self.pauses.pause();
         if due >= self.until {
@@ -82,20 +83,19 @@ impl Changing {
 }
 
 impl Life {
-    /// Something its caller wants of the lease. It is asked for until [`Life::changed`] says
-    /// what came of it.
+    /// Requests a change of the lease. It is repeated until [`Life::changed`] returns a result.
     pub fn change(&mut self, change: Change, now: Moment) -> ChangeId {
         self.aim(Aim::Caller(change), now)
     }
 
-    /// What came of a change, once that is known.
+    /// Returns the result of a change, once it is known.
     pub fn changed(&mut self, id: ChangeId) -> Option<Changed> {
         let outcome = self.outcome(id)?;
         self.drop_change(id);
         Some(outcome)
     }
 
-    /// Nobody waits for it any more.
+    /// Forgets a change for whose result nobody waits any more.
     pub fn drop_change(&mut self, id: ChangeId) {
         self.changes.retain(|change| change.id != id);
     }
@@ -123,7 +123,7 @@ impl Life {
         change.map_or(Some(Changed::Lost), |change| change.outcome)
     }
 
-    /// What is lost is not changed any more.
+    /// Ends all changes of a lost lease.
     pub(super) fn end_changes(&mut self) {
         if matches!(self.standpoint(), Some(Standpoint::Lost(_))) {
             for change in &mut self.changes {

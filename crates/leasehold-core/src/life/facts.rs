@@ -1,39 +1,39 @@
-//! What happens to a claim, as typed facts.
+//! Facts: the events of a claim, as typed values.
 //!
-//! A fact is the difference between two looks at a [`Life`]: the life itself keeps no record of
-//! what was told, and costs nothing where nobody looks.
+//! A fact is the difference between two observations of a [`Life`]. The life itself does not
+//! record what was reported, and has no cost without an observer.
 
 use std::time::Duration;
 
 use super::{End, Life, Loss, Phase, Standpoint};
 use crate::{Moment, Token};
 
-/// Something that happened to a claim, as its client knows it.
+/// An event of a claim, as its client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
     /// The claim is asked for.
     Requested,
-    /// It stands in the queue, or has moved there.
+    /// The claim waits in the queue, or has moved in it.
     Queued {
-        /// Its place, an upper bound; 1 is next.
+        /// Its position, an upper bound; 1 is next.
         position: u64,
     },
-    /// The lease is held.
+    /// The claim was granted, and the lease is held.
     Granted {
-        /// The fencing token; [`Token::NONE`] where the store has none.
+        /// The fencing token; [`Token::NONE`] if the store has none.
         token: Token,
         /// The time from the request to the grant.
         waited: Duration,
     },
     /// A renewal was answered.
     Renewed {
-        /// How long the lease may be relied on from now.
+        /// How long the lease is valid from now.
         remaining: Duration,
     },
-    /// A renewal was not answered: it is sent again until the validity of the lease ends.
+    /// A renewal was not answered. It is repeated until the validity of the lease ends.
     Unanswered {
-        /// How long the lease may be relied on from now.
+        /// How long the lease is valid from now.
         remaining: Duration,
     },
     /// The lease is lost: another client may hold the key.
@@ -43,14 +43,14 @@ pub enum Fact {
         /// The time from the grant to the loss.
         held: Duration,
     },
-    /// The holder gives the lease back.
+    /// The holder releases the lease.
     Released {
         /// The time from the grant to the release.
         held: Duration,
     },
-    /// The claim was given up or refused before its caller had the lease.
+    /// The claim ended before its caller had the lease: given up or refused.
     Ended {
-        /// Why; `None` when its caller did not want it any more.
+        /// Why it ended; `None` if its caller gave it up.
         end: Option<End>,
         /// The time from the request to the end.
         waited: Duration,

@@ -1,4 +1,4 @@
-//! A claim's id while rotations are under way.
+//! The id of a claim during rotations.
 
 use crate::mutant::mutated;
 use crate::{ClaimId, Proof, Rotate};

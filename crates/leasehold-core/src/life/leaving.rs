@@ -1,4 +1,4 @@
-//! How a claim leaves: told again until somebody has confirmed it.
+//! Releases a claim: repeats the release until the store has confirmed it.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::Failure;
 use super::timing::RELEASE_AGAIN;
 use crate::{Backoff, Command, Moment, Reply};
 
-/// A claim on its way out: released until somebody has confirmed it, or until
-/// it has lapsed anyway.
+/// A claim that is being released: the release is repeated until it is confirmed, or until the
+/// claim has expired anyway.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Leaving {
     /// One for each id under which it may stand: the id, and the one that may have replaced it.
@@ -97,7 +97,7 @@ impl Leaving {
         })
     }
 
-    /// It came to nothing: again, after a pause.
+    /// Handles a failed release: it is repeated after a pause.
     pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
         self.in_flight = false;
         self.refused = failure == Failure::Refused;

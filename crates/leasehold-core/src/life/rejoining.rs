@@ -1,4 +1,4 @@
-//! When a claim that has ended is worth another, with another id.
+//! Decides whether to make another claim, with a new id, after one has ended.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use super::End;
 use super::timing::{COLLISIONS, LATE};
 use crate::Backoff;
 
-/// One claim after the other, until one is granted or there is a reason to stop.
+/// Decides about the next claim: one after the other, until one is granted or there is a reason
+/// to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rejoining {
     rejoined: u32,
@@ -28,16 +29,16 @@ impl Rejoining {
         }
     }
 
-    /// How often a claim has lost its place, and another has joined at the tail.
+    /// Returns how often a claim has lost its place and another has joined the queue at the end.
     #[must_use]
     pub fn rejoined(&self) -> u32 {
         self.rejoined
     }
 
-    /// The claim has ended so: after which pause another is to be made.
+    /// Returns the pause before the next claim, after a claim has ended with `end`.
     ///
     /// # Errors
-    /// None is: this is the end.
+    /// The end, if no further claim is to be made.
     pub fn after(&mut self, end: End) -> Result<Duration, End> {
         match end {
             End::Taken => {

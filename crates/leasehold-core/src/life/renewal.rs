@@ -1,4 +1,4 @@
-//! A lease being kept.
+//! Renewals of a held lease.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use super::words::{Loss, RenewalPolicy, Request, Standpoint};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
-/// One lease being kept: knows when to renew, what an answer means, and when
-/// it is lost.
+/// The renewals of one lease: when to renew, what an answer means, and when the lease is lost.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Renewal {
     ttl: Duration,

@@ -1,7 +1,7 @@
-//! Every time, pause and share in the life of a claim, each with its reason.
+//! All time limits, pauses and shares in the state machine of a claim, each with its reason.
 //!
-//! What users set (the TTLs, the share at which a lease is renewed, how long an operation may
-//! take) comes in [`Terms`](super::Terms) and [`Limits`](super::Limits).
+//! The settings of users (TTLs, renewal share, operation time-out) are in [`Terms`](super::Terms)
+//! and [`Limits`](super::Limits).
 
 use std::time::Duration;
 

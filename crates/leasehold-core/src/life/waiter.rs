@@ -1,4 +1,4 @@
-//! A claim on its way to its grant.
+//! A claim until its grant: requests, heartbeats and time-outs.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
-/// One claim on its way to a grant: asks, keeps its place, looks when the one
-/// ahead can lapse, and knows which pushes to believe.
+/// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
+/// expire, and decides which pushes to trust.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
     config: WaiterConfig,

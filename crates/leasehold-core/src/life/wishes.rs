@@ -1,4 +1,4 @@
-//! What the caller of a claim wants of it: to have it in hand, to give it back, to give it on.
+//! The requests of a claim's caller: collect the grant, release it, hand it over.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::mutant::mutated;
 use crate::{ClaimId, Command, Moment, Release};
 
 impl Life {
-    /// Its caller gets it now, and may begin to work: from here on a minimum hold counts.
+    /// Hands the lease to its caller, who may begin to work. From now on a minimum hold applies.
     pub fn hand_out(&mut self) {
         self.used = true;
     }
 
-    /// Whether the grant can be handed to its caller. Where others must acknowledge grants,
-    /// one that was pushed, or found by asking, is confirmed first: the release that made it
-    /// was another client's, who did not wait for anybody. What waited too long on its way is
-    /// renewed first, and so is a lease that lives on the TTL of its wait and is not to be
-    /// renewed by itself: it has its own from the grant.
+    /// Returns whether the grant can be handed to its caller. With an acknowledgement policy, a
+    /// grant that was pushed or found by polling is confirmed first, because the release of
+    /// another client made it without waiting for acknowledgements. A grant that took too long on
+    /// its way is renewed first. So is a lease that still lives on the waiter TTL and is not
+    /// renewed automatically: it must have its own TTL from the grant on.
     pub fn collect(&mut self, now: Moment) -> Collected {
         self.handle_timeout(now);
         if let Some(end) = self.end {
@@ -73,12 +73,12 @@ impl Life {
         }
     }
 
-    /// It is to leave, waiting or held.
+    /// Gives up the claim, waiting or held.
     pub fn leave(&mut self, now: Moment) {
         self.begin_to_leave(now, false);
     }
 
-    /// Its caller releases it, and wants to know what that finds: [`Life::released`].
+    /// Releases the claim for its caller, who waits for the result: [`Life::released`].
     pub fn release(&mut self, now: Moment) {
         self.begin_to_leave(now, true);
         let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports());
@@ -87,7 +87,7 @@ impl Life {
         }
     }
 
-    /// The client is shut down: it leaves, and its lease is lost.
+    /// Handles the shutdown of the client: the claim is released and its lease is lost.
     pub fn shut_down(&mut self, now: Moment) {
         if let Stage::Held(renewal) = &mut self.stage {
             let nothing_left = is_settled(renewal.standpoint());
@@ -103,8 +103,8 @@ impl Life {
         }
     }
 
-    /// Its caller gives the lease to another process: nothing is relied on from now on. The
-    /// claim stays until [`Life::forget`].
+    /// Hands the lease over to another process: its validity ends now. The claim is kept until
+    /// [`Life::forget`].
     pub fn hand_over(&mut self, now: Moment) -> ChangeId {
         if let Stage::Held(renewal) = &mut self.stage {
             renewal.lose(Loss::HandedOver);
@@ -112,7 +112,7 @@ impl Life {
         self.aim(Aim::Settle, now)
     }
 
-    /// It stays at the store, for somebody else.
+    /// Leaves the claim at the store for another client.
     pub fn forget(&mut self) {
         self.known = self.standpoint();
         self.stage = Stage::Over;
@@ -157,7 +157,7 @@ impl Life {
         self.changes.clear();
     }
 
-    /// It ends before it was handed out. What may be left of it at the store leaves.
+    /// Ends the claim before it was handed out, and releases what may be left of it at the store.
     pub(super) fn end_as(&mut self, end: End, nothing_left: bool, now: Moment) {
         self.end = Some(end);
         if nothing_left {

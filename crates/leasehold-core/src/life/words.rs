@@ -1,4 +1,4 @@
-//! The words of a claim's life.
+//! The types of a claim's state machine.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,101 +7,102 @@ use std::time::Duration;
 
 use crate::{Arrival, Capacity, Command, Moment, Reply, StoreTime, Token, Validity};
 
-/// Which answers of a store count only once others have acknowledged them.
+/// Which answers of a store count only after replicas or disks have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Acknowledges {
-    /// None: what the store answers counts.
+    /// None: every answer counts at once.
     #[default]
     Nothing,
-    /// A grant. One that was pushed is confirmed before it is used.
+    /// Grants. A pushed grant is confirmed by a renewal before it is used.
     Grants,
-    /// A grant, and each renewal of a lease.
+    /// Grants and renewals.
     GrantsAndRenewals,
 }
 
-/// How a claim is kept and left.
+/// The settings of a claim: how it is renewed and released.
 #[derive(Debug, Clone, Copy, PartialEq, Hash)]
 pub struct Terms {
-    /// How long it lives once granted, without renewal.
+    /// How long it lives without renewal once it is granted.
     pub ttl: Duration,
     /// How long it lives while it waits.
     pub waiter_ttl: Duration,
     /// Who renews it once it is granted.
     pub policy: RenewalPolicy,
-    /// Whether its release hands on to the next in line.
+    /// Whether its release grants the key to the next waiter.
     pub hand_off: bool,
-    /// The longest that renewals keep it.
+    /// The maximum hold: how long renewals keep it.
     pub max_hold: Option<Duration>,
     /// How often its id is replaced while it is held.
     pub rotate_every: Option<Duration>,
-    /// Which answers count only once others have acknowledged them.
+    /// Which answers count only after replicas or disks have acknowledged them.
     pub acknowledges: Acknowledges,
-    /// Whether others may guess claim ids: then knowing one proves nothing.
+    /// Whether claim ids can be guessed: then knowing one proves nothing.
     pub guessable: bool,
 }
 
-/// How long to ask.
+/// The time limits of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Give up waiting then. It is asked for once in any case.
+    /// When to give up waiting. At least one request is sent.
     pub give_up: Option<Moment>,
-    /// Without any answer for this long, the store counts as out of reach.
+    /// The store counts as unreachable if there is no answer for this long.
     pub patience: Duration,
-    /// How long whatever its caller wants of a held claim is asked for.
+    /// How long a change of a held claim is retried.
     pub operation: Duration,
-    /// Where random pauses come from.
+    /// The seed of random pauses.
     pub seed: u64,
 }
 
-/// How far a claim has come.
+/// The phase of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Not answered yet.
     Asking,
-    /// It stands in line.
+    /// It waits in the queue.
     Waiting,
     /// It was granted, and perhaps lost since.
     Held,
-    /// On its way out: released until that is confirmed, or until it has lapsed anyway.
+    /// It is being released, until that is confirmed or it has expired anyway.
     Leaving,
     /// Nothing of it can be left at the store.
     Over,
 }
 
-/// Why a claim has ended without being handed to its caller.
+/// Why a claim ended before its caller had the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// Somebody else has the key, for so long if they do not go on; and it did not want to
-    /// wait.
+    /// Another client has the key, for this long if it does not renew, and the claim did not want
+    /// to wait.
     Busy(Duration),
-    /// The store grants nothing for so long, and it did not want to wait.
+    /// The store grants nothing for this long (quarantine), and the claim did not want to wait.
     Quarantined(Duration),
-    /// The time to wait is over.
+    /// The time limit for waiting is over.
     TimedOut,
-    /// No answer for too long.
+    /// The store did not answer for too long.
     Unreachable,
-    /// A definite no to the only request: nothing was changed.
+    /// The store refused the only request, and nothing was changed.
     Refused,
-    /// The claim has lapsed or was removed: a new one, with a new id, may start at the tail.
+    /// The claim has expired or was removed. A new claim with a new id may join the queue at the
+    /// end.
     Gone,
-    /// Somebody else has replaced the id of the claim that was to be taken over.
+    /// Another client has replaced the id of the claim that was to be taken over.
     Superseded,
     /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),
-    /// The claim id is another claim's.
+    /// The claim id belongs to another claim.
     Taken,
-    /// It was granted, and too few have acknowledged that: it does not count.
+    /// It was granted, but too few have acknowledged the grant, so it is invalid.
     Unacknowledged,
-    /// It was granted, and the lease was over before it could be handed out.
+    /// It was granted, but the lease had expired before the grant arrived.
     Late,
-    /// So many were [`End::Late`] in a row that the TTL is too short for this store.
+    /// Too many claims in a row were [`End::Late`]: the TTL is too short for this store.
     TooLate,
-    /// So many ids in a row were [`End::Taken`] that they are not unique.
+    /// Too many claims in a row were [`End::Taken`]: the claim ids are not unique.
     NotUnique,
 }
 
 impl End {
-    /// Its name for programs: in logs, metrics and JSON.
+    /// Returns its name in logs, metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -120,15 +121,14 @@ impl End {
     }
 }
 
-/// Something to send for a claim.
+/// A request to send for a claim.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Transmit {
     /// The step.
     pub command: Arc<Command>,
-    /// When it was handed out: validity is counted from then.
+    /// When it was sent: validity counts from then.
     pub sent: Moment,
-    /// Without an answer for this long, it counts as not answered. Early enough to be asked
-    /// again in time.
+    /// It counts as unanswered if there is no answer for this long. That leaves time for a retry.
     pub limit: Duration,
     pub(super) errand: Errand,
 }
@@ -153,9 +153,9 @@ pub struct Heard {
     pub reply: Reply,
     /// The store's time of the step.
     pub at: StoreTime,
-    /// The connection epoch on which it came; on epoch zero no pushes are heard.
+    /// The connection epoch on which it arrived. On epoch zero no pushes are received.
     pub epoch: u64,
-    /// Whether enough others have acknowledged it, where they were asked.
+    /// Whether enough replicas or disks have acknowledged it, if there is a policy.
     pub enough: Option<bool>,
 }
 
@@ -169,20 +169,20 @@ impl Heard {
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// None came: whether the step was taken is unknown.
+    /// No answer arrived: it is unknown whether the step was taken.
     Unanswered,
-    /// The store has refused the step, and it was not taken.
+    /// The store has refused the step; it was not taken.
     Refused,
 }
 
 /// Whether a grant can be handed to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Collected {
-    /// Not yet: drive on.
+    /// Not yet: continue to drive it.
     NotYet,
-    /// It is to be relied on.
+    /// The lease is valid.
     Ready,
-    /// There is nothing to hand out.
+    /// The claim has ended; there is no lease.
     Ended(End),
 }
 
@@ -196,9 +196,9 @@ pub(super) struct WaiterConfig {
     /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
     /// and never answered is out of reach. It is asked for once in any case.
     pub(super) give_up: Option<Moment>,
-    /// Without any answer for this long, the store counts as out of reach.
+    /// The store counts as unreachable if there is no answer for this long.
     pub(super) patience: Duration,
-    /// Where random pauses come from.
+    /// The seed of random pauses.
     pub(super) seed: u64,
 }
 
@@ -226,17 +226,17 @@ pub(super) enum Verdict {
         /// TTL; `None` when it has the lease TTL.
         confirm_at: Option<Moment>,
     },
-    /// Somebody else has it, for so long if they do not go on, and the claim did not want
+    /// Another client has the key, for this long if it does not renew, and the claim did not want
     /// to wait.
     Busy(Duration),
-    /// The store grants nothing for so long, and the claim did not want to wait.
+    /// The store grants nothing for this long, and the claim did not want to wait.
     Quarantined(Duration),
     /// The time to wait is over; the claim is to be withdrawn.
     TimedOut,
     /// No answer for too long; the claim is to be withdrawn.
     Unreachable,
-    /// The claim has lapsed or was removed: a new one, with a new id, may start
-    /// at the tail.
+    /// The claim has expired or was removed. A new claim with a new id may join the queue at the
+    /// end.
     Gone,
     /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),
@@ -244,18 +244,18 @@ pub(super) enum Verdict {
     Taken,
 }
 
-/// Names a change of one claim.
+/// The id of a change of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChangeId(pub(super) u64);
 
-/// Who renews a lease.
+/// Who renews a lease, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RenewalPolicy {
-    /// The watchdog, when this share of the TTL is over (between 0 and 1).
+    /// The watchdog renews it when this share of the TTL is over (between 0 and 1).
     Automatic(f64),
-    /// The caller.
+    /// The caller renews it.
     Manual,
-    /// Nobody: the lease ends after its TTL.
+    /// Nobody renews it: the lease ends after its TTL.
     Fixed,
 }
 
@@ -273,30 +273,30 @@ impl Hash for RenewalPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The store says that the claim has gone: another may hold the key.
+    /// The store no longer has the claim: another client may hold the key.
     Gone,
-    /// The store knows the claim, and not this grant: it has forgotten it, as a replica
-    /// may that was promoted, or gave a new one, since another of the owner's claims was
-    /// adopted. Another may hold the key.
+    /// The store has the claim, but not this grant. It lost the grant, for example when a replica
+    /// was promoted, or it gave a new one because another claim of the owner was adopted. Another
+    /// client may hold the key.
     Forgotten,
     /// No renewal was answered while the lease was valid.
     Unanswered,
-    /// The lease was not to be renewed, and its time is over.
+    /// The TTL is over, and the lease is not renewed automatically.
     Expired,
-    /// An administrator took the key.
+    /// An administrator broke the key.
     Revoked,
     /// Another client has adopted the claim, or its id was replaced elsewhere.
     Superseded,
-    /// It was held for as long as it may be at most.
+    /// It was held for its maximum time.
     MaxHold,
-    /// It was given to another process.
+    /// It was handed over to another process.
     HandedOver,
-    /// The client was shut down and gave the lease back.
+    /// The client was shut down and released the lease.
     Shutdown,
 }
 
 impl Loss {
-    /// Its name for programs: in logs, metrics and JSON.
+    /// Returns its name in logs, metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -317,27 +317,28 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gone => {
-                "the store has no such claim any more: it was broken, it expired there, or data was lost"
+                "the store no longer has the claim: it was broken, it expired, or the store lost \
+                 data"
             }
-            Self::Forgotten => "the store does not know this grant any more",
-            Self::Unanswered => "no renewal was answered in time",
-            Self::Expired => "its time is over and it is not renewed by itself",
+            Self::Forgotten => "the store no longer knows this grant",
+            Self::Unanswered => "no renewal was answered before the lease ended",
+            Self::Expired => "its TTL is over, and it is not renewed automatically",
             Self::Revoked => "an administrator broke the lock",
             Self::Superseded => "another process has taken over the claim",
-            Self::MaxHold => "it was held for the longest time allowed",
+            Self::MaxHold => "it was held for its maximum time",
             Self::HandedOver => "it was handed over to another process",
             Self::Shutdown => "the client was shut down",
         })
     }
 }
 
-/// What is known about a lease.
+/// The state of a lease, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standpoint {
-    /// The last renewal was answered.
+    /// Held: the last renewal was answered.
     Held,
-    /// The last renewal was not answered; still valid.
+    /// Unknown: the last renewal was not answered; the lease is still valid.
     Unknown,
-    /// Not ours any more, or not to be relied on.
+    /// Lost: the lease is not held any more, or not valid any more.
     Lost(Loss),
 }

@@ -1,4 +1,4 @@
-//! What a step has changed about who holds: see [`AuditEntry`].
+//! Audit entries of a step: how it has changed the holders. See [`AuditEntry`].
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One claim of the queue, and where it stands.
+//! One claim of the queue, and its position.
 
 use std::time::Duration;
 

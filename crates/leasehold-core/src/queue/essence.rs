@@ -1,4 +1,4 @@
-//! What tells two queues apart, for models that must not go through the same twice.
+//! A hash of a queue, for models that must not explore the same state twice.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,4 @@
-//! How claims leave: released, broken, dead, or unheard of.
+//! Removal of claims: releases, breaks, dead clients, and unheard grants.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

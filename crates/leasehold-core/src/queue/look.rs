@@ -1,4 +1,4 @@
-//! A queue as people may look at it.
+//! A snapshot of a queue for display.
 
 use super::{Entry, Queue};
 use crate::{ClaimView, Holder, Mode, Snapshot, StoreTime, WaiterView};

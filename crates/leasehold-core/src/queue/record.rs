@@ -1,4 +1,4 @@
-//! A queue as it is written down.
+//! The serialised record of a queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Record {
             micros(self.offset),
         ];
         if counted.into_iter().any(|number| number > MOST) {
-            return Err(Invalid::plain("a number of the queue is beyond all bounds"));
+            return Err(Invalid::plain("a number in the queue is out of range"));
         }
         let granted = self.granted.iter().map(|(_, entry)| entry);
         let late = granted
@@ -52,7 +52,9 @@ impl Record {
                 .iter()
                 .any(|(token, _)| *token > self.last_token);
         if late {
-            return Err(Invalid::plain("a claim came after the last one"));
+            return Err(Invalid::plain(
+                "a claim has a higher arrival number than the queue",
+            ));
         }
         let ids: BTreeSet<_> = granted
             .clone()
@@ -63,17 +65,19 @@ impl Record {
         let places: BTreeSet<_> = self.granted.iter().map(|(t, e)| (t, e.arrival)).collect();
         let once = arrivals.len() == self.waiting.len() && places.len() == self.granted.len();
         if !once || ids.len() != self.granted.len() + self.waiting.len() {
-            return Err(Invalid::plain("a claim stands in the queue twice"));
+            return Err(Invalid::plain("the queue contains a claim twice"));
         }
         let mut holds: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (token, entry) in &self.granted {
             holds.entry(token).or_default().push(entry);
         }
         if !holds.values().all(|claims| are_one_hold(claims)) {
-            return Err(Invalid::plain("claims of several owners have one token"));
+            return Err(Invalid::plain(
+                "claims of different owners have the same token",
+            ));
         }
         if self.capacity.is_none() && !ids.is_empty() {
-            return Err(Invalid::plain("the queue has claims and no capacity"));
+            return Err(Invalid::plain("the queue has claims but no capacity"));
         }
         Ok(())
     }

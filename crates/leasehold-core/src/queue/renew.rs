@@ -1,4 +1,4 @@
-//! The verb `renew`, and what may change a claim in the same step.
+//! The verb `renew`, and the changes of a claim in the same step.
 
 use super::{Place, Queue, Step};
 use crate::mutant::mutated;

@@ -1,9 +1,9 @@
 //! Runs: claims of one client that are granted one behind the other.
 //!
-//! Only the first of a run holds. The order of the others is their client's to keep, which passes
-//! the hold on without asking ([`Standing::behind`](crate::Standing::behind)). A run is made of
-//! claims that stand next to each other in the queue, so nobody is passed by: whoever arrives
-//! later waits for the same claims as it would otherwise.
+//! Only the first claim of a run holds. Its client keeps the order of the others, and passes the
+//! hold on without asking the store ([`Standing::behind`](crate::Standing::behind)). The claims
+//! of a run are next to each other in the queue, so nobody is overtaken: a claim that arrives
+//! later waits for the same claims as without runs.
 
 use super::{Entry, Place, Queue, RUN, Step};
 use crate::mutant::mutated;

@@ -1,4 +1,4 @@
-//! Who is told, and what is answered.
+//! Notifications and replies of a step.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Released ids, so that a request that was under way brings no claim back.
+//! Tombstones: released ids, so that a late request does not bring a claim back.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,18 +8,18 @@ use crate::{Moment, Token, drift_allowance};
 /// is met again after a pause.
 const ROUNDS: u32 = 4;
 
-/// How a claim bids for a key.
+/// The settings of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AcquireConfig {
     /// How many servers, and how many have to agree.
     pub size: QuorumSize,
-    /// For how long the claim shall live.
+    /// How long the claim lives.
     pub ttl: Duration,
     /// How long one server's answer may take.
     pub patience: Duration,
 }
 
-/// What a claim has proposed.
+/// The proposal of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proposal {
     /// The token.
@@ -30,7 +30,7 @@ pub struct Proposal {
     pub held: bool,
 }
 
-/// How a bid ended.
+/// The result of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AcquireVerdict {
     /// A quorum votes for the claim.
@@ -38,23 +38,22 @@ pub enum AcquireVerdict {
         /// The fencing token.
         token: Token,
     },
-    /// Too many servers vote for others.
+    /// Too many servers vote for other claims.
     Busy {
-        /// After how long enough of these votes have lapsed, at the earliest.
+        /// After how long enough of these votes have expired, at the earliest.
         left: Duration,
     },
-    /// The claim id is another client's.
+    /// The claim id belongs to another client.
     Taken,
     /// The claim held before, and no quorum votes for it any more.
     Gone,
     /// Too many servers refused to vote.
     Refused {
-        /// After how long enough of them may vote, where all others wait for
-        /// the end of a quarantine.
+        /// After how long enough of them may vote, if they only wait for the end of a quarantine.
         left: Option<Duration>,
     },
-    /// Too many servers gave no answer, or none in time. The claim may have
-    /// votes: it is to ask again, or to be released.
+    /// Too many servers did not answer in time. The claim may have votes, so it must be repeated
+    /// or released.
     Unanswered,
 }
 
@@ -67,18 +66,18 @@ enum Ballot {
     Given(Vote),
 }
 
-/// One attempt to get a quorum of votes for one claim: proposes a token, counts,
-/// proposes a higher one where servers have seen more, and says how it ended.
+/// One attempt to get a quorum of votes for a claim. It proposes a token, counts the votes, and
+/// proposes a higher token if servers have seen one.
 ///
-/// Each transmission must be answered by [`QuorumAcquire::handle_vote`] or
-/// [`QuorumAcquire::handle_silence`]; after the verdict that is optional.
+/// The result of each transmission must be passed to [`QuorumAcquire::handle_vote`] or
+/// [`QuorumAcquire::handle_silence`]; after the verdict this is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuorumAcquire {
     config: AcquireConfig,
     started: Moment,
     round_started: Moment,
     token: Token,
-    /// The highest token heard of.
+    /// Returns the highest token that is known.
     seen: Token,
     ballots: Vec<Ballot>,
     rounds: u32,
@@ -88,19 +87,18 @@ pub struct QuorumAcquire {
 }
 
 impl QuorumAcquire {
-    /// A bid with the token `max(seen + 1, wall)`; `seen` is the highest token
-    /// that this client has heard of for the key, `wall` its time of day in
-    /// microseconds.
+    /// Makes an attempt with the token `max(seen + 1, wall)`. `seen` is the highest token of the
+    /// key that this client knows; `wall` is its wall-clock time in microseconds.
     #[must_use]
     pub fn new(config: AcquireConfig, seen: Token, wall: u64, now: Moment) -> Self {
         let token = Token(wall.max(seen.0.saturating_add(1)));
         Self::with(config, token, seen, now)
     }
 
-    /// The same claim asks again with the token that it has proposed already. If it has held
-    /// with that, it finds that hold or none. If it has not, and proposed it half a TTL ago,
-    /// it proposes another: meanwhile servers may have forgotten higher ones, and be through
-    /// with their quarantine.
+    /// Repeats an attempt of the same claim with the token that it has already proposed. If the
+    /// claim has held with that token, it finds that hold or none. If it has not, and proposed
+    /// the token more than half a TTL ago, it proposes another one: servers may have lost higher
+    /// tokens since, and may have ended their quarantine.
     #[must_use]
     pub fn again(
         config: AcquireConfig,
@@ -132,25 +130,25 @@ impl QuorumAcquire {
         }
     }
 
-    /// The token that is proposed now.
+    /// Returns the proposed token.
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// The highest token heard of.
+    /// Returns the highest token that is known.
     #[must_use]
     pub fn seen(&self) -> Token {
         self.seen
     }
 
-    /// How it ended, once it has.
+    /// Returns the result, once it is known.
     #[must_use]
     pub fn verdict(&self) -> Option<AcquireVerdict> {
         self.verdict
     }
 
-    /// The next server to ask, and with which token.
+    /// Returns the next server to ask, and the token.
     pub fn poll_transmit(&mut self) -> Option<(usize, Token)> {
         if self.verdict.is_some() {
             return None;
@@ -160,15 +158,15 @@ impl QuorumAcquire {
         Some((server, self.token))
     }
 
-    /// When [`QuorumAcquire::handle_timeout`] wants to be called.
+    /// Returns when to call [`QuorumAcquire::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let round = self.round_started + self.config.patience;
         self.verdict.is_none().then(|| round.min(self.end()))
     }
 
-    /// Time has passed: who has not answered is taken for silent. Tolerates
-    /// early calls.
+    /// Handles that time has passed: servers without an answer count as silent. Early calls are
+    /// allowed.
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= (self.round_started + self.config.patience).min(self.end()) {
             for ballot in &mut self.ballots {
@@ -180,7 +178,7 @@ impl QuorumAcquire {
         self.decide(now);
     }
 
-    /// A server's answer to the proposal of `token`.
+    /// Handles a server's answer to the proposal of `token`.
     pub fn handle_vote(&mut self, now: Moment, server: usize, token: Token, vote: Vote) {
         if let Vote::Busy { highest, .. } | Vote::Stale { highest } = vote {
             self.seen = self.seen.max(highest);
@@ -193,7 +191,7 @@ impl QuorumAcquire {
         self.decide(now);
     }
 
-    /// No answer came, or none will.
+    /// Handles that a server did not answer.
     pub fn handle_silence(&mut self, now: Moment, server: usize, token: Token) {
         if token == self.token
             && let Some(ballot) = self.ballots.get_mut(server)

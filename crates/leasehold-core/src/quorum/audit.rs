@@ -1,4 +1,4 @@
-//! The audit log of a set of servers, made of what each of them notes: see [`QuorumAudit`].
+//! The audit log of a set of servers, combined from the logs of each server: see [`QuorumAudit`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use crate::{
     Arrival, AuditEntry, AuditEvent, AuditedHold, ClaimId, ClientInfo, Key, Mode, StoreTime, Token,
 };
 
-/// What one server has noted of its votes for a key, in the step that changed them.
+/// A log entry of one server about its vote for a key, written in the step that changed the vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VoteNote {
     /// This server's time of the step.
     pub at: StoreTime,
-    /// The claim that had or has the vote. A key that is broken need not have one.
+    /// The claim that had or has the vote. A broken key may have none.
     pub hold: Option<AuditedHold>,
     /// What happened.
     pub event: VoteEvent,
 }
 
-/// What became of a vote.
+/// A change of a vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VoteEvent {
     /// The server votes for the claim. A vote that a renewal brought back is not noted.
@@ -26,7 +26,7 @@ pub enum VoteEvent {
         /// Until when, unless it is renewed.
         until: StoreTime,
     },
-    /// The client has given back what it held.
+    /// The client has released the key that it held.
     Released {
         /// Since when the server had voted for it.
         since: StoreTime,
@@ -34,9 +34,9 @@ pub enum VoteEvent {
         /// too.
         known: bool,
     },
-    /// The client had not got a quorum of votes, and has given this one back.
+    /// The client did not get a quorum of votes, and has released this vote.
     GivenUp,
-    /// The vote had lapsed, and gave way to another.
+    /// The vote had expired and was replaced by another.
     Lapsed {
         /// Since when the server had voted for it.
         since: StoreTime,
@@ -54,7 +54,7 @@ pub enum VoteEvent {
     },
 }
 
-/// The request in whose step votes may have changed.
+/// The request of a step that may have changed votes.
 #[derive(Debug, Clone, Copy)]
 pub enum VoteChange<'a> {
     /// [`Node::acquire`].
@@ -68,8 +68,8 @@ pub enum VoteChange<'a> {
 }
 
 impl Node {
-    /// The difference between this server's record `before` a step and now, as the audit log of
-    /// the server has it.
+    /// Returns the log entries of a step: the difference between this server's record `before`
+    /// the step and now.
     #[must_use]
     pub fn noted(&self, before: &Self, change: VoteChange<'_>, at: StoreTime) -> Vec<VoteNote> {
         let mut notes = Vec::new();
@@ -183,7 +183,7 @@ struct VotedHold {
 }
 
 impl QuorumAudit {
-    /// The log of a set of servers of which nothing was read yet.
+    /// Makes the combined log of a set, before anything was read.
     #[must_use]
     pub fn new(size: QuorumSize) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl QuorumAudit {
         }
     }
 
-    /// Takes the next note of a server's log.
+    /// Adds the next entry of a server's log.
     pub fn add(&mut self, server: usize, key: &Key, note: VoteNote) {
         let history = self.keys.entry(key.clone()).or_default();
         if history.add(server, note) {
@@ -201,9 +201,10 @@ impl QuorumAudit {
         }
     }
 
-    /// Each server that answers was read to the end of its log, as it was after the call before.
-    /// `all`: all have answered. Gives the entries that are decided by that, in order for each key;
-    /// an entry that was decided late, by a server that was silent for a while, comes late.
+    /// Ends a round of reading: each server that answers was read to the end of its log, as it
+    /// was at the previous call. `all` says that all servers answered. Returns the entries that
+    /// are now decided, in order for each key. An entry that depended on a silent server comes
+    /// late.
     pub fn settle(&mut self, all: bool) -> Vec<(Key, AuditEntry)> {
         let mut entries = Vec::new();
         for key in std::mem::take(&mut self.unsettled) {
@@ -225,7 +226,7 @@ impl QuorumAudit {
         entries
     }
 
-    /// Whether another round could decide more, though it brings nothing new.
+    /// Returns whether another round could decide more, even without new entries.
     #[must_use]
     pub fn is_unsettled(&self) -> bool {
         !self.unsettled.is_empty()

@@ -6,49 +6,49 @@ use crate::{ClaimId, Token};
 /// A request for a vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Acquire {
-    /// For which claim.
+    /// The claim.
     pub id: ClaimId,
     /// The token that it proposes.
     pub token: Token,
-    /// For how long.
+    /// How long the vote lasts.
     pub ttl: Duration,
-    /// What it says about itself.
+    /// The data of the claim.
     pub body: Body,
-    /// Whether to wake it when the key is released, if it is busy now.
+    /// Whether to notify the client when the key is released, if the key is busy now.
     pub wait: bool,
-    /// How far ahead of the server's clock a token may be: a client whose clock
-    /// has gone mad must not use up the numbers.
+    /// How far ahead of the server's clock a token may be, so that a client with a wrong clock
+    /// cannot use up the numbers.
     pub ahead: Duration,
 }
 
-/// A request to vote on.
+/// A request to keep the vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extend {
-    /// What was asked for when it was acquired; `wait` does not count.
+    /// The original request for the vote; `wait` is ignored.
     pub vote: Acquire,
-    /// Whether a server that lacks the claim shall take it up again, by the
-    /// rules of an acquisition.
+    /// Whether a server that no longer has the claim votes for it again, by the rules of an
+    /// acquisition.
     pub repair: bool,
 }
 
-/// A request to forget a vote.
+/// A request to release a vote.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Which claim.
     pub id: ClaimId,
-    /// Its highest token that may still be under way: it is refused from now on.
-    /// Zero where none can be.
+    /// The highest token of the claim that may still be in flight, which is refused from now on.
+    /// Zero if there is none.
     pub token: Token,
-    /// Whether the claim held the key, so that one who waits is to be woken.
+    /// Whether the claim held the key, so that a waiter must be notified.
     pub wake: bool,
 }
 
-/// What a server answers.
+/// The answer of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// It votes for the claim.
     Yes,
-    /// It votes for another.
+    /// It votes for another claim.
     Busy {
         /// How long that vote lasts.
         left: Duration,
@@ -65,35 +65,35 @@ pub enum Vote {
         /// By how much more than is allowed.
         by: Duration,
     },
-    /// It does not vote for the claim any more.
+    /// It no longer votes for the claim.
     Lost,
-    /// The claim is another client's.
+    /// The claim belongs to another client.
     Taken,
-    /// It may have forgotten votes, and gives none for so long.
+    /// It may have lost votes, and does not vote during its quarantine.
     Quarantined {
-        /// How long it still takes.
+        /// How long the quarantine still lasts.
         left: Duration,
     },
     /// It belongs to another set of servers.
     Foreign,
-    /// The vote is forgotten.
+    /// The vote was released.
     Released {
-        /// Whether there was one that had not lapsed.
+        /// Whether there was a vote that had not expired.
         held: bool,
     },
-    /// The key was taken from whoever had it.
+    /// The key was taken from its holder.
     Broken {
-        /// Whose token is void now; zero if nobody had the vote.
+        /// The token of the holder, which is now void; zero if there was no vote.
         token: Token,
     },
     /// Nothing to say.
     Done,
 }
 
-/// What an inbox should hear.
+/// A notification for an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Told {
-    /// The key may be free, or has another holder or note: look.
+    /// The key may be free, or has another holder or note.
     Changed,
     /// An administrator took the key from the claim with this token.
     Revoked(Token),

@@ -4,31 +4,30 @@ use super::{Acquire, Extend, Part, Told, Vote};
 use crate::mutant::mutated;
 use crate::{ClaimId, ClientInfo, Closed, Inbox, Note, StoreTime, Token};
 
-/// So many clients that wait are remembered by one server for one key; others
-/// are not woken, and ask from time to time.
+/// How many waiting clients one server remembers for a key. Other clients are not notified, and
+/// poll.
 pub const WAITERS: usize = 64;
 
-/// For how long a server remembers that a client waits, unless it asks again.
+/// How long a server remembers that a client waits, unless it asks again.
 pub const WAITING_LIFE: Duration = Duration::from_secs(3);
 
-/// What one server keeps of one key. Its rules are Algorithm F: a token is
-/// accepted once, from one claim, and only above all that was accepted or
-/// released before.
+/// The state of one key at one server. Its rules are Algorithm F: a token is accepted once, from
+/// one claim, and only if it is higher than all tokens accepted or released before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The highest token accepted.
     pub accepted: Token,
-    /// Whose it was, until that claim is released.
+    /// The claim that proposed it, until that claim is released.
     pub proposer: Option<ClaimId>,
-    /// The highest token released or given up: nothing up to it is accepted any
-    /// more. Kept apart from `accepted`, so that the tombstone of a claim which
-    /// merely gave up does not stand against the one that holds.
+    /// The highest token released or given up: no token up to it is accepted any more. It is
+    /// separate from `accepted`, so that the tombstone of a claim that only gave up does not
+    /// affect the claim that holds.
     pub released: Token,
-    /// The claim that this server votes for; over when it has lapsed.
+    /// The claim that this server votes for, until it expires.
     pub hold: Option<Hold>,
-    /// Whom to wake when the key is released, in order.
+    /// The inboxes to notify when the key is released, in order.
     pub waiting: Vec<Ear>,
-    /// Who hears of every change.
+    /// The inboxes that are notified of every change.
     pub watchers: Vec<Ear>,
 }
 
@@ -43,7 +42,7 @@ pub struct Hold {
     pub until: StoreTime,
     /// Since when.
     pub since: StoreTime,
-    /// What people see of it.
+    /// The data of the claim, for display.
     pub body: Body,
 }
 
@@ -59,21 +58,21 @@ impl Hold {
     }
 }
 
-/// What a claim says about itself.
+/// The data of a claim, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Where its client hears, at this server.
+    /// The inbox of its client at this server.
     pub inbox: Inbox,
-    /// Who it is, for people.
+    /// The client, for display.
     pub owner: ClientInfo,
-    /// What it tells the others.
+    /// The note.
     pub note: Option<Note>,
 }
 
-/// Somebody who wants to hear of a key, for a while.
+/// A subscription of an inbox to a key, for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ear {
-    /// Where.
+    /// The inbox.
     pub inbox: Inbox,
     /// For how long, by the server's clock.
     pub until: StoreTime,
@@ -89,19 +88,20 @@ impl From<Closed> for Vote {
 }
 
 impl Node {
-    /// The highest token accepted or released.
+    /// Returns the highest token accepted or released.
     #[must_use]
     pub fn highest(&self) -> Token {
         self.accepted.max(self.released)
     }
 
-    /// The vote that has not lapsed.
+    /// Returns the vote, if it has not expired.
     #[must_use]
     pub fn live(&self, now: StoreTime) -> Option<&Hold> {
         self.hold.as_ref().filter(|hold| hold.until > now)
     }
 
-    /// Asks for a vote. The server was admitted: see [`crate::Marker::admit`].
+    /// Handles a request for a vote. The server must have been admitted: see
+    /// [`crate::Marker::admit`].
     pub fn acquire(
         &mut self,
         ask: &Acquire,
@@ -152,17 +152,17 @@ impl Node {
         Vote::Yes
     }
 
-    /// Whether this server still votes for the claim: then [`Node::extend`] needs
-    /// no admission.
+    /// Returns whether this server still votes for the claim: then [`Node::extend`] needs no
+    /// admission.
     #[must_use]
     pub fn votes_for(&self, id: &ClaimId, token: Token, now: StoreTime) -> bool {
         self.live(now)
             .is_some_and(|hold| hold.id == *id && hold.token == token)
     }
 
-    /// Asks to vote on. A server that does not vote for the claim any more takes
-    /// it up again only by the rules of an acquisition, if asked to, so that a
-    /// renewal never brings back what another holds.
+    /// Handles a request to keep the vote. If the server no longer votes for the claim, it votes
+    /// again only if asked to, and by the rules of an acquisition. So a renewal never takes a key
+    /// that another claim holds.
     pub fn extend(
         &mut self,
         ask: &Extend,
@@ -192,8 +192,8 @@ impl Node {
         }
     }
 
-    /// Forgets a vote, and leaves a tombstone: also where there was none, so that
-    /// a request which comes after its own release is refused.
+    /// Releases a vote and keeps a tombstone, even if there was no vote, so that a request that
+    /// arrives after its own release is refused.
     pub fn release(
         &mut self,
         part: &Part,
@@ -222,8 +222,8 @@ impl Node {
         Vote::Released { held }
     }
 
-    /// Takes the key from whoever has it, for administrators; nothing up to
-    /// `token` is accepted any more.
+    /// Takes the key from its holder, for administrators. No token up to `token` is accepted any
+    /// more.
     pub fn break_key(
         &mut self,
         token: Token,
@@ -246,8 +246,8 @@ impl Node {
         Vote::Broken { token: void }
     }
 
-    /// Lets an inbox hear of every change for `ttl`; if that is zero, of nothing
-    /// any more, also if it waits.
+    /// Subscribes an inbox to all changes for `ttl`. Zero ends the subscription, also that of a
+    /// waiter.
     pub fn watch(&mut self, inbox: &Inbox, ttl: Duration, now: StoreTime) -> Vote {
         self.forget(now);
         self.watchers.retain(|ear| ear.inbox != *inbox);

@@ -3,17 +3,17 @@ use std::time::Duration;
 use super::QuorumSize;
 use crate::{Backoff, Moment};
 
-/// What is known of a release.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReleaseVerdict {
-    /// The claim has left, and was ours till then.
+    /// The claim was released, and had held the key until then.
     Held,
-    /// The claim has left; no quorum says that it held.
+    /// The claim was released; no quorum confirms that it had held the key.
     NotHeld,
 }
 
-/// One claim that leaves: told to every server, again and again, until each has
-/// confirmed it, or until the votes have lapsed by themselves.
+/// The release of one claim: it is sent to every server repeatedly, until each has confirmed it,
+/// or until the votes have expired.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuorumRelease {
     size: QuorumSize,
@@ -33,8 +33,8 @@ struct Server {
 }
 
 impl QuorumRelease {
-    /// A claim leaves at `now`. Its votes have lapsed by `until`; `valid` says
-    /// whether its lease could still be relied on.
+    /// Starts a release at `now`. The votes will have expired by `until`; `valid` says whether
+    /// the lease was still valid.
     #[must_use]
     pub fn new(size: QuorumSize, now: Moment, until: Moment, valid: bool, seed: u64) -> Self {
         let servers = (0..size.servers() as u64)
@@ -58,7 +58,7 @@ impl QuorumRelease {
         }
     }
 
-    /// The next server to tell, if one is due.
+    /// Returns the next server to send to, if one is due.
     pub fn poll_transmit(&mut self, now: Moment) -> Option<usize> {
         if now >= self.until && self.servers.iter().all(|server| server.asked) {
             return None;
@@ -70,8 +70,8 @@ impl QuorumRelease {
         Some(server)
     }
 
-    /// When [`QuorumRelease::poll_transmit`] wants to be called next; `None` when
-    /// nothing is left to do at `now` but to take answers.
+    /// Returns when to call [`QuorumRelease::poll_transmit`] next; `None` if only answers remain
+    /// to be handled.
     #[must_use]
     pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
         if now >= self.until && self.servers.iter().all(|server| server.asked) {
@@ -82,14 +82,14 @@ impl QuorumRelease {
         Some(next.min(self.until))
     }
 
-    /// Whether nothing is left to do at `now`.
+    /// Returns whether nothing is left to do at `now`.
     #[must_use]
     pub fn is_over(&self, now: Moment) -> bool {
         let answered = self.servers.iter().all(|s| s.confirmed.is_some());
         answered || (now >= self.until && self.servers.iter().all(|s| s.asked && !s.in_flight))
     }
 
-    /// A server has forgotten the vote; whether there was one.
+    /// Handles that a server has released the vote; `held` says whether there was one.
     pub fn handle_released(&mut self, server: usize, held: bool) {
         if let Some(server) = self.servers.get_mut(server) {
             server.in_flight = false;
@@ -98,7 +98,7 @@ impl QuorumRelease {
         }
     }
 
-    /// No answer came.
+    /// Handles that a server did not answer.
     pub fn handle_silence(&mut self, now: Moment, server: usize) {
         if let Some(server) = self.servers.get_mut(server) {
             server.in_flight = false;
@@ -106,8 +106,8 @@ impl QuorumRelease {
         }
     }
 
-    /// Whether the claim has left, as far as it can be said: a quorum has
-    /// forgotten it, and can vote for another.
+    /// Returns whether the claim was released, once a quorum has released its votes and can vote
+    /// for another claim.
     #[must_use]
     pub fn verdict(&self) -> Option<ReleaseVerdict> {
         let quorum = self.size.quorum();
@@ -134,7 +134,7 @@ impl QuorumRelease {
         self.servers.iter().any(first)
     }
 
-    /// The servers that have not confirmed it.
+    /// Returns the servers that have not confirmed the release.
     pub fn unconfirmed(&self) -> impl Iterator<Item = usize> {
         let open = |(n, s): (usize, &Server)| s.confirmed.is_none().then_some(n);
         self.servers.iter().enumerate().filter_map(open)

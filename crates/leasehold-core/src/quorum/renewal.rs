@@ -1,21 +1,21 @@
 use super::{QuorumSize, Vote};
 use crate::Moment;
 
-/// How a renewal ended.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenewalVerdict {
-    /// A quorum votes on: the lease is good for another TTL from the sending.
+    /// A quorum keeps its votes: the lease is valid for another TTL, counted from the sending.
     Held,
-    /// So many servers do not vote for the claim any more that no quorum is left.
+    /// Too many servers no longer vote for the claim, so there is no quorum.
     Gone,
-    /// Too few have answered: unknown.
+    /// Too few servers have answered: the result is unknown.
     Unanswered,
 }
 
-/// One renewal: counts the votes for a claim that holds.
+/// One renewal of a holding claim: counts the votes.
 ///
-/// What is unknown here is asked again by [`crate::Life`], until the lease's
-/// validity is over.
+/// If the result is unknown, [`crate::Life`] repeats the renewal until the validity of the lease
+/// is over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuorumRenewal {
     size: QuorumSize,
@@ -34,8 +34,7 @@ enum Ballot {
 }
 
 impl QuorumRenewal {
-    /// A renewal that is sent to every server now, whose answers may take until
-    /// `deadline`.
+    /// Starts a renewal that is sent to every server now. Answers may take until `deadline`.
     #[must_use]
     pub fn new(size: QuorumSize, deadline: Moment) -> Self {
         Self {
@@ -46,19 +45,19 @@ impl QuorumRenewal {
         }
     }
 
-    /// How it ended, once it has.
+    /// Returns the result, once it is known.
     #[must_use]
     pub fn verdict(&self) -> Option<RenewalVerdict> {
         self.verdict
     }
 
-    /// When [`QuorumRenewal::handle_timeout`] wants to be called.
+    /// Returns when to call [`QuorumRenewal::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         self.verdict.is_none().then_some(self.deadline)
     }
 
-    /// Time has passed. Tolerates early calls.
+    /// Handles that time has passed. Early calls are allowed.
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.deadline {
             for ballot in &mut self.ballots {
@@ -68,7 +67,7 @@ impl QuorumRenewal {
         }
     }
 
-    /// A server's answer.
+    /// Handles a server's answer.
     pub fn handle_vote(&mut self, server: usize, vote: Vote) {
         let ballot = match vote {
             Vote::Yes => Ballot::Yes,
@@ -79,7 +78,7 @@ impl QuorumRenewal {
         self.put(server, ballot);
     }
 
-    /// No answer came, or none will.
+    /// Handles that a server did not answer.
     pub fn handle_silence(&mut self, server: usize) {
         self.put(server, Ballot::Unknown);
     }

@@ -1,4 +1,4 @@
-//! Workers that claim several keys one after the other: who can never go on, and what is said.
+//! Deadlock detection among workers that claim several keys one after the other.
 
 use std::time::Duration;
 

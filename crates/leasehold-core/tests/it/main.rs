@@ -1,4 +1,4 @@
-//! The core in worlds of its own, one program for all of them.
+//! The integration tests of the core, in one program.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Minimum holds and watchers: what outlives the claims of a queue.
+//! Minimum holds and watchers, which outlive the claims of a queue.
 
 #![allow(
     clippy::unwrap_used,

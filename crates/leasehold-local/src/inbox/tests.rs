@@ -51,7 +51,8 @@ fn a_letter_is_understood_as_it_was_meant() {
     let place = tempfile::tempdir().unwrap();
     let store = Inner::open(place.path().join("d"), Duration::from_secs(60), None).unwrap();
     let inbox = Inbox::new("me").unwrap();
-    let socket = Socket::bind(socket_path(&store.directory, &inbox)).unwrap();
+    let name = socket(&file_name(inbox.as_str()));
+    let socket = Socket::bind(socket_path(&store.directory, &name)).unwrap();
     let (at, epoch) = (StoreTime(2_000_000), 3);
     for name in ["k", "with space", "\u{1f512} \u{e9}", "1"] {
         let (key, events) = (Key::new(name).unwrap(), events(&inbox));

@@ -1,10 +1,9 @@
-//! Takes steps at one server: by a script, or by a transaction where the server
-//! does not let us run scripts.
+//! Runs steps of the classic layout at one server: by a script, or by a transaction if the server
+//! forbids scripts.
 //!
-//! A transaction watches the key, looks, and changes it only if nobody has since
-//! (`WATCH`, `MULTI`, `EXEC`): as safe as the script, for one more round trip. All
-//! commands of this way go over one connection of their own, in the order in
-//! which they were asked for.
+//! A transaction watches the key, reads it, and changes it only if no other client has changed it
+//! since (`WATCH`, `MULTI`, `EXEC`). It is as safe as the script and takes one more round trip.
+//! All transactions use one separate connection, in the order of the requests.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -20,8 +19,7 @@ use crate::connection::rights::Sending;
 use crate::connection::step::{Failure, Way, run};
 use crate::lock::lock;
 
-/// How often a transaction is begun anew because somebody changed the key
-/// meanwhile.
+/// How often a transaction is repeated because another client changed the key in between.
 const TRIES: usize = 16;
 
 /// The way to one server.
@@ -159,7 +157,7 @@ impl Alone {
         }
         Err(StoreError::new(
             ErrorKind::Unavailable,
-            format!("others have changed the key {TRIES} times while it was looked at"),
+            format!("other clients changed the key between read and write, {TRIES} times in a row"),
         )
         .into())
     }

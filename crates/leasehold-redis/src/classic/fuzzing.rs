@@ -1,4 +1,4 @@
-//! What is read of a classic lock. See [`crate::fuzzing`].
+//! The parsers of classic locks. See [`crate::fuzzing`].
 
 use leasehold_core::{Snapshot, StoreTime};
 use leasehold_store::StoreError;

@@ -1,4 +1,4 @@
-//! The strings of a server or cluster that are locks, page by page.
+//! Lists the classic locks of a server or cluster, page by page.
 
 use async_trait::async_trait;
 use futures_util::future::join_all;

@@ -1,4 +1,4 @@
-//! What people see of classic locks.
+//! Inspects classic locks.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::connection::step::Failure;
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
 
-/// What tells claims apart: the record has no place for a number.
+/// An arrival number made from the id, since the record has none.
 pub(in super::super) fn arrival(id: &[u8]) -> Arrival {
     // FNV-1a, 64 bits: it guards nothing. Of an id of 128 random bits it tells
     // nothing that helps.
@@ -77,21 +77,20 @@ pub(in super::super) async fn look(wire: &Arc<Connection>, key: &str) -> Result<
     read_found(&answers)
 }
 
-/// Whether a string that was found by its name is shown as a lock: one that lapses.
-/// What does not may be anybody's data.
+/// Whether a string that was found by its name is listed as a lock: only if it expires. A string
+/// without an expiry may be other data.
 pub(in super::super) fn is_listed(look: &Snapshot) -> bool {
     let lapses = |holder: &Holder| holder.claim.deadline != StoreTime::NEVER;
     look.holders.iter().any(lapses)
 }
 
-/// Refuses to list a whole database, where nothing tells a lock from other strings.
+/// Refuses to list a whole database, in which locks cannot be distinguished from other strings.
 pub(in super::super) fn check_pattern(prefix: &str, pattern: &str) -> Result<(), Invalid> {
     let literal = !pattern.starts_with(['*', '?', '[']) && !pattern.is_empty();
     if prefix.is_empty() && !literal {
         return Err(Invalid::new(
-            "without a prefix, every string of the database would be listed as a lock",
-            "begin the pattern with what the names have in common, as in 'invoice-*', or set \
-             prefix= in the URL",
+            "without a prefix, the listing would show every string of the database as a lock",
+            "start the pattern with a common prefix, as in 'invoice-*', or set prefix= in the URL",
         ));
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! `layout=classic`: the string of `SET key id NX PX ttl`, which other libraries
-//! use too, on one server, behind Sentinels or in a cluster.
+//! The classic layout (`layout=classic`): locks as strings of `SET key id NX PX ttl`, shared with
+//! other libraries, on one server, behind Sentinels or in a cluster.
 //!
-//! One holder, no queue, no pushes, no tokens: the value is the id of the claim
-//! that holds, and nothing else is kept. A step compares it and writes, by a script
-//! or by a transaction. See `docs/stores/classic.md`.
+//! It has one holder, no queue, no pushes and no tokens. The value is the id of the holding
+//! claim, and nothing else is stored. A step compares and writes the value, by a script or by a
+//! transaction. See `docs/stores/classic.md`.
 
 mod executor;
 #[cfg(feature = "fuzzing")]
@@ -42,9 +42,9 @@ use crate::connection::step::at_primary;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 
-/// A store that shares its locks with other libraries, on one Redis or Valkey
-/// server, behind Sentinels, or on a cluster. Cheap to share behind an `Arc`; its
-/// connections close when it is dropped.
+/// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
+/// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
+/// dropped.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,11 +63,11 @@ pub struct ClassicStore {
 }
 
 impl ClassicStore {
-    /// Opens a store: connects, and finds out whether scripts are allowed.
+    /// Opens a store: connects, and checks whether scripts are allowed.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the
-    /// options say [`RedisOptions::classic`].
+    /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the options
+    /// have [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.layout)?;
@@ -79,11 +79,11 @@ impl ClassicStore {
         Ok(store)
     }
 
-    /// Opens a store on a cluster, where scripts have to be allowed.
+    /// Opens a store on a cluster, which must allow scripts.
     ///
     /// # Errors
-    /// As [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster);
-    /// `Invalid` unless the options say [`RedisOptions::classic`].
+    /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster); `Invalid`
+    /// unless the options have [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.node.layout)?;
@@ -98,7 +98,7 @@ impl ClassicStore {
         }
     }
 
-    /// The URL of the server or cluster, without the password.
+    /// Returns the URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
         self.route.redacted()
@@ -167,23 +167,23 @@ fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
     }
     Err(StoreError::new(
         ErrorKind::Invalid,
-        "the options are not of the classic layout",
+        "the options are not for the classic layout",
     )
-    .with_hint("call RedisOptions::classic, or say layout=classic in the URL"))
+    .with_hint("call RedisOptions::classic, or add layout=classic to the URL"))
 }
 
 /// Refuses what a string with an id cannot hold.
 pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = if claim.mode.capacity() != Capacity::Lock {
-        "its record has one holder, so there are no permits"
+        "its record stores one holder, so there are no permits"
     } else if claim.mode != Mode::EXCLUSIVE {
-        "its record has one holder, so there are no readers"
+        "its record stores one holder, so there are no readers"
     } else if claim.secret.is_some() {
-        "its record names no owner who could enter again"
+        "its record stores no owner, so there are no re-entrant locks"
     } else if !claim.min_hold.is_zero() {
-        "its record cannot outlive a release"
+        "a release deletes its record, so there is no minimum hold"
     } else if claim.note.is_some() {
-        "its record has no place for a note"
+        "its record cannot store a note"
     } else {
         return Ok(());
     };
@@ -193,11 +193,11 @@ pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 /// Refuses what a renewal cannot change.
 pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
     let why = if renew.rotate.is_some() {
-        "its record has no place for a former id, so ids are not replaced and leases not handed over"
+        "its record cannot store a former claim id, so there is no rotation and no hand-over"
     } else if renew.downgrade {
-        "its record has one holder, so there are no readers"
+        "its record stores one holder, so there are no readers"
     } else if renew.note.is_some() {
-        "its record has no place for a note"
+        "its record cannot store a note"
     } else {
         return Ok(());
     };
@@ -216,7 +216,7 @@ pub(super) fn capabilities(name: &'static str) -> Capabilities {
     can
 }
 
-/// The time of day: what stands for the time of a step where no server says it.
+/// The wall clock, used as the time of a step if no server reports one.
 pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }
@@ -330,11 +330,9 @@ impl LockStore for ClassicStore {
             Command::Release(release) => self.release(key, release).await,
             Command::Break { .. } => self.break_key(key).await,
             Command::Resize { .. } => Err(unsupported(
-                "its record has one holder, so there are no permits",
+                "its record stores one holder, so there are no permits",
             )),
-            Command::Watch { .. } => {
-                Err(unsupported("its record has no place for those who watch"))
-            }
+            Command::Watch { .. } => Err(unsupported("its record cannot store who watches a key")),
             Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
         }
     }
@@ -352,7 +350,7 @@ impl LockStore for ClassicStore {
     }
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        Err(unsupported("nobody is told when a lock is free"))
+        Err(unsupported("it sends no message when a lock becomes free"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a server's refusals mean in the classic layout.
+//! Converts errors of a server to store errors, in the classic layout.
 
 use leasehold_store::{ErrorKind, StoreError};
 use redis::ServerError;
@@ -13,7 +13,7 @@ pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetc
 /// What goes instead of `+evalsha +script|load` where scripts are not to be allowed.
 const WITHOUT_SCRIPTS: &str = "+watch +unwatch +multi +exec";
 
-/// What the caller of a step that was not taken is told.
+/// The error for the caller of a step that was not taken.
 pub(in super::super) fn of(failure: Failure) -> StoreError {
     failure.or(of_server)
 }
@@ -35,25 +35,28 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
     }
 }
 
-/// Something that is no lock of this layout stands at the key.
+/// The key contains something that is not a lock of this layout.
 pub(super) fn foreign(found: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
         format!(
-            "a {} stands at the key, which is no classic lock; it was left as it is",
+            "the key contains a {}, which is not a classic lock; nothing was changed",
             refusal::tame(found)
         ),
     )
-    .with_hint("choose another name or prefix; leave out layout=classic if it is leasehold's own")
+    .with_hint(
+        "choose another name or prefix; if it is a lock of leasehold's native layout, leave \
+     out layout=classic",
+    )
 }
 
-/// A record of the native layout stands at the key.
+/// The key contains a record of the native layout.
 pub(super) fn native() -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
-        "a lock of leasehold's native layout stands at the key; it was left as it is",
+        "the key contains a lock of leasehold's native layout; nothing was changed",
     )
-    .with_hint("leave out layout=classic: all who use a key have to use one layout")
+    .with_hint("leave out layout=classic: all clients of a key must use the same layout")
 }
 
 /// What this layout cannot do.
@@ -63,8 +66,8 @@ pub(in super::super) fn unsupported(why: &str) -> StoreError {
         format!("the classic layout cannot do this: {why}"),
     )
     .with_hint(
-        "leave out layout=classic once every client of this key is leasehold; until then there \
-         are mutexes and elections",
+        "the classic layout has mutexes and elections only; leave out layout=classic once every \
+         client of this key uses leasehold",
     )
 }
 

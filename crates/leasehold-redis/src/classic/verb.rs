@@ -1,5 +1,5 @@
-//! What is asked of a classic lock, and what comes of it: the rules of
-//! `lua/step.lua`, for servers where scripts are not allowed.
+//! Requests and results of classic locks: the rules of `lua/step.lua`, for servers that forbid
+//! scripts.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(in super::super) struct Step<'a> {
 /// How long a key lives; `None`: for ever.
 pub(in super::super) type Left = Option<Duration>;
 
-/// What stands at a key.
+/// The content of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub(in super::super) enum Found {
     Nothing,
@@ -62,10 +62,10 @@ impl Found {
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Outcome {
-    /// The claim holds; of a release and a break: somebody did.
+    /// The claim holds; after a release or a break: the key was held.
     Ours(Left),
     Others(Left),
-    /// The id stands there, and is another client's.
+    /// The key contains this id, from another client.
     Taken,
     Nobodys,
 }
@@ -97,7 +97,7 @@ impl Step<'_> {
         call.arg(verb).arg(self.id).arg(self.millis());
     }
 
-    /// What comes of it where `found` stands, and what has to be changed for that.
+    /// Returns the outcome for a key that contains `found`, and the change to make.
     pub(super) fn decide(&self, found: &Found) -> (Outcome, Change) {
         let ttl = Some(Duration::from_millis(self.millis()));
         let (value, left) = match found {
@@ -167,7 +167,7 @@ fn read_left(left: i64) -> Left {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// The commands that tell what stands at a key.
+/// The commands that read the content of a key.
 pub(super) fn looks(key: &str) -> [Cmd; 3] {
     ["TYPE", "GET", "PTTL"].map(|name| {
         let mut look = redis::cmd(name);

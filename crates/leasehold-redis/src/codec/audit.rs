@@ -1,7 +1,7 @@
-//! The audit log, as the scripts write it: `audit.lua`.
+//! The format of the audit log, as `audit.lua` writes it.
 //!
-//! An entry of the stream has one field, `v1`: what the steps of one call noted, one behind the
-//! other. Numbers are doubles, texts stand behind their length, in one byte or in two.
+//! An entry of the stream has one field, `v1`: the notes of the steps of one call, one after the
+//! other. Numbers are doubles. Texts follow their length of one byte or two bytes.
 //!
 //! ```text
 //! kind u8     g granted, r released, x expired, k broken, b returned, a adopted, i new id,
@@ -117,9 +117,9 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
         Value::ServerError(error) if error.code() == "LHTYPE" => {
             return Err(StoreError::new(
                 ErrorKind::Corrupt,
-                format!("{log} is no audit log: another program uses this name"),
+                format!("the key {log} is not an audit log: another program uses this name"),
             )
-            .with_hint("choose another prefix for one of them"));
+            .with_hint("choose another prefix for one of the two"));
         }
         Value::ServerError(error) => return Err(refusal::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,

@@ -1,4 +1,4 @@
-//! What the scripts are given: steps, flags, and the body of a claim.
+//! Encodes the arguments of the scripts: steps, flags, and the body of a claim.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::script::{SCRIPTS, Script};
 
 /// How the script of the steps counts its flags, and those of a command.
 mod flag {
-    /// The count of `PUBLISH` can be believed.
+    /// The count of `PUBLISH` is reliable.
     pub(super) const BELIEVED: u16 = 4;
     pub(super) const AUDITED: u16 = 8;
     pub(super) const IN_CLUSTER: u16 = 32;
@@ -43,14 +43,14 @@ mod verb {
     pub(super) const WATCH: u8 = 6;
 }
 
-/// What a script is told besides, where the server may have forgotten who holds.
+/// Further arguments of a script at a server with a quarantine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gated<'a> {
     pub(crate) marker: &'a str,
     pub(crate) terms: &'a [u8],
 }
 
-/// What scripts are told of the server on which they run.
+/// Arguments of scripts about the server on which they run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     /// Where the last token of all keys is. In a cluster each key keeps its own.
@@ -58,13 +58,13 @@ pub(crate) struct Terms<'a> {
     pub(crate) gated: Option<Gated<'a>>,
     /// How long an idle key of a cluster keeps its last token.
     pub(crate) retention: Duration,
-    /// Whether the count of `PUBLISH` can be believed.
+    /// Whether the count of `PUBLISH` is reliable.
     pub(crate) believed: bool,
     /// The audit log, where there is one.
     pub(crate) audit: Option<&'a Audit>,
 }
 
-/// What is asked of a server: a script, its keys, and what it is given.
+/// A request to a server: a script, its keys and its arguments.
 pub(crate) trait Request {
     fn script(&self) -> &Script;
 
@@ -152,7 +152,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// `None` for what a store tells itself.
+    /// `None` for commands that only stores use internally.
     pub(crate) fn new(key: String, command: &Command) -> Option<Arc<Self>> {
         let command = pack(command)?;
         Some(Arc::new(Self { key, command }))

@@ -1,5 +1,5 @@
-//! The wire format: the scripts, what they are given, what they answer and write, and the
-//! messages that they publish.
+//! The wire format: the scripts, their arguments, answers and records, and the messages that they
+//! publish.
 
 pub(crate) mod audit;
 mod bytes;

@@ -1,38 +1,37 @@
-//! The messages that arrive at an inbox.
+//! Decodes the messages that arrive at an inbox.
 //!
-//! One message holds one or more lines, each `2 <kind> <arrival> … <at> … <name>`;
-//! the digit is the version, the name comes last since it may hold spaces:
+//! One message holds one or more lines, each `2 <kind> <arrival> … <at> … <name>`; the digit is
+//! the version, and the name is last since it may contain spaces:
 //!
 //! - `2 g <arrival> <token> <at> <proof> <name>`: a waiting claim was granted
 //! - `2 f <arrival> <token> <behind> <at> <proof> <name>`: a waiting claim was granted behind
 //!   another of its client
-//! - `2 n <arrival> <blocked until> <at> <name>`: a claim is next in line
+//! - `2 n <arrival> <blocked until> <at> <name>`: a claim is next in the queue
 //! - `2 r <arrival> <at> <proof> <name>`: the key was taken from a holder
 //! - `2 a <arrival> <at> <proof> <name>`: another client has adopted the claim
-//! - `2 u <arrival> <permits in use> <at> <proof> <name>`: a waiting claim was removed,
-//!   since the semaphore shrank below what it takes
-//! - `2 c 0 <at> <name>`: a watched key has another first holder, or a new note
+//! - `2 u <arrival> <permits in use> <at> <proof> <name>`: a waiting claim was removed, since the
+//!   semaphore shrank below its weight
+//! - `2 c 0 <at> <name>`: the first holder of a watched key, or its note, has changed
 //!
-//! The proof is `sha1(<id> <line> <id>)` in hexadecimal, of the line without the version
-//! and the proof, and of the claim's id, which is never published: anybody who may use
-//! the channels hears all lines, and can publish what it likes. Version 1 had no proofs,
-//! and is not believed.
+//! The proof is `sha1(<id> <line> <id>)` in hexadecimal, with the line without the version and
+//! the proof, and with the claim's id. The id is never published: anybody who may use the
+//! channels receives all lines and can publish any line. Version 1 had no proofs, and is ignored.
 //!
-//! A line that cannot be read is passed over: pushes only save time.
+//! A line that cannot be parsed is skipped: pushes only save time.
 //!
-//! The name of a client that cannot hear begins with a `-`: the scripts send it
-//! nothing, and do not take its silence for death.
+//! The inbox name of a client that cannot receive pushes starts with a `-`. The scripts send
+//! nothing to it, and do not conclude from its silence that the client is dead.
 
 use leasehold_core::{Arrival, Capacity, Inbox, Key, Proof, StoreTime, Token};
 use leasehold_store::Push;
 
-/// The name of a client that cannot hear what comes to `inbox`.
+/// The inbox name of a client that cannot receive pushes.
 pub(crate) fn deaf(inbox: &Inbox) -> Inbox {
     // A dash more is still a name.
     Inbox::new(format!("{DEAF}{}", inbox.as_str())).unwrap_or_else(|_| inbox.clone())
 }
 
-/// Whether the client of this inbox hears.
+/// Whether the client of this inbox can receive pushes.
 pub(crate) fn is_heard(inbox: &Inbox) -> bool {
     !inbox.as_str().starts_with(DEAF)
 }

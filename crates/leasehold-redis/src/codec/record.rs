@@ -1,4 +1,4 @@
-//! The record of one key as it lies in Redis.
+//! Decodes the record of a key, as it is stored in Redis.
 //!
 //! Numbers are doubles, little-endian, always whole and below 2^53; u8, u16 and
 //! u32 are little-endian integers; `text` is one byte of length and so many

@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! Decodes the answers of the scripts.
 
 use leasehold_core::{Arrival, Reply, Standing, StoreTime, Token};
 use leasehold_store::{ErrorKind, StoreError};
@@ -125,11 +125,11 @@ pub(crate) fn unreadable(value: &Value) -> StoreError {
     StoreError::new(
         ErrorKind::Corrupt,
         format!(
-            "the server answered {}, which is not as it should be",
+            "the server sent an answer that leasehold does not understand: {}",
             shape(value)
         ),
     )
-    .with_hint("does a proxy stand between this client and the server?")
+    .with_hint("check whether a proxy between this client and the server changes its answers")
 }
 
 /// What sort of answer it is. What is in it is not repeated: it can be long, and hold
@@ -145,6 +145,6 @@ fn shape(value: &Value) -> String {
         Value::BulkString(bytes) => format!("{} bytes", bytes.len()),
         Value::Array(items) | Value::Set(items) => format!("a list of {}", items.len()),
         Value::Map(fields) => format!("a map of {}", fields.len()),
-        _ => "something".to_owned(),
+        _ => "another type".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
-//! The scripts.
+//! The Lua scripts, and how they are put together.
 //!
-//! The wire format is `call.rs`, `reply.rs`, `record.rs` and `push.rs`; the header of each script
-//! says the same for those who write a client in another language.
+//! The wire format is in `call.rs`, `reply.rs`, `record.rs` and `push.rs`. The header of each
+//! script describes it too, for clients in other languages.
 
 use std::sync::LazyLock;
 

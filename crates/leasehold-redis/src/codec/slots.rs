@@ -1,4 +1,4 @@
-//! Which slot a key lies in.
+//! Computes the cluster slot of a key.
 
 /// How many slots a cluster has.
 pub(crate) const SLOTS: u16 = 16_384;

@@ -1,10 +1,9 @@
-//! Requests for claims that travel on connections of their own.
+//! Abandoned requests: claims that were given up while their request was in flight.
 //!
-//! A claim that is given up is released over another connection, which may overtake the
-//! request. The key remembers who has left, but no more than a few of them
-//! ([`leasehold_core::TOMBSTONES`]): where many leave at once, a request that comes late
-//! would hold the key, and nobody would know. So a release waits for what was given up on
-//! its way.
+//! A claim that is given up is released over another connection, and the release may overtake the
+//! request. The key remembers released ids, but only a few ([`leasehold_core::TOMBSTONES`]): if
+//! many claims are released at once, a late request would hold the key without any client knowing
+//! it. So a release waits for abandoned requests.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

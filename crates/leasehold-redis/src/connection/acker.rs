@@ -1,10 +1,9 @@
-//! Acknowledged writes: connections of their own, each of which writes, waits
-//! for the acknowledgement of what it has written, and only then writes again.
+//! Acknowledged writes: separate connections, each of which writes, waits for the acknowledgement
+//! of its writes, and only then writes again.
 //!
-//! `WAIT` counts by what its own connection has written, and blocks it: so the
-//! scripts and their `WAIT` travel as one pipeline, on a connection that nobody
-//! else uses meanwhile. What is asked for during a turn goes along with the
-//! next, many at once.
+//! `WAIT` counts the writes of its own connection, and blocks that connection. So the scripts and
+//! their `WAIT` are sent as one pipeline, on a connection that nobody else uses in the meantime.
+//! Requests that arrive during a turn are sent together in the next one.
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -192,7 +191,7 @@ impl Worker {
     }
 }
 
-/// Closes connections that nobody needs, but for one.
+/// Closes idle connections except one.
 async fn reap(wire: Weak<Connection>) {
     loop {
         sleep(LINGER).await;

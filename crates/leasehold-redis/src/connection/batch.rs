@@ -1,11 +1,12 @@
-//! The batcher: requests that find others in flight are sent together.
+//! The batcher: sends requests together that arrive while others are in flight.
 //!
-//! They queue up, and tasks send them: steps as calls of their script, which cost the server half of
-//! what one call each does, the rest as pipelines. A task starts when somebody queues up first, lets
-//! every ready caller add its own (one `yield_now`), and waits for its answers before it sends more;
-//! there are few of those, so the busier the server is, the more travels together. Where enough for
-//! a call has come meanwhile, another task sends it at once: while the server works on one part,
-//! the client works on another. Measured in `docs/adr/0036-one-counter.md`.
+//! Requests are queued, and tasks send them: steps together in one call of their script, which
+//! costs the server half as much as one call for each, and all others as pipelines. A task starts
+//! with the first request of the queue, lets every ready caller add its own (one `yield_now`),
+//! and waits for the answers before it sends more. There are few tasks, so the busier the server
+//! is, the larger the batches are. If enough requests for a call arrive in the meantime, another
+//! task sends them at once: while the server works on one part, the client works on another.
+//! Measured in `docs/adr/0036-one-counter.md`.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,7 @@ struct Line {
     senders: usize,
 }
 
-/// Sends this over `wire`, with whatever else waits there.
+/// Sends this over `wire`, together with other waiting requests.
 pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
     let (answer, answered) = oneshot::channel();
     let full = {

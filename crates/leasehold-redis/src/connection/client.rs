@@ -1,4 +1,4 @@
-//! How we speak to one address: the login, the protocol, the sockets and TLS.
+//! The settings of a connection to one address: login, protocol, sockets and TLS.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,9 +27,8 @@ pub(crate) fn client_at(
         }
     } else {
         let why = "this build of leasehold has no TLS";
-        return Err(
-            StoreError::new(ErrorKind::Unsupported, why).with_hint("enable its feature `tls`")
-        );
+        return Err(StoreError::new(ErrorKind::Unsupported, why)
+            .with_hint("build it with the feature `tls`"));
     };
     client(address, options)
 }
@@ -67,7 +66,7 @@ pub(crate) fn with_password_of(client: &Client, file: &Path) -> Result<Client, S
     Client::open(info.clone().set_redis_settings(login)).map_err(unusable)
 }
 
-/// How we speak to a server, whoever has said where it is.
+/// The client's settings of a connection, wherever the address comes from.
 pub(crate) fn ours(
     info: &redis::ConnectionInfo,
     response_timeout: Duration,

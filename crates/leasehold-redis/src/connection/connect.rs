@@ -28,7 +28,7 @@ pub(crate) struct Target {
     cluster: AtomicBool,
     /// Whether it is reached as one node of a cluster.
     of_cluster: bool,
-    /// Where pushes would be heard: asked for at connect, if anybody wants to know.
+    /// The channel of pushes, to check at connect whether they are received.
     channel: Option<String>,
     /// Whether it keeps votes instead of locks.
     pub(super) votes: bool,
@@ -44,7 +44,7 @@ enum Place {
     Any(Box<dyn Fn() -> Vec<Address> + Send + Sync>),
 }
 
-/// Hears the pushes of a connection, which has these signals; called on its own task.
+/// Receives the pushes of a connection, which has these signals; called on its own task.
 pub(crate) type Hearing = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
 
 /// A connection, and what is at its other end.
@@ -74,7 +74,7 @@ impl Target {
         Ok(Self::at(Place::Fixed(Box::new(client)), options))
     }
 
-    /// Uses the address, the login and the certificates of a client brought along.
+    /// Uses the address, the login and the certificates of an existing client.
     pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
@@ -103,7 +103,7 @@ impl Target {
         }
     }
 
-    /// The same, and it is found out whether pushes are heard on this channel.
+    /// Also checks whether pushes are received on this channel.
     pub(crate) fn hearing(mut self, channel: &str) -> Self {
         // In the classic layout nobody is told anything.
         self.channel = (!self.is_classic()).then(|| channel.to_owned());
@@ -212,7 +212,7 @@ impl Target {
         Ok((opened.connection, Findings { info, rights }))
     }
 
-    /// Opens a connection to one server, and asks what it is and what it lets us do.
+    /// Opens a connection to one server, and reads its version, role and permissions.
     async fn ask(
         &self,
         client: &Client,
@@ -274,7 +274,8 @@ impl Target {
         match dial(client, heard, limit).await {
             Ok(connection) => return Ok((connection, true)),
             Err(error) if refusal::is_without_resp3(&error, login) => {
-                tracing::debug!(url = %self.redacted, %error, "no RESP3 here");
+                tracing::debug!(url = %self.redacted, %error, "the server does not speak RESP3; \
+                 connecting with RESP2");
             }
             Err(error) => return Err(not_opened(error)),
         }

@@ -1,4 +1,4 @@
-//! Asking a server to wait until others have what was written.
+//! Acknowledgement of writes by replicas and disks: `WAIT` and `WAITAOF`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Demand {
             Value::ServerError(error) => {
                 // The script has run: what it wrote stands.
                 let refused = refusal::of_server(error);
-                let why = format!("it was not acknowledged: {refused}");
+                let why = format!("the write was not acknowledged: {refused}");
                 return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
             }
             Value::Array(both) if self.disk && both.len() == 2 => {
@@ -81,15 +81,15 @@ impl Demand {
             let why = refusal::of_server(&error);
             let refused = StoreError::new(
                 ErrorKind::Refused,
-                format!("the policy asks for acknowledgements, and {name} does not work: {why}"),
+                format!("the `acknowledge` policy needs {name}, which failed: {why}"),
             );
             return Err(refused.with_hint(match (error.code(), self.disk) {
-                ("NOPERM", true) => "add +waitaof +config|get to the rule of the user",
-                ("NOPERM", false) => "add +wait to the rule of the user",
+                ("NOPERM", true) => "add +waitaof +config|get to the user's ACL rule",
+                ("NOPERM", false) => "add +wait to the user's ACL rule",
                 (_, true) => {
                     "WAITAOF needs Redis 7.2 or later; without it use acknowledge=<replicas>"
                 }
-                (_, false) => "leave `acknowledge` out, or use servers of your own",
+                (_, false) => "leave `acknowledge` out, or use a server that allows WAIT",
             }));
         }
         if self.disk {
@@ -106,7 +106,7 @@ impl Demand {
         let refused = |what: &str, hint: &str| {
             Err(StoreError::new(
                 ErrorKind::Refused,
-                format!("the policy asks for the disk, and the server has {what}"),
+                format!("the `acknowledge` policy needs the disk, and the server has {what}"),
             )
             .with_hint(hint))
         };
@@ -126,7 +126,7 @@ impl Demand {
         };
         match policy {
             Some(Value::BulkString(policy)) if policy == b"no" => refused(
-                "appendfsync no: nobody says when it is written",
+                "appendfsync no, so it does not report when data is on disk",
                 "set appendfsync to everysec or always",
             ),
             _ => Ok(()),
@@ -135,7 +135,7 @@ impl Demand {
 }
 
 impl Acknowledge {
-    /// What is asked of a primary that had so many replicas when we connected.
+    /// The demand on a primary that had this number of replicas at connect.
     pub(crate) fn demand(&self, connected: u32) -> Demand {
         let (disk, replicas) = match self.by {
             AcknowledgedBy::Replicas(replicas) => (false, replicas),

@@ -1,4 +1,4 @@
-//! The one place where a connection to a server is opened.
+//! Opens connections to servers; no other code does.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a server is told and asked about its quarantine, and its marker.
+//! The quarantine and the marker of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,8 @@ impl Gate {
                 if starts && !left.is_zero() {
                     tracing::warn!(
                         ?left,
-                        "this server may have forgotten who holds, and grants nothing for a while"
+                        "this server may have lost locks; it grants nothing until its quarantine \
+                         ends"
                     );
                 }
             }),
@@ -75,7 +76,7 @@ impl Gate {
     }
 }
 
-/// Where a server remembers what it knows of itself.
+/// The key of the server's marker.
 pub(crate) fn marker_key(prefix: &str) -> String {
     format!("{prefix}boot")
 }

@@ -1,4 +1,4 @@
-//! The name by which others reach a client.
+//! The inbox name of a client: subscribed or not subscribed.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use leasehold_store::random::random_u64;
 
 use crate::codec::push;
 
-/// The inbox of a client, which is known by another name where nothing is heard.
+/// The inbox of a client. It has another name if the client is not subscribed.
 pub(crate) struct OwnInbox {
     subscribed: Inbox,
     deaf: Inbox,
@@ -35,12 +35,12 @@ impl OwnInbox {
         }
     }
 
-    /// The channel of pushes, where they are heard.
+    /// The channel of pushes, if the client is subscribed.
     pub(crate) fn channel(&self, prefix: &str) -> String {
         format!("{prefix}inbox:{}", self.subscribed.as_str())
     }
 
-    /// Whether this client hears pushes, as far as is known.
+    /// Whether this client receives pushes, as far as is known.
     pub(crate) fn hears(&self) -> bool {
         self.hears.get().copied().unwrap_or(true)
     }

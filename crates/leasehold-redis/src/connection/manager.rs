@@ -1,4 +1,4 @@
-//! The one connection of a store: lost, found again, listened to.
+//! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::refusal;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Where the connection stands.
+/// The state of the connection.
 #[derive(Clone)]
 enum State {
     Up(Arc<Connection>),
@@ -43,21 +43,20 @@ pub(crate) struct ConnectionManager {
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
-    /// Whether the connection has stood before: what was pushed meanwhile is lost.
+    /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
     claims: AtomicBool,
     /// A Sentinel has named a primary: the pause before the next try is over.
     named: Arc<Notify>,
-    /// The task that hears of fail-overs.
+    /// The task that watches for fail-overs.
     looking_out: Mutex<Option<AbortHandle>>,
 }
 
-/// Told on the connection's own task: `true` when the connection stands, `false`
-/// when it is lost.
+/// Called on the connection's own task: `true` when it is connected, `false` when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-/// Waiting does not cure it.
+/// Whether an error will not go away by waiting.
 fn is_refusal(error: &StoreError) -> bool {
     error.kind() != ErrorKind::Unavailable
 }
@@ -122,12 +121,12 @@ impl ConnectionManager {
         })
     }
 
-    /// Whether the connection stands, as far as is known.
+    /// Whether it is connected, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         matches!(&*self.state.borrow(), State::Up(_))
     }
 
-    /// The connection, if it stands.
+    /// The connection, if it is up.
     pub(crate) fn current(&self) -> Option<Arc<Connection>> {
         match &*self.state.borrow() {
             State::Up(wire) => Some(Arc::clone(wire)),
@@ -154,7 +153,7 @@ impl ConnectionManager {
         self.inbox.name()
     }
 
-    /// Whether this client hears pushes, as far as is known.
+    /// Whether this client receives pushes, as far as is known.
     pub(crate) fn hears(&self) -> bool {
         self.inbox.hears()
     }
@@ -169,7 +168,7 @@ impl ConnectionManager {
         self.claims.store(true, Ordering::Relaxed);
     }
 
-    /// What was given up on its way, on whatever connection.
+    /// The abandoned requests of all connections.
     pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
         &self.flights
     }
@@ -315,7 +314,7 @@ impl ConnectionManager {
 
     // ---- fail-overs ----
 
-    /// Sees that fail-overs are heard of, where there are Sentinels.
+    /// Starts the task that watches for fail-overs, if there are Sentinels.
     fn look_out(self: &Arc<Self>) {
         let (Some(search), Ok(runtime)) =
             (self.target.search(), tokio::runtime::Handle::try_current())
@@ -340,7 +339,8 @@ impl ConnectionManager {
         };
         let later = named.epoch > ours.epoch || named.epoch == 0;
         if later && named.primary != ours.primary {
-            tracing::debug!(url = %self.target.redacted, "another server is the primary now");
+            tracing::debug!(url = %self.target.redacted, "a Sentinel reported another primary; \
+             reconnecting");
             self.lost(&wire.signals);
         }
     }

@@ -1,5 +1,5 @@
-//! A connection to where the locks are kept now, found, opened, shared and kept: to a server, or
-//! to the primary that Sentinels name.
+//! Connections to a server, or to the primary that Sentinels report: discovery, login, sharing
+//! and reconnecting.
 
 mod abandoned;
 pub(crate) mod acker;

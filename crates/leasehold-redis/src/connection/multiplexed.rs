@@ -1,7 +1,7 @@
 //! One connection, shared by all requests of a client.
 //!
-//! A request that finds nothing in flight is sent at once from its caller's task; the others
-//! are sent together by the batcher.
+//! If no request is in flight, a request is sent at once from its caller's task. The others are
+//! sent together by the batcher.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -115,7 +115,7 @@ impl Connection {
         self.signals.epoch.load(Ordering::Acquire)
     }
 
-    /// What scripts are told of this server.
+    /// The arguments of scripts about this server.
     pub(crate) fn terms(&self) -> Terms<'_> {
         let parted = self.has_parted();
         Terms {
@@ -180,8 +180,8 @@ impl Connection {
         }
     }
 
-    /// A primary that was replaced may be stopped, and go on later: its answers are not to be
-    /// waited for, and not to be believed.
+    /// A replaced primary may be paused and resume later: its answers must not be awaited or
+    /// trusted.
     async fn unless_dead(
         &self,
         answer: impl Future<Output = RedisResult<Value>>,

@@ -1,5 +1,4 @@
-//! The primary that the Sentinels watch: connecting to it, and leaving it when
-//! another has taken its place.
+//! Follows the primary that Sentinels watch: connects to it, and reconnects after a fail-over.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -211,9 +210,10 @@ impl Search {
             Ok(opened) => opened.map_err(|error| {
                 let error = refusal::of_opening(error, limit);
                 match error.kind() {
-                    ErrorKind::Refused if refusal::is_of_login(&error) => {
-                        error.with_hint("`sentinel_user` and `sentinel_pass` log in there")
-                    }
+                    ErrorKind::Refused if refusal::is_of_login(&error) => error.with_hint(
+                        "set the login for the Sentinels with `sentinel_user` and \
+                         `sentinel_pass`",
+                    ),
                     _ => error,
                 }
             }),

@@ -1,8 +1,8 @@
-//! What a server lets this client do, found out whenever a connection is opened.
+//! Permissions of the client at a server, checked for each new connection.
 //!
-//! Access control, proxies and managed servers forbid commands. All of it is asked
-//! in one round trip, together with `INFO`; what is missing is said once, and is
-//! done without where that is safe (`docs/adr/0022-rights.md`).
+//! ACLs, proxies and managed servers can forbid commands. All permissions are checked in one
+//! round trip, together with `INFO`. Each missing permission is logged once. The client works
+//! without it in degraded mode, if that is safe (`docs/adr/0022-rights.md`).
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -78,9 +78,9 @@ pub(crate) enum MissingPermission {
 impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let deaf = "clients are not told of their grants and ask from time to time; a dead waiter \
-                    delays the others by its waiter TTL";
-        let scripts = "add +evalsha +script|load to the rule of the user";
+        let deaf = "clients poll for their grants; a dead waiter delays the others by its waiter \
+         TTL";
+        let scripts = "add +evalsha +script|load to the user's ACL rule";
         match self {
             Self::Resp3 => (
                 "the server does not speak RESP3",
@@ -90,28 +90,28 @@ impl MissingPermission {
             Self::Subscribe => (
                 "SUBSCRIBE is forbidden",
                 deaf,
-                "add +subscribe +unsubscribe &<prefix>* to the rule of the user",
+                "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
             ),
             Self::Publish => (
                 "PUBLISH is forbidden",
                 deaf,
-                "add +publish &<prefix>* to the rule of the user",
+                "add +publish &<prefix>* to the user's ACL rule",
             ),
             Self::Hashes => (
                 "scripts cannot be sent by their hash",
-                "each request carries its script, some kilobytes",
+                "each request contains its whole script, some kilobytes",
                 scripts,
             ),
             Self::Scripts => (
                 "scripts are forbidden",
-                "locks are changed by transactions, which is as safe and takes one more round trip",
+                "locks are changed by transactions, which are as safe and take one more round trip",
                 scripts,
             ),
             Self::Info => (
                 "INFO is forbidden",
-                "version, role, memory policy and restarts of the server are unknown; a dead \
-                 waiter delays the others by its waiter TTL",
-                "add +info to the rule of the user",
+                "version, role, memory policy and restarts are unknown; a dead waiter delays \
+                 others by its waiter TTL",
+                "add +info to the user's ACL rule",
             ),
         }
     }
@@ -129,12 +129,12 @@ impl MissingPermission {
     }
 }
 
-/// What has been said, so that it is said once.
+/// The missing permissions that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
 
 impl ReportedMissing {
-    /// Says in the log what is missing, unless it has been said.
+    /// Logs missing permissions, each once.
     pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
         let mut said = lock(&self.0);
         for missing in &rights.missing {
@@ -148,7 +148,7 @@ impl ReportedMissing {
     }
 }
 
-/// What a server lets us do.
+/// The permissions of the client at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) sending: Sending,
@@ -159,7 +159,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Whether pushes can be heard and sent.
+    /// Whether pushes can be received and sent.
     pub(crate) fn push(&self) -> bool {
         let needed = [
             MissingPermission::Resp3,
@@ -170,7 +170,7 @@ impl Rights {
     }
 }
 
-/// What to find out.
+/// What to check at a server.
 pub(crate) struct Question<'a> {
     pub(crate) prefix: &'a str,
     /// Which commands the scripts run.
@@ -178,11 +178,11 @@ pub(crate) struct Question<'a> {
     /// Whether transactions do what the scripts do, where these are forbidden.
     pub(crate) does_without: bool,
     pub(crate) resp3: bool,
-    /// The channel on which pushes would be heard, if any would.
+    /// The channel of pushes, if there is one.
     pub(crate) channel: Option<&'a str>,
 }
 
-/// What was found out.
+/// The result of the check.
 pub(crate) struct Findings {
     /// The fields of `INFO`; none where it is forbidden.
     pub(crate) info: HashMap<String, String>,
@@ -190,7 +190,8 @@ pub(crate) struct Findings {
     pub(crate) rights: Result<Rights, StoreError>,
 }
 
-/// Asks a server, in one round trip unless it forbids what we should like best.
+/// Checks the permissions at a server, in one round trip; falls back to EVAL where EVALSHA is
+/// denied.
 pub(crate) async fn find(
     connection: &mut MultiplexedConnection,
     question: &Question<'_>,
@@ -284,7 +285,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether scripts may do what they must; halfway through they could not go back.
+/// Whether scripts may run all their commands: a script cannot roll back if a command is denied.
 pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
     let Value::Array(forbidden) = answer else {
         // It cannot say now, or not at all.
@@ -383,11 +384,11 @@ fn is_definite(code: &str) -> bool {
     )
 }
 
-/// What cannot be made safe where nobody says which process of a server answers.
+/// The error of a feature that needs the run id of the server process.
 pub(crate) fn no_run_id(what: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Unsupported,
-        format!("the server does not say its run id, and {what}"),
+        format!("the server does not report its run id, so {what}"),
     )
-    .with_hint("add +info to the rule of the user; a proxy in between must go")
+    .with_hint("add +info to the user's ACL rule, and connect without a proxy")
 }

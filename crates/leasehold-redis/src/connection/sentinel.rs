@@ -1,4 +1,4 @@
-//! What Sentinels are asked, and what they say.
+//! Queries to Sentinels, and their answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -117,8 +117,10 @@ impl Failures {
     }
 
     pub(crate) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
-        self.said
-            .push(format!("{} knows no such name", address(&node.0, node.1)));
+        self.said.push(format!(
+            "{} does not know this name",
+            address(&node.0, node.1)
+        ));
         self.unknown += 1;
         self.names.extend(names);
     }
@@ -134,13 +136,16 @@ impl Failures {
         if self.unknown > 0 && self.unknown == self.said.len() {
             let error = StoreError::new(
                 ErrorKind::Invalid,
-                format!("no Sentinel knows a primary of the name {master:?}"),
+                format!("no Sentinel knows a primary named {master:?}"),
             );
             return if self.names.is_empty() {
-                error.with_hint("they watch none: see `sentinel monitor` in their configuration")
+                error.with_hint(
+                    "the Sentinels watch no primary: check `sentinel monitor` in their \
+                 configuration",
+                )
             } else {
                 let names: Vec<_> = self.names.iter().map(String::as_str).collect();
-                error.with_hint(format!("they know: {}", names.join(", ")))
+                error.with_hint(format!("the Sentinels know: {}", names.join(", ")))
             };
         }
         // Waiting does not cure it if nobody lets us in.
@@ -156,7 +161,10 @@ impl Failures {
                 self.said.join("; ")
             ),
         )
-        .with_hint("are the Sentinels and the primary running, and reachable from here?");
+        .with_hint(
+            "check that the Sentinels and the primary are running and reachable from this \
+         host",
+        );
         if let Some(last) = self.last {
             if refused {
                 error = error.with_hint_of(&last);
@@ -175,15 +183,18 @@ pub(crate) fn silent(limit: Duration) -> StoreError {
 }
 
 fn odd() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "an answer that no Sentinel gives")
-        .with_hint("is it a Sentinel? Its port is 26379 by custom")
+    StoreError::new(
+        ErrorKind::Unavailable,
+        "the answer is not that of a Sentinel",
+    )
+    .with_hint("check that it is a Sentinel; their default port is 26379")
 }
 
 /// A server that a Sentinel names, and that is not the primary.
 pub(crate) fn not_primary() -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        "that server is a replica: a fail-over is under way, or this Sentinel is behind",
+        "that server is a replica: a fail-over is in progress, or this Sentinel is out of date",
     )
 }
 
@@ -191,7 +202,7 @@ pub(crate) fn not_primary() -> StoreError {
 pub(crate) fn behind() -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        "this Sentinel has not heard of the last fail-over",
+        "this Sentinel does not know of the last fail-over yet",
     )
 }
 
@@ -212,7 +223,7 @@ mod tests {
         for part in [
             "primary \"m\"",
             "a:26379: no answer within 500ms",
-            "b:26379 knows no such name",
+            "b:26379 does not know this name",
             "c:26379 names d:6379: that server is a replica",
         ] {
             assert!(said.contains(part), "{said}");
@@ -222,6 +233,6 @@ mod tests {
         failures.unknown(&node("b"), BTreeSet::from(["x".to_owned(), "y".to_owned()]));
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert_eq!(error.hint(), Some("they know: x, y"));
+        assert_eq!(error.hint(), Some("the Sentinels know: x, y"));
     }
 }

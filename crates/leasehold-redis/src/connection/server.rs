@@ -1,4 +1,4 @@
-//! One process of a server: whether locks can be kept there, and on which terms.
+//! Checks a server process at connect: version, role, restarts and acknowledgements.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(crate) run_id: String,
     /// What must be acknowledged, if anything must.
     pub(crate) demand: Option<Demand>,
-    /// What gated scripts are told, where a client asks for them.
+    /// The arguments of scripts with a quarantine, if the client uses it.
     pub(crate) gate: Option<Gate>,
     /// What a Sentinel said about it.
     pub(crate) named: Option<Named>,
@@ -44,7 +44,7 @@ impl Target {
         if field("loading") == "1" {
             return Err(StoreError::new(
                 ErrorKind::Unavailable,
-                format!("the server at {address} is still reading its data (LOADING)"),
+                format!("the server at {address} is still loading its data (LOADING)"),
             )
             .with_hint("wait until it has started"));
         }
@@ -63,7 +63,7 @@ impl Target {
         rights.counts &= field("cluster_enabled") == "0";
         // Its length stands in one byte of the mark.
         if self.votes && !matches!(run_id.len(), 1..=255) {
-            return Err(rights::no_run_id("its restarts would go unnoticed"));
+            return Err(rights::no_run_id("a restart would go unnoticed"));
         }
         warn_of_eviction(
             field("maxmemory"),
@@ -72,7 +72,7 @@ impl Target {
         );
         let acknowledge = self.options.acknowledge;
         if acknowledge.is_some() && (run_id.is_empty() || field("role").is_empty()) {
-            let why = "what it acknowledges could be another server's";
+            let why = "an acknowledgement could come from another server";
             return Err(rights::no_run_id(why));
         }
         let connected = field("connected_slaves").parse().unwrap_or(0);
@@ -98,12 +98,14 @@ impl Target {
         if self.is_cluster() {
             return Err(StoreError::new(
                 ErrorKind::Unsupported,
-                "restart=quarantine cannot be had of this server: it is a node of a cluster",
+                "restart=quarantine does not work with this server: it is a node of a cluster",
             )
-            .with_hint("leave out restart; docs/stores/cluster.md says what a fail-over forgets"));
+            .with_hint(
+                "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
+            ));
         }
         if !matches!(run_id.len(), 1..=255) {
-            return Err(rights::no_run_id("restart=quarantine rests on it"));
+            return Err(rights::no_run_id("restart=quarantine cannot work"));
         }
         let gate = Gate::new(&self.options.prefix, run_id, &quarantine.terms());
         Ok(Some(gate))
@@ -115,8 +117,7 @@ fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
         tracing::warn!(
             %url,
             maxmemory_policy,
-            "this server may evict locks when its memory is full, and grant them twice; \
-             set maxmemory-policy to noeviction, or keep locks on a server of their own"
+            "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
         );
     }
 }

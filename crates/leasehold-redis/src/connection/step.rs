@@ -51,7 +51,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What the caller is told; `of_server` says what a server's error means.
+    /// The error for the caller; `of_server` converts a server's error.
     pub(crate) fn or(self, of_server: impl Fn(&ServerError) -> StoreError) -> StoreError {
         match self {
             Self::Server(error) => of_server(&error),

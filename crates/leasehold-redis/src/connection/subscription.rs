@@ -1,5 +1,4 @@
-//! The subscription of a client's inbox: on its shared connection, and on each that takes
-//! that one's place.
+//! The subscription of a client's inbox, on its shared connection and after each reconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +45,7 @@ impl ConnectionManager {
             if current.is_some() {
                 return Err(StoreError::new(
                     ErrorKind::Invalid,
-                    "the inbox of this store is open already",
+                    "the inbox of this store is already open",
                 ));
             }
             *current = Some(sink);
@@ -67,7 +66,8 @@ impl ConnectionManager {
         let mut connection = wire.connection.clone();
         let subscribed = connection.subscribe(&self.channel).await;
         if let Err(error) = rights::forbidden_or_lost(subscribed)? {
-            tracing::warn!(url = %self.target.redacted, %error, "hears no more");
+            tracing::warn!(url = %self.target.redacted, %error, "cannot subscribe to the inbox; \
+             polling instead");
             return Ok(());
         }
         let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;

@@ -1,4 +1,4 @@
-//! What a server answers, as text.
+//! Converts answers of a server to text.
 
 use redis::Value;
 

@@ -1,4 +1,4 @@
-//! What a server told and what was measured, before anybody judges it.
+//! The facts about a server: its configuration and measurements, without judgement.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(super) struct Clock {
     pub(super) ahead: i64,
     /// How far that may be wrong: half a round trip.
     pub(super) within: Duration,
-    /// Whether it went on between two looks.
+    /// Whether it advanced between two readings.
     pub(super) advances: bool,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Trial {
     pub(super) push: Option<Duration>,
     /// Why the locks could not be listed.
     pub(super) unlisted: Option<StoreError>,
-    /// Who has acknowledged a grant, if somebody must.
+    /// The acknowledgements of a grant, if there is a policy.
     pub(super) acknowledged: Option<Acknowledged>,
 }
 

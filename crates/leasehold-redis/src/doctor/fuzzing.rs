@@ -1,4 +1,4 @@
-//! What a server tells of itself. See [`crate::fuzzing`].
+//! The parsers of a server's configuration. See [`crate::fuzzing`].
 
 use std::collections::HashMap;
 

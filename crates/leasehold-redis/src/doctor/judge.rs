@@ -1,4 +1,4 @@
-//! What the facts mean for locks. Pure: facts in, findings out.
+//! Judges the facts about servers: a pure function from facts to findings.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(match facts.part {
             Part::Alone => Finding::of_error("reach", None, error),
             Part::Node => Finding::of_error("reach", None, error)
-                .meaning("the locks that it keeps cannot be used until a replica takes over"),
+                .meaning("its locks cannot be used until a replica is promoted"),
             Part::Voter => without_it(Finding::of_error("reach", None, error)),
         });
     } else {
@@ -72,7 +72,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 /// One server of several is as if it were not there.
 fn without_it(mut finding: Finding) -> Finding {
     finding.severity = Severity::Warning;
-    finding.meaning("the other servers have to agree without it")
+    finding.meaning("the other servers must form the quorum without it")
 }
 
 /// Whether one of these says that locks cannot be used: the others that are as bad
@@ -111,10 +111,10 @@ fn untried(facts: &[Facts], quorum: usize) -> Finding {
         let found = format!("{voting} of {all} servers vote, {quorum} are needed");
         return Finding::new(Severity::Unsafe, "vote", found)
             .meaning("no lock is granted until then")
-            .remedied("if they are new, say so: leasehold init -S URL; else wait");
+            .remedied("if the servers are new, run leasehold init -S URL; otherwise wait");
     }
     Finding::new(Severity::Note, "scripts", "no lock was tried")
-        .meaning("it would start the quarantine of a server that is new or was restarted")
+        .meaning("a trial would start the quarantine of a server that is new or was restarted")
 }
 
 /// How far the servers' clocks are apart.
@@ -123,14 +123,14 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
     let ahead = || clocks.iter().map(|clock| clock.ahead);
     let apart = Duration::from_micros(ahead().max()?.abs_diff(ahead().min()?));
     let within = clocks.iter().map(|clock| clock.within).max()?;
-    let found = format!("the servers' are {} apart", server::millis(apart));
+    let found = format!("the servers' clocks differ by {}", server::millis(apart));
     if apart <= server::CLOCK_TOLERANCE + within * 2 {
         return Some(Finding::new(Severity::Fine, CLOCK, found));
     }
     Some(
         Finding::new(Severity::Warning, CLOCK, found)
-            .meaning("leases end sooner at some servers than their holders know")
-            .remedied("let a time service slew all clocks, and never step them"),
+            .meaning("some servers expire leases earlier than their holders expect")
+            .remedied("synchronise all clocks with a time service that slews and never steps them"),
     )
 }
 
@@ -141,17 +141,21 @@ fn votes(vote: Vote) -> Finding {
     match vote {
         Vote::Now => Finding::new(Severity::Fine, check, "it votes"),
         Vote::After(left) => finding(format!("it votes again after {} s", left.as_secs() + 1))
-            .meaning("until then the other servers have to agree without it")
-            .remedied("nothing: it ends by itself"),
-        Vote::Restarted => finding("it was restarted, and has not been asked since".to_owned())
-            .meaning("it votes again a quarantine after the next claim")
-            .remedied("nothing: it ends by itself"),
-        Vote::Foreign => finding("it belongs to another set, or other settings".to_owned())
-            .meaning("it gives no votes here")
-            .remedied("leasehold init -S URL moves it to this set"),
+            .meaning("until then the other servers must form the quorum without it")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Restarted => finding("it was restarted, and has received no claim since".to_owned())
+            .meaning("its quarantine starts with the next claim; after that it votes again")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Foreign => finding(
+            "it belongs to another set of servers, or to clients with other \
+         settings"
+                .to_owned(),
+        )
+        .meaning("it does not vote in this set")
+        .remedied("leasehold init -S URL moves it to this set"),
         Vote::Unmarked => finding("it has never been used in a set".to_owned())
-            .meaning("it votes only a quarantine after the first claim")
-            .remedied("if it is new, say so: leasehold init -S URL"),
+            .meaning("its quarantine starts with the first claim; after that it votes")
+            .remedied("if it is new, run leasehold init -S URL"),
     }
 }
 
@@ -161,10 +165,10 @@ fn layout(facts: &Facts) -> Option<Finding> {
     facts.classic.then(|| {
         Finding::new(Severity::Note, "layout", found)
             .meaning(
-                "there are no fencing tokens, so a holder that was paused cannot be fenced; no \
-                 order among those who wait; nobody is told when a lock is free",
+                "there are no fencing tokens, no order among waiters, and no notification of a \
+                 free lock",
             )
-            .remedied("leave out layout=classic once all clients are leasehold")
+            .remedied("leave out layout=classic once all clients use leasehold")
     })
 }
 
@@ -173,9 +177,9 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
     let check = "scripts";
     let Some((step, error)) = &trial.failed else {
         let found = match facts.part {
-            Part::Voter => "a lock was taken, renewed and released by a majority",
-            _ if facts.classic => "a lock was taken, renewed, released and looked at",
-            _ => "a lock was taken, renewed, handed on, looked at and broken",
+            Part::Voter => "a majority granted, renewed and released a lock",
+            _ if facts.classic => "a lock was acquired, renewed, released and inspected",
+            _ => "a lock was acquired, renewed, handed to a waiter, inspected and broken",
         };
         return Finding::new(Severity::Fine, check, found);
     };

@@ -1,4 +1,4 @@
-//! Examines servers: asks them, uses them, and judges what came of it.
+//! Examines Redis servers: reads their settings, uses a lock, and judges the results.
 
 mod facts;
 #[cfg(feature = "fuzzing")]

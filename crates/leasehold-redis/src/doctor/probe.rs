@@ -1,4 +1,4 @@
-//! Asks the servers.
+//! Collects the facts about servers.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What the facts mean where clients say that a restart may have made the server
-//! forget (`restart=quarantine`).
+//! Findings for servers with a quarantine after a restart (`restart=quarantine`).
 
 use std::time::Duration;
 
@@ -12,10 +11,10 @@ use crate::options::restart::Quarantine;
 const COUNTING: Duration = Duration::from_secs(2);
 
 /// What is promised on such a server.
-pub(super) const PROMISE: &str = "Exclusion while a lease is valid, also when the server restarts without its data or is \
-     flushed, and over a fail-over as long as the former primary grants nothing any more; as \
-     long as the server's clock is not stepped forward. Fencing: tokens rise over all of that, as \
-     long as its clock does not go back further than the quarantine.";
+pub(super) const PROMISE: &str = "Exclusion while a lease is valid, also when the server restarts \
+     without its data or is flushed, and after a fail-over if the former primary no longer grants; \
+     as long as the server's clock is not stepped forward. Fencing: tokens keep rising in all \
+     these cases, as long as its clock does not go back further than the quarantine.";
 
 /// Whether it grants.
 pub(super) fn grants(vote: Vote) -> Finding {
@@ -23,23 +22,23 @@ pub(super) fn grants(vote: Vote) -> Finding {
     match vote {
         Vote::Now => Finding::new(Severity::Fine, "quarantine", "it grants"),
         Vote::After(left) => finding(format!("it grants again after {} s", left.as_secs() + 1))
-            .meaning("until then those who hold keep what they have, and the others wait")
-            .remedied("nothing: it ends by itself"),
-        Vote::Restarted => finding("it was restarted, and no lock was asked for since".to_owned())
-            .meaning("it grants again a quarantine after the first claim")
-            .remedied("nothing: it ends by itself"),
-        Vote::Unmarked => finding("it is not marked: it is new, or has lost its data".to_owned())
-            .meaning("it grants only a quarantine after the first claim")
-            .remedied("if it is new, say so: leasehold init -S URL"),
+            .meaning("until then holders keep their locks, and everybody else waits")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Restarted => finding("it was restarted, and has received no claim since".to_owned())
+            .meaning("its quarantine starts with the first claim; after that it grants again")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Unmarked => finding("it has no mark: it is new, or has lost its data".to_owned())
+            .meaning("its quarantine starts with the first claim; after that it grants")
+            .remedied("if it is new, run leasehold init -S URL"),
         Vote::Foreign => Finding::new(
             Severity::Unsafe,
             "quarantine",
             "it belongs to clients with other settings",
         )
-        .meaning("it refuses clients with these")
+        .meaning("it refuses clients with these settings")
         .remedied(
-            "name the same max_ttl and quarantine everywhere; leasehold init -S URL moves it to \
-             new ones",
+            "use the same max_ttl and quarantine in all clients; leasehold init -S URL changes the \
+             server's",
         ),
     }
 }
@@ -56,8 +55,8 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
         return Some(
             finding
                 .meaning(
-                    "a primary that is cut off goes on granting while another has taken its \
-                     place: no quarantine waits for that",
+                    "a primary that is cut off keeps granting after a fail-over: no quarantine is \
+                     long enough",
                 )
                 .remedied("set min-replicas-to-write to the number of replicas"),
         );
@@ -72,8 +71,8 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
     Some(
         Finding::new(Severity::Warning, "isolation", found)
             .meaning(
-                "a primary that is cut off goes on granting for so long, and its leases may \
-                 outlast the quarantine of the one in its place",
+                "a primary that is cut off grants for that time; its leases may outlast the new \
+                 one's quarantine",
             )
             .remedied(format!(
                 "choose a quarantine of {} s or more, or a shorter lag",

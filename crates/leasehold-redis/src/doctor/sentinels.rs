@@ -1,4 +1,4 @@
-//! The Sentinels themselves: each, and whether they agree.
+//! Findings about the Sentinels: each of them, and whether they agree.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) struct View {
     stuck: Option<String>,
 }
 
-/// A Sentinel, and what it says if it can be asked.
+/// A Sentinel, and its answers if it can be reached.
 pub(super) type Asked = (String, Result<View, StoreError>);
 
 /// Asks each Sentinel of the URL, and judges what all say.
@@ -91,9 +91,9 @@ pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
             Ok(view) => of_one(view),
             Err(error) => {
                 let hint = error.hint();
-                let remedy = hint.unwrap_or("start it, or see that it can be reached from here");
+                let remedy = hint.unwrap_or("start it, or make it reachable from this host");
                 let silent = Finding::new(Severity::Warning, "sentinel", error.to_string());
-                let meaning = "the others have to find the primary, and agree, without it";
+                let meaning = "the other Sentinels must agree on the primary without it";
                 vec![silent.meaning(meaning).remedied(remedy)]
             }
         };
@@ -118,22 +118,22 @@ fn of_one(view: &View) -> Vec<Finding> {
     };
     if view.down {
         warn(
-            "it takes the primary for dead".to_owned(),
-            "a fail-over is under way, or this Sentinel is cut off from the primary",
-            "look at its log, and at the network between the two",
+            "it considers the primary down".to_owned(),
+            "a fail-over is in progress, or this Sentinel is cut off from the primary",
+            "check its log, and the network between the two",
         );
     }
     if let Some(stuck) = &view.stuck {
         warn(
-            format!("it cannot get a fail-over under way: {stuck}"),
-            "when the primary fails, nobody takes its place",
-            "bring the other Sentinels back, or set `quorum` to more than half of them",
+            format!("it cannot start a fail-over: {stuck}"),
+            "if the primary fails, no replica is promoted",
+            "start the other Sentinels again, or set `quorum` to a majority of them",
         );
     }
     if view.replicas == 0 {
         warn(
-            "it knows of no replica".to_owned(),
-            "when the primary fails, nobody can take its place",
+            "it knows no replica".to_owned(),
+            "if the primary fails, no replica can be promoted",
             "add a replica",
         );
     }
@@ -154,8 +154,8 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
         tell(
             Severity::Warning,
             format!("they name different primaries: {}", named.join(", ")),
-            "a fail-over is under way, or some have not heard of the last one",
-            "if it stays so, look at the network between the Sentinels",
+            "a fail-over is in progress, or some do not know of the last one yet",
+            "if this persists, check the network between the Sentinels",
         );
     }
     let counts: BTreeSet<_> = views
@@ -169,15 +169,15 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
         tell(
             Severity::Warning,
             "they do not all know each other".to_owned(),
-            "those who are not known do not count for a quorum",
-            "look at `known-sentinel` in their configuration, and at the network between them",
+            "a Sentinel that others do not know does not count for their quorum",
+            "check `known-sentinel` in their configuration, and the network between them",
         );
     }
     if all < FEWEST {
         tell(
             Severity::Warning,
             format!("there are {all}"),
-            "when one fails, the rest is no majority, and no fail-over can happen",
+            "if one fails, the rest are no majority, and no fail-over is possible",
             "run three or more, each on a machine of its own",
         );
     }
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What is complained of, of all and of each, by its first words.
+    /// Findings, grouped by the first words of their message.
     fn complaints(views: &[View]) -> Vec<(Severity, String)> {
         let asked: Vec<Asked> = (views.iter().cloned())
             .map(|view| ("s".to_owned(), Ok(view)))
@@ -245,12 +245,12 @@ mod tests {
                 all(&|view| view.primary = "i:1".to_owned()),
             ),
             ("they do not all", all(&|view| view.others = 1)),
-            ("it takes the primary", all(&|view| view.down = true)),
+            ("it considers the primary", all(&|view| view.down = true)),
             (
-                "it cannot get a",
+                "it cannot start a",
                 all(&|view| view.stuck = Some("why".to_owned())),
             ),
-            ("it knows of no", all(&|view| view.replicas = 0)),
+            ("it knows no replica", all(&|view| view.replicas = 0)),
         ] {
             assert_eq!(complaints, warning(found));
         }

@@ -1,4 +1,4 @@
-//! Uses a lock as clients do, every verb once.
+//! The trial: uses a lock as clients do, each verb once.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -98,7 +98,7 @@ type Failed = (&'static str, StoreError);
 
 fn name() -> Result<Key, Failed> {
     let name = format!("leasehold-doctor/{}", uuid::Uuid::new_v4());
-    Key::new(name).map_err(|invalid| ("name a key", invalid.into()))
+    Key::new(name).map_err(|invalid| ("make a key", invalid.into()))
 }
 
 fn release(id: &ClaimId) -> Release {
@@ -117,7 +117,7 @@ async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
         wait: false,
         ..Claim::new(fresh(), Mode::EXCLUSIVE, Duration::from_secs(1))
     };
-    granted("take a lock", store.claim(key, &claim).await)?;
+    granted("acquire a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
     done("renew a lock", store.renew(key, &renew).await)?;
     done(
@@ -125,7 +125,7 @@ async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
         store.release(key, &release(&claim.id)).await,
     )?;
     let looked = store.inspect(key).await;
-    looked.map_err(|error| ("look at a lock", error))?;
+    looked.map_err(|error| ("inspect a lock", error))?;
     Ok(())
 }
 
@@ -147,9 +147,9 @@ async fn steps(
     let first = claim(false);
     let taken = store.claim(key, &first).await;
     trial.acknowledged = taken.as_ref().ok().and_then(|answer| answer.acknowledged);
-    granted("take a lock", taken)?;
+    granted("acquire a lock", taken)?;
     let second = claim(true);
-    done("stand in line", store.claim(key, &second).await)?;
+    done("wait in the queue", store.claim(key, &second).await)?;
     let to = fresh();
     let renew = Renew {
         note: Note::new("doctor").ok(),
@@ -177,7 +177,7 @@ async fn steps(
     }
     done("stop watching", store.watch(key, Duration::ZERO).await)?;
     let looked = store.inspect(key).await;
-    looked.map_err(|error| ("look at a lock", error))?;
+    looked.map_err(|error| ("inspect a lock", error))?;
     trial.unlisted = store.list(key.as_str()).await.err();
     let second = release(&second.id);
     done("release a lock", store.release(key, &second).await)?;

@@ -1,4 +1,4 @@
-//! The policy: who must have a grant before it counts.
+//! The acknowledgement policy: which replicas and disks must have a grant before it counts.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::params::{Params, Shown, check_bounds, unusual};
 
 const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 
-/// Who must have a grant before it counts.
+/// Which replicas and disks must have a grant before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcknowledgedBy {
-    /// So many replicas, in memory (`WAIT`). At least 1.
+    /// This number of replicas, in memory (`WAIT`). At least 1.
     Replicas(u32),
-    /// More than half of the replicas that were connected to the primary when
-    /// we connected to it; at least 1. The primary itself does not count.
+    /// More than half of the replicas that the primary had when the client connected to it; at
+    /// least 1. The primary itself does not count.
     Majority,
-    /// The disk of the primary, and of so many replicas (`WAITAOF`, Redis 7.2 or
+    /// The disk of the primary, and those of this number of replicas (`WAITAOF`, Redis 7.2 or
     /// later).
     Disk {
-        /// How many replicas; zero for the primary's disk alone.
+        /// The number of replicas; zero for the primary's disk alone.
         replicas: u32,
     },
 }
@@ -37,16 +37,16 @@ pub enum AcknowledgedBy {
 pub struct Acknowledge {
     /// Who must have it.
     pub by: AcknowledgedBy,
-    /// How long they may take. Default 1 s; 1 ms to 60 s.
+    /// The time limit for the acknowledgements. Default 1 s; 1 ms to 60 s.
     pub timeout: Duration,
-    /// Whether each renewal of a lease must be acknowledged too. Default `true`:
-    /// a lease then ends with its TTL when too few answer. If `false`, the
-    /// replicas may know of a deadline that is up to a TTL too early.
+    /// Whether each renewal of a lease must be acknowledged too. Default `true`: then a lease
+    /// ends with its TTL if too few acknowledge. If `false`, a replica may have a deadline that
+    /// is up to a TTL too early.
     pub renewals: bool,
 }
 
 impl Acknowledge {
-    /// The policy with these, a time-out of 1 s, and renewals.
+    /// Makes a policy with a time limit of 1 s, which includes renewals.
     #[must_use]
     pub const fn by(by: AcknowledgedBy) -> Self {
         Self {
@@ -56,13 +56,13 @@ impl Acknowledge {
         }
     }
 
-    /// So many replicas must have it in memory.
+    /// Makes a policy: `count` replicas must have the grant in memory.
     #[must_use]
     pub const fn replicas(count: u32) -> Self {
         Self::by(AcknowledgedBy::Replicas(count))
     }
 
-    /// Sets how long they may take.
+    /// Sets the time limit for the acknowledgements.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -82,8 +82,8 @@ impl Acknowledge {
         check_bounds("an acknowledge_timeout", self.timeout, bounds, choose)?;
         match self.by {
             AcknowledgedBy::Replicas(0) => Err(Invalid::new(
-                "acknowledge=0 asks nobody",
-                "leave it out, or name how many replicas must answer",
+                "acknowledge=0 asks no replica",
+                "leave it out, or set how many replicas must answer",
             )),
             AcknowledgedBy::Replicas(n) | AcknowledgedBy::Disk { replicas: n } if n > 1_000 => {
                 Err(Invalid::plain(format!("{n} replicas are too many")))
@@ -126,7 +126,7 @@ impl Acknowledge {
         let timeout = params.duration("acknowledge_timeout")?;
         let renewals = params.yes_or_no("acknowledge_renewals")?;
         if by.is_none() && (timeout.is_some() || renewals.is_some()) {
-            let why = "the URL does not say who must acknowledge";
+            let why = "the URL has options for acknowledgements, and no `acknowledge`";
             return Err(Invalid::new(why, EXAMPLE));
         }
         Ok(by.flatten().map(Self::by).map(|usual| Self {
@@ -149,7 +149,7 @@ fn parse_by(text: &str) -> Result<Option<AcknowledgedBy>, Invalid> {
         },
     };
     by.map(Some)
-        .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} cannot be read"), EXAMPLE))
+        .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} is not valid"), EXAMPLE))
 }
 
 #[cfg(test)]
@@ -181,11 +181,11 @@ mod tests {
             assert_eq!(again, Ok(options), "{said}");
         }
         for (said, named) in [
-            ("acknowledge=0", "nobody"),
+            ("acknowledge=0", "no replica"),
             ("acknowledge=many", "\"many\""),
             ("acknowledge=disk:x", "disk:x"),
             ("acknowledge=5000", "too many"),
-            ("acknowledge_timeout=1s", "who must acknowledge"),
+            ("acknowledge_timeout=1s", "and no `acknowledge`"),
             (
                 "acknowledge=1&acknowledge_timeout=2h",
                 "acknowledge_timeout",

@@ -1,4 +1,4 @@
-//! Where the server is, and how to talk to it.
+//! Options of a connection to Redis: address, login, prefix, time-outs and policies.
 
 pub(crate) mod acknowledge;
 pub(crate) mod params;
@@ -27,35 +27,35 @@ pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
 /// What the names of all keys and channels of the native layout begin with.
 const PREFIX: &str = "leasehold:";
 
-/// How a lock lies in Redis.
+/// The layout of a lock in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RedisLayout {
-    /// A queue with tokens, at `<prefix>lock:<name>`: everything that leasehold
-    /// can do.
+    /// The native layout: a queue with tokens, at `<prefix>lock:<name>`, with all features of
+    /// leasehold.
     #[default]
     Native,
-    /// The string of `SET key id NX PX ttl`, at `<prefix><name>`, that other
-    /// libraries use too: one holder, no queue, no pushes, no fencing tokens. See
+    /// The classic layout, shared with other libraries: the string of `SET key id NX PX ttl`, at
+    /// `<prefix><name>`. One holder, no queue, no pushes, no fencing tokens. See
     /// `docs/stores/classic.md`.
     Classic,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisAddress {
     /// TCP.
     Tcp {
         /// Name or IP address.
         host: String,
-        /// Port, 6379 by custom.
+        /// Port; Redis uses 6379 by default.
         port: u16,
         /// Whether the connection is encrypted (feature `tls`).
         tls: bool,
     },
     /// A Unix socket.
     Unix(PathBuf),
-    /// Wherever the Sentinels say that the primary is.
+    /// The primary that Sentinels report.
     Sentinel(Sentinels),
 }
 
@@ -71,35 +71,35 @@ pub enum RedisAddress {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// Where the server listens.
+    /// The address of the server.
     pub address: RedisAddress,
     /// The ACL user; `None` for `default`.
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// A file whose first line is the password; wins over `password`. It is read
-    /// whenever a connection is opened.
+    /// A file whose first line is the password; overrides `password`. It is read whenever a
+    /// connection is opened.
     pub password_file: Option<PathBuf>,
     /// The number of the database.
     pub db: i64,
-    /// How a lock lies in Redis.
+    /// The layout of a lock in Redis.
     pub layout: RedisLayout,
-    /// What the names of all keys and channels begin with. Default `leasehold:`;
-    /// nothing in the classic layout.
+    /// The prefix of all keys and channels. Default `leasehold:`; empty in the classic layout.
     pub prefix: String,
-    /// How long an idle key keeps its last token, in a cluster and of a Redlock: one server
-    /// keeps nothing of it. Default 24 h; 1 min to 366 d.
+    /// How long an idle key keeps its last token, in a cluster and with Redlock. A single server
+    /// keeps no data of idle keys. Default 24 h; 1 min to 366 d.
     pub retention: Duration,
     /// How long opening a connection may take. Default 5 s.
     pub connect_timeout: Duration,
     /// How long an answer may take. Default 5 s.
     pub response_timeout: Duration,
-    /// Keeps an audit log: how much of it. Default none. What a client without it does is
-    /// not in the log.
+    /// Keeps an audit log of this size. Default none. Actions of clients without it are not in
+    /// the log.
     pub audit: Option<AuditLimit>,
-    /// Who must have a grant before it counts; default nobody but the server.
+    /// The acknowledgement policy: which replicas and disks must have a grant before it counts.
+    /// Default none.
     pub acknowledge: Option<Acknowledge>,
-    /// What is thought of a server that has restarted; default that it remembers.
+    /// The restart policy: whether a restarted server is trusted or quarantined. Default trust.
     pub restart: Restart,
     /// Certificates to trust instead of the system's, a PEM file.
     pub ca_file: Option<PathBuf>,
@@ -125,7 +125,7 @@ impl Default for RedisOptions {
 }
 
 impl RedisOptions {
-    /// A server reached by TCP.
+    /// Makes options for a server with TCP.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
         Self::at(RedisAddress::Tcp {
             host: host.into(),
@@ -134,7 +134,7 @@ impl RedisOptions {
         })
     }
 
-    /// A server reached by TLS. Needs the feature `tls`.
+    /// Makes options for a server with TLS. Needs the feature `tls`.
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
         Self::at(RedisAddress::Tcp {
             host: host.into(),
@@ -143,12 +143,12 @@ impl RedisOptions {
         })
     }
 
-    /// A server reached by a Unix socket.
+    /// Makes options for a server with a Unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self::at(RedisAddress::Unix(path.into()))
     }
 
-    /// The primary that these Sentinels watch, wherever it is.
+    /// Makes options for the primary that these Sentinels watch.
     pub fn sentinels(sentinels: Sentinels) -> Self {
         Self::at(RedisAddress::Sentinel(sentinels))
     }
@@ -173,7 +173,7 @@ impl RedisOptions {
         }
     }
 
-    /// Logs in.
+    /// Sets user and password.
     #[must_use]
     pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
         self.username = username.map(str::to_owned);
@@ -181,8 +181,8 @@ impl RedisOptions {
         self
     }
 
-    /// Logs in with the password that stands in the first line of this file, whenever
-    /// a connection is opened: so the password may change.
+    /// Reads the password from the first line of a file, whenever a connection is opened. So the
+    /// password may change.
     #[must_use]
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.password_file = Some(file.into());
@@ -196,8 +196,8 @@ impl RedisOptions {
         self
     }
 
-    /// Chooses the classic layout, and no prefix: the key in Redis is the name of
-    /// the lock. Open it with [`ClassicStore`](crate::ClassicStore).
+    /// Selects the classic layout without a prefix: the key in Redis is the name of the lock.
+    /// Open it with [`ClassicStore`](crate::ClassicStore).
     #[must_use]
     pub fn classic(mut self) -> Self {
         self.layout = RedisLayout::Classic;
@@ -205,7 +205,7 @@ impl RedisOptions {
         self
     }
 
-    /// Sets what the names of all keys and channels begin with.
+    /// Sets the prefix of all keys and channels.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -219,7 +219,7 @@ impl RedisOptions {
         self
     }
 
-    /// Keeps an audit log of at least that much.
+    /// Keeps an audit log of at least that size.
     #[must_use]
     pub fn audit(mut self, limit: AuditLimit) -> Self {
         self.audit = Some(limit);
@@ -240,14 +240,14 @@ impl RedisOptions {
         self
     }
 
-    /// A grant counts only once it was acknowledged as this policy says.
+    /// Sets the acknowledgement policy: a grant counts only after it was acknowledged.
     #[must_use]
     pub fn acknowledge(mut self, policy: Acknowledge) -> Self {
         self.acknowledge = Some(policy);
         self
     }
 
-    /// Sets what is thought of a server that has restarted.
+    /// Sets the restart policy: whether a restarted server is trusted or quarantined.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
@@ -261,7 +261,7 @@ impl RedisOptions {
         self
     }
 
-    /// Shows this certificate to the server.
+    /// Sets the client certificate and its key.
     #[must_use]
     pub fn client_certificate(
         mut self,
@@ -272,13 +272,13 @@ impl RedisOptions {
         self
     }
 
-    /// Refuses options that cannot work.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Invalid`], naming the option and its bounds.
+    /// [`Invalid`] with the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         let day = Duration::from_secs(24 * 3600);
-        let choose = "choose between 1 min and 366 d; 24 h suits most";
+        let choose = "choose between 1 min and 366 d; 24 h is a good default";
         let bounds = SHORTEST_RETENTION..=366 * day;
         check_bounds("a retention", self.retention, bounds, choose)?;
         self.check_all_but_retention()
@@ -293,25 +293,24 @@ impl RedisOptions {
         let misleading = !classic && prefix.contains("lock:");
         if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
             return Err(Invalid::new(
-                format!("the prefix {prefix:?} cannot be used"),
-                "at most 128 bytes, without control characters and without `lock:`",
+                format!("the prefix {prefix:?} is not allowed"),
+                "use at most 128 bytes, without control characters and without `lock:`",
             ));
         }
         if classic && self.acknowledge.is_some() {
             return Err(Invalid::new(
                 "in the classic layout, grants do not wait for acknowledgements",
-                "leave out acknowledge: the other libraries' locks would not be acknowledged, \
-                 and a fail-over that forgets one of these lets two hold",
+                "leave out acknowledge: locks of other libraries would not be acknowledged, and a \
+                 fail-over could lose them",
             ));
         }
         if classic && self.audit.is_some() {
-            return Err(only_native("audit", "no record of who holds"));
+            return Err(only_native("audit", "no record of holders"));
         }
         if classic && self.restart != Restart::Trust {
             return Err(Invalid::new(
-                "in the classic layout, a server that has restarted is not quarantined",
-                "leave out restart: a quarantine that only one of two libraries keeps protects \
-                 nobody",
+                "the classic layout has no quarantine after a restart",
+                "leave out restart: other libraries would ignore the quarantine",
             ));
         }
         for (name, timeout) in [

@@ -1,11 +1,11 @@
-//! The parameters of a URL, read and written.
+//! Reads and writes the query parameters of a URL.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-/// The parameters that nobody has taken yet.
+/// The parameters that were not read yet.
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
@@ -15,7 +15,7 @@ impl Params {
         Self(pairs.into_owned().collect())
     }
 
-    /// Takes a parameter; of one that stands there twice, the last.
+    /// Takes a parameter; the last one if it is given twice.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let its = self.0.extract_if(.., |(known, _)| known == name);
         its.last().map(|(_, value)| value)
@@ -42,13 +42,13 @@ impl Params {
         })
     }
 
-    /// Refuses what nobody knows; `known` are those that somebody does.
+    /// Refuses unknown parameters; `known` lists the known ones for the hint.
     pub(crate) fn check_none_left(&self, known: &str) -> Result<(), Invalid> {
         match self.0.first() {
             None => Ok(()),
             Some((other, _)) => Err(Invalid::new(
                 format!("the URL has an unknown parameter {other:?}"),
-                format!("known are {known}"),
+                format!("known parameters: {known}"),
             )),
         }
     }

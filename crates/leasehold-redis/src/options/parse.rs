@@ -1,4 +1,4 @@
-//! Options from a URL.
+//! Parses options from a URL.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const PARAMETERS: &str = "layout, prefix, retention, audit, connect_timeout, res
     restart=quarantine max_ttl, quarantine";
 
 impl RedisOptions {
-    /// Reads a URL:
+    /// Parses a URL:
     ///
     /// ```text
     /// redis://[user:password@]host[:port][/db][?parameters]
@@ -30,22 +30,21 @@ impl RedisOptions {
     /// ```
     ///
     /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
-    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`),
-    /// `connect_timeout`, `response_timeout` (durations such as `500ms`, `5s`,
-    /// `10m`, `24h`, `7d`), `db`; with TLS `ca`,
-    /// `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
-    /// `sentinel_user` and `sentinel_pass`, which log in at these, as `user` and
-    /// `password` do at the servers. `acknowledge` says who must have a grant
-    /// before it counts: `none`, a number of replicas, `majority` (of the
-    /// replicas), `disk` or `disk:<replicas>`; within `acknowledge_timeout` (1 s),
-    /// and for renewals too unless `acknowledge_renewals=no`; see
-    /// [`Acknowledge`].
-    /// `restart=quarantine` says that a server which has restarted may have
-    /// forgotten who holds; with `max_ttl` (60 s) and `quarantine` (twice that);
-    /// see [`Restart`].
+    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
+    /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS
+    /// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
+    /// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
+    ///
+    /// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
+    /// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
+    /// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
+    /// `acknowledge_renewals=no`; see [`Acknowledge`].
+    ///
+    /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
+    /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
     ///
     /// # Errors
-    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    /// [`Invalid`] with the invalid part. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         Self::read_url(url).map_err(|invalid| sentinels::discreet(url, invalid))
     }
@@ -53,10 +52,10 @@ impl RedisOptions {
     fn read_url(url: &str) -> Result<Self, Invalid> {
         let (hosts, url) = sentinels::split_hosts(url);
         let url = Url::parse(&url)
-            .map_err(|error| Invalid::new(format!("the URL cannot be read: {error}"), EXAMPLE))?;
+            .map_err(|error| Invalid::new(format!("the URL cannot be parsed: {error}"), EXAMPLE))?;
         if url.fragment().is_some() {
             return Err(Invalid::new(
-                "there is a # in the URL, and what follows it would be left out",
+                "the URL contains a #, and everything after it would be ignored",
                 "write %23 for a # in user, password or parameters",
             ));
         }
@@ -126,7 +125,11 @@ impl RedisOptions {
         self.client_certificate = match (params.take("cert"), params.take("key")) {
             (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
             (None, None) => None,
-            _ => return Err(Invalid::plain("cert and key belong together in the URL")),
+            _ => {
+                return Err(Invalid::plain(
+                    "the URL must have both cert and key, or neither",
+                ));
+            }
         };
         Ok(())
     }
@@ -153,7 +156,9 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
             }
             let path = decode("path", url.path())?;
             if path.contains('\0') {
-                return Err(Invalid::plain("the path of the socket holds a zero byte"));
+                return Err(Invalid::plain(
+                    "the path of the socket contains a zero byte",
+                ));
             }
             Ok((RedisAddress::Unix(path.into()), None))
         }
@@ -162,7 +167,7 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
             Ok((RedisAddress::Sentinel(sentinels), db))
         }
         other => Err(Invalid::new(
-            format!("the scheme {other}: is not one of Redis"),
+            format!("{other}: is not a URL scheme of Redis"),
             "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
         )),
     }
@@ -183,7 +188,7 @@ fn host(url: &Url) -> Result<String, Invalid> {
     }
 }
 
-/// A host as it is connected to. What would end it in a URL is in no host's name.
+/// Returns the host name to connect to. Characters that would end it in a URL are refused.
 pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
     let Host::Domain(name) = host else {
         let text = host.to_string();
@@ -193,7 +198,7 @@ pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
     let odd = |c: char| c.is_control() || c.is_whitespace() || "/?#@,:[]%\\<>^|".contains(c);
     if name.contains(odd) {
         return Err(Invalid::new(
-            "the host in the URL is not the name of one",
+            "the host in the URL is not a valid host name",
             EXAMPLE,
         ));
     }
@@ -205,7 +210,7 @@ fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {
         "native" => Ok(RedisLayout::Native),
         "classic" => Ok(RedisLayout::Classic),
         _ => Err(Invalid::new(
-            format!("the layout {text:?} is not known"),
+            format!("unknown layout {text:?}"),
             "write layout=classic for locks that other libraries share, or leave it out",
         )),
     }
@@ -214,7 +219,7 @@ fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {
 /// A parameter that means nothing in the classic layout, which has `why`.
 pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
     Invalid::new(
-        format!("{name} has no meaning with layout=classic, which has {why}"),
+        format!("{name} has no effect with layout=classic, which has {why}"),
         "leave it out",
     )
 }
@@ -241,7 +246,7 @@ pub(crate) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
         let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
             return Err(Invalid::new(
-                format!("the {what} in the URL is not percent-encoded as it should be"),
+                format!("the {what} in the URL has invalid percent-encoding"),
                 "write %25 for a percent sign",
             ));
         };

@@ -1,5 +1,4 @@
-//! What is thought of a server that has restarted: that it remembers, or that it
-//! may have forgotten who holds.
+//! The restart policy: trust or quarantine a server that has restarted.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 
-/// What is thought of a server that has restarted, was flushed, or has taken
-/// another's place.
+/// The restart policy: what to do with a server that has restarted, was flushed, or has replaced
+/// another one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,16 +25,16 @@ const EXAMPLE: &str = "write restart=quarantine or restart=trust";
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// That it has all its data. If it has not, two clients can hold at once.
+    /// Trust it to have all its data. If it has not, two clients can hold at the same time.
     #[default]
     Trust,
-    /// That it may have forgotten who holds: it grants nothing until all that it
-    /// may have forgotten has lapsed.
+    /// Quarantine: it may have lost its holders, so it grants nothing until all leases that it
+    /// may have lost have expired.
     Quarantine(Quarantine),
 }
 
-/// For how long a server that may have forgotten who holds grants nothing. All
-/// clients of a server (with one prefix) must say the same.
+/// How long a server that may have lost its holders grants nothing. All clients of a server (with
+/// the same prefix) must use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quarantine {
     /// The longest TTL that a claim may have: 100 ms to 24 h.
@@ -45,14 +44,14 @@ pub struct Quarantine {
 }
 
 impl Default for Quarantine {
-    /// TTLs of up to 60 s, and a quarantine of 120 s.
+    /// A maximum TTL of 60 s, and a quarantine of 120 s.
     fn default() -> Self {
         Self::new(USUAL_MAX_TTL)
     }
 }
 
 impl Quarantine {
-    /// With TTLs of up to `max_ttl`, and twice that time.
+    /// Makes a quarantine of twice `max_ttl`, for TTLs of at most `max_ttl`.
     #[must_use]
     pub const fn new(max_ttl: Duration) -> Self {
         Self {
@@ -61,7 +60,7 @@ impl Quarantine {
         }
     }
 
-    /// Sets how long it lasts: at least twice `max_ttl`.
+    /// Sets how long the quarantine lasts: at least twice `max_ttl`.
     #[must_use]
     pub const fn lasting(self, lasts: Duration) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl Quarantine {
         }
     }
 
-    /// How long it lasts.
+    /// Returns how long the quarantine lasts.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         self.lasts.unwrap_or_else(|| self.max_ttl.saturating_mul(2))
@@ -92,9 +91,9 @@ impl Quarantine {
         let max = self.max_ttl;
         Err(StoreError::new(
             ErrorKind::Invalid,
-            format!("a TTL of {ttl:?} is longer than this server allows: {max:?}"),
+            format!("a TTL of {ttl:?} is longer than max_ttl of the server, {max:?}"),
         )
-        .with_hint("choose a shorter one, or set max_ttl for all clients of the server"))
+        .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the server"))
     }
 }
 
@@ -138,18 +137,18 @@ impl Restart {
             })),
             None | Some("trust") if max_ttl.is_none() && lasts.is_none() => Ok(Self::Trust),
             None | Some("trust") => Err(Invalid::new(
-                "max_ttl and quarantine mean nothing on a server that is trusted after a restart",
+                "max_ttl and quarantine have no effect without restart=quarantine",
                 "add restart=quarantine to the URL, or leave them out",
             )),
             Some(other) => Err(Invalid::new(
-                format!("restart = {other:?} cannot be read"),
+                format!("restart = {other:?} is not valid"),
                 EXAMPLE,
             )),
         }
     }
 }
 
-/// Refuses times that exclude nobody.
+/// Refuses times with which exclusion would not hold.
 pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
     let day = Duration::from_secs(24 * 3600);
     let bounds = Duration::from_millis(100)..=day;
@@ -157,10 +156,10 @@ pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(),
         "a max_ttl",
         max_ttl,
         bounds,
-        "choose between 100ms and 86400s",
+        "choose between 100 ms and 24 h",
     )?;
-    let choose = "choose twice max_ttl or more: claims outlive it otherwise, or tokens fall where \
-                  clocks differ";
+    let choose = "choose at least twice max_ttl: claims could outlive a shorter one, and tokens \
+     could fall where clocks differ";
     check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)
 }
 
@@ -198,9 +197,9 @@ mod tests {
         }
         for (said, named) in [
             ("restart=perhaps", "\"perhaps\""),
-            ("max_ttl=10s", "trusted"),
-            ("quarantine=10s", "trusted"),
-            ("restart=trust&max_ttl=10s", "trusted"),
+            ("max_ttl=10s", "no effect"),
+            ("quarantine=10s", "no effect"),
+            ("restart=trust&max_ttl=10s", "no effect"),
             ("restart=quarantine&max_ttl=10ms", "a max_ttl of 10ms"),
             ("restart=quarantine&max_ttl=2d", "a max_ttl of"),
             (
@@ -222,7 +221,10 @@ mod tests {
         assert!(refused.message.contains("quarantine"), "{refused}");
         let several = RedlockOptions::from_url("redlock://a,b,c/?restart=quarantine");
         let refused = several.unwrap_err();
-        assert!(refused.message.contains("quarantine anyway"), "{refused}");
+        assert!(
+            refused.message.contains("always have a quarantine"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where the Sentinels are: the URL of a watched primary.
+//! The addresses of Sentinels, and the URL of a watched primary.
 
 use std::fmt;
 
@@ -13,29 +13,28 @@ const PORT: u16 = 26379;
 
 const EXAMPLE: &str = "write redis-sentinel://user:password@h1,h2:26380,h3/mymaster/0";
 
-/// The Sentinels of a primary, and the name under which they watch it. Plain
-/// data; `Debug` hides the password.
+/// The Sentinels of a primary, and the name of the primary at the Sentinels. Plain data; `Debug`
+/// hides the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sentinels {
-    /// Name or IP address, and port, of each Sentinel: some suffice.
+    /// Name or IP address, and port, of each Sentinel. Not all Sentinels need to be listed.
     pub nodes: Vec<(String, u16)>,
-    /// The name under which the Sentinels watch the primary.
+    /// The name of the primary at the Sentinels.
     pub master: String,
     /// Whether connections to the Sentinels and to the primary are encrypted
     /// (feature `tls`).
     pub tls: bool,
     /// The ACL user at the Sentinels; `None` for `default`.
     pub username: Option<String>,
-    /// The password at the Sentinels, which may differ from the servers'.
+    /// The password at the Sentinels, which may differ from that of the servers.
     pub password: Option<String>,
 }
 
 impl Sentinels {
-    /// The Sentinels at these addresses, with the port 26379 where none is said,
-    /// of the primary that they watch under the name `master`.
+    /// Makes a list of Sentinels, with the default port 26379, for the primary named `master`.
     ///
     /// # Errors
-    /// [`Invalid`], naming the address that cannot be read.
+    /// [`Invalid`] with the number of the invalid address.
     pub fn new<'a>(
         nodes: impl IntoIterator<Item = &'a str>,
         master: impl Into<String>,
@@ -53,7 +52,7 @@ impl Sentinels {
         })
     }
 
-    /// Logs in at the Sentinels.
+    /// Sets user and password at the Sentinels.
     #[must_use]
     pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
         self.username = username.map(str::to_owned);
@@ -78,7 +77,7 @@ impl Sentinels {
     ) -> Result<(Self, Option<String>), Invalid> {
         if url.path().contains('@') {
             return Err(Invalid::plain(
-                "the name of the primary holds an @ as it stands",
+                "the name of the primary contains an @ that is not percent-encoded",
             ));
         }
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
@@ -97,7 +96,7 @@ impl Sentinels {
         }
         if self.master.is_empty() {
             return Err(Invalid::new(
-                "the URL does not say under which name the Sentinels watch the primary",
+                "the URL does not contain the name of the primary, as the Sentinels know it",
                 EXAMPLE,
             ));
         }
@@ -145,7 +144,7 @@ pub(crate) fn address(host: &str, port: u16) -> String {
 fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
     let unreadable = || {
         Invalid::new(
-            format!("the address of Sentinel {which} in the URL cannot be read"),
+            format!("the address of Sentinel {which} in the URL is not valid"),
             EXAMPLE,
         )
     };
@@ -189,8 +188,8 @@ pub(crate) fn discreet(url: &str, invalid: Invalid) -> Invalid {
         return invalid;
     }
     Invalid::new(
-        "the URL cannot be read, and there is an @ behind the first /, ? or # of it",
-        "percent-encode what is special in user and password: %2F for /, %3F for ?, %23 for #, \
+        "the URL cannot be parsed, and it has an @ after its first /, ? or #",
+        "percent-encode special characters in user and password: %2F for /, %3F for ?, %23 for #, \
          %40 for @",
     )
 }
@@ -238,7 +237,7 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_named() {
         for (url, named) in [
-            ("redis-sentinel://h1,h2", "under which name"),
+            ("redis-sentinel://h1,h2", "the name of the primary"),
             ("redis-sentinel:///m", "Sentinel"),
             ("redis-sentinel://h1,,h3/m", "Sentinel 2"),
             ("redis-sentinel://h1,h2:x/m", "Sentinel 2"),

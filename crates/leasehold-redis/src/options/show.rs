@@ -1,4 +1,4 @@
-//! The URL of options, without the password.
+//! Formats options as a URL, without the password.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! What the raw server can do through a plain connection of its own, as other libraries use
-//! one: the measure of `leasehold bench`.
+//! The baseline of `leasehold bench`: plain Redis commands on a separate connection, as other
+//! libraries use them.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -29,14 +29,14 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 end
 return 0";
 
-/// Plain commands on a connection beside the store's: for measuring, not for locking.
+/// Plain commands on a separate connection, for measurements and not for locking.
 #[derive(Debug, Clone)]
 pub struct Baseline {
     connection: MultiplexedConnection,
     prefix: String,
 }
 
-/// What the server has spent since it was started.
+/// What the server has used since it was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerCost {
     /// Scripts that were run.
@@ -50,15 +50,15 @@ pub struct ServerCost {
 }
 
 impl Baseline {
-    /// The baseline of a store's server; connects, and loads its scripts.
+    /// Makes the baseline of a store's server: connects, and loads its scripts.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`].
+    /// Same as [`RedisStore::connect`].
     pub async fn new(store: &RedisStore) -> Result<Self, StoreError> {
         let Route::One(shared) = &store.route else {
             return Err(StoreError::new(
                 ErrorKind::Unsupported,
-                "a cluster has no one server to compare with",
+                "a cluster has no single server to compare with",
             )
             .with_hint("measure one of its nodes alone"));
         };
@@ -74,7 +74,7 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// One bare round trip.
+    /// Makes one bare round trip (`PING`).
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -82,7 +82,7 @@ impl Baseline {
         self.send(cmd("PING")).await.map(drop)
     }
 
-    /// `SET NX PX`: whether the key was free.
+    /// Runs `SET NX PX`; returns whether the key was free.
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -96,7 +96,7 @@ impl Baseline {
         Ok(self.send(set).await? == Value::Okay)
     }
 
-    /// `SET NX PX` and `INCR` in one script: whether the key was free.
+    /// Runs `SET NX PX` and `INCR` in one script; returns whether the key was free.
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -107,7 +107,7 @@ impl Baseline {
         Ok(self.send(call).await? != Value::Int(0))
     }
 
-    /// Compare-and-delete: whether it was ours.
+    /// Runs a compare-and-delete; returns whether the key was held with this id.
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -120,7 +120,7 @@ impl Baseline {
         Ok(self.send(call).await? == Value::Int(1))
     }
 
-    /// Removes what the measurement left.
+    /// Deletes the data of the measurement.
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -130,8 +130,8 @@ impl Baseline {
         self.send(del).await.map(drop)
     }
 
-    /// What the server has spent so far. The difference of two counts all of
-    /// its clients: measure on a server that is idle otherwise.
+    /// Returns what the server has used so far. It includes all clients: measure on a server that
+    /// is otherwise idle.
     ///
     /// # Errors
     /// `Unavailable`: no answer.
@@ -144,7 +144,7 @@ impl Baseline {
             _ => {
                 return Err(StoreError::new(
                     ErrorKind::Unsupported,
-                    "INFO has no text here",
+                    "the server's answer to INFO is not text",
                 ));
             }
         };

@@ -1,4 +1,4 @@
-//! Marking a server as new.
+//! Marks a server as new.
 
 use std::sync::{Arc, Weak};
 
@@ -12,31 +12,30 @@ use crate::connection::multiplexed::Connection;
 use crate::options::RedisOptions;
 
 impl RedisStore {
-    /// Marks a server as new that has never granted anything, so that it grants at
-    /// once where it would wait for the end of a quarantine. For options with
+    /// Marks a server that has never granted anything as new, so that it grants at once instead
+    /// of waiting for a quarantine. For options with
     /// [`Restart::Quarantine`](crate::Restart::Quarantine).
     ///
-    /// A server that is marked already is not believed to be new: its quarantine
-    /// takes as long as it takes. One that belonged to clients with another
-    /// `max_ttl` or `quarantine` belongs to these from now on, after the longer of
-    /// both quarantines.
+    /// A server that is already marked is not treated as new: its quarantine is not shortened. A
+    /// server that belonged to clients with another `max_ttl` or `quarantine` belongs to these
+    /// from now on, after the longer of both quarantines.
     ///
-    /// **Only for servers that have no data because they never had any**: one that
-    /// has lost its data would grant while leases that it has forgotten are valid.
+    /// **Only for servers that never had data**: a server that has lost its data would grant keys
+    /// whose forgotten leases are still valid.
     ///
     /// # Cancel safety
-    /// The server may be marked although the future was dropped.
+    /// If the future is dropped, the server may be marked.
     ///
     /// # Errors
-    /// `Invalid` for options without a quarantine, or that cannot work; else as
+    /// `Invalid` for invalid options, or options without a quarantine; otherwise the same as
     /// [`RedisStore::connect`].
     pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
         let Some(quarantine) = options.restart.quarantine().copied() else {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "without restart=quarantine a server is trusted after a restart, and nothing is marked",
+                "a server has a mark only with restart=quarantine",
             )
-            .with_hint("add it to the URL if the clients of the server say so"));
+            .with_hint("add restart=quarantine to the URL, if the clients of the server use it"));
         };
         let target = Target::new(&options)?;
         let opened = target.connect(None).await?;

@@ -1,4 +1,4 @@
-//! The keys that somebody holds or waits for, page by page.
+//! Lists the keys that are held or waited for, page by page.
 
 use async_trait::async_trait;
 use futures_util::future::join_all;

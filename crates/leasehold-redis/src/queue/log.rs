@@ -1,4 +1,4 @@
-//! The audit log, page by page.
+//! Reads the audit log, page by page.
 
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};
@@ -101,7 +101,7 @@ impl<'a> StreamLog<'a> {
             let value = value.as_deref();
             match value.and_then(|value| audit::read(prefix, value)) {
                 Some(read) => records.extend(read),
-                None => tracing::warn!(id, "passed over an audit entry that cannot be read"),
+                None => tracing::warn!(id, "skipped an audit entry that cannot be read"),
             }
         }
         let meant = |record: &AuditRecord| {

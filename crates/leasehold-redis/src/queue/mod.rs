@@ -1,4 +1,4 @@
-//! The queue of a key in its record: the rule runs on the server, in scripts.
+//! The store of the native layout: the rules of the queue run in scripts on the server.
 
 pub(crate) mod baseline;
 mod initialise;
@@ -27,8 +27,8 @@ use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
 use crate::routing::cluster::{Cluster, RedisClusterOptions};
 
-/// A store on one Redis or Valkey server, or on a cluster of them. Cheap to share
-/// behind an `Arc`; its connections close when it is dropped.
+/// A store on one Redis or Valkey server, behind Sentinels, or on a cluster. Cheap to share in an
+/// `Arc`. Its connections close when it is dropped.
 pub struct RedisStore {
     route: Route,
 }
@@ -37,9 +37,9 @@ impl RedisStore {
     /// Opens a store: connects, and checks the version and the role of the server.
     ///
     /// # Errors
-    /// `Unavailable` if the server cannot be reached, `Refused` if it is too old,
-    /// a read-only replica, or refuses the credentials, `Invalid` for options
-    /// that cannot work, `Unsupported` for TLS without the feature `tls`.
+    /// `Unavailable` if the server cannot be reached. `Refused` if it is too old, is a read-only
+    /// replica, or refuses the credentials. `Invalid` for invalid options. `Unsupported` for TLS
+    /// without the feature `tls`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         Self::open(options).await
@@ -52,12 +52,12 @@ impl RedisStore {
         Ok(Self { route })
     }
 
-    /// Opens a store on a cluster: asks the nodes that are named for the others.
-    /// Connections to these are opened when a key needs them.
+    /// Opens a store on a cluster. It asks the given nodes for the other nodes, and connects to a
+    /// node when a key needs it.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`]; `Unavailable` if none of the named nodes can be
-    /// reached, `Refused` if it is not part of a cluster.
+    /// Same as [`RedisStore::connect`]; `Unavailable` if none of the given nodes can be reached;
+    /// `Refused` if they are not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
         Self::open_cluster(options).await
@@ -70,15 +70,14 @@ impl RedisStore {
         Ok(Self { route })
     }
 
-    /// Opens a store with the address, the login and the certificates of a
-    /// client that exists already; of `options` only the prefix, the retention
-    /// and the time-outs are used.
+    /// Opens a store with the address, the login and the certificates of an existing client. Only
+    /// the prefix, the retention and the time-outs of `options` are used.
     ///
-    /// The store opens a connection of its own: pushes come on it, and they are
-    /// only heard on a connection that was opened for them.
+    /// The store opens its own connection, because pushes arrive only on a connection that was
+    /// opened for them.
     ///
     /// # Errors
-    /// As [`RedisStore::connect`].
+    /// Same as [`RedisStore::connect`].
     pub async fn from_client(
         client: &redis::Client,
         options: RedisOptions,
@@ -89,7 +88,7 @@ impl RedisStore {
         Ok(Self { route })
     }
 
-    /// The URL of the server or cluster, without the password.
+    /// Returns the URL of the server or cluster, without the password.
     #[must_use]
     pub fn redacted_url(&self) -> &str {
         self.route.redacted()
@@ -174,7 +173,7 @@ fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
     }
     Err(StoreError::new(
         ErrorKind::Invalid,
-        "these options are of the classic layout",
+        "these options are for the classic layout",
     )
     .with_hint("open them with ClassicStore"))
 }

@@ -1,5 +1,5 @@
-//! What this client remembers of its claims and keys: the token that each claim has
-//! proposed, and the highest token of each key.
+//! The client's table of its claims and keys: the token that each claim has proposed, and the
+//! highest token of each key.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,8 @@
-//! Redlock as published, which other libraries use too: on each server the string
-//! of `SET key id NX PX ttl`, and a majority of them.
+//! Redlock with the classic layout, shared with other libraries: on each server the string of
+//! `SET key id NX PX ttl`, and a majority of them decides.
 //!
-//! The core's machines count the votes as they do for the native layout. There are
-//! no tokens, no tombstones and no quarantine: a server that forgets gives its vote
-//! again.
+//! The core counts the votes as for the native layout. There are no tokens, no tombstones and no
+//! quarantine: a server that loses its data votes again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +50,7 @@ pub(super) async fn ask(
             let token = Token(held.into());
             Vote::Broken { token }
         }
-        Ask::Watch(_) => return Err(unsupported("its record has no place for those who watch")),
+        Ask::Watch(_) => return Err(unsupported("its record cannot store who watches a key")),
     })
 }
 

@@ -1,4 +1,4 @@
-//! What one server of a set says. See [`crate::fuzzing`].
+//! The parsers of answers of one server of a set. See [`crate::fuzzing`].
 
 use leasehold_core::StoreTime;
 use leasehold_core::quorum::{Node, Vote};

@@ -1,4 +1,4 @@
-//! Marking servers that are known to be new.
+//! Marks the servers of a set as new.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::connection::gate;
 use crate::connection::multiplexed::Connection;
 
 impl RedlockStore {
-    /// Marks the servers behind `options` that have never been used as new: they
-    /// vote at once, where they would wait for the end of their quarantine.
+    /// Marks servers that were never used as new, so that they vote at once instead of waiting
+    /// for a quarantine.
     ///
-    /// A server that is marked already is not believed to be new: its quarantine
-    /// takes as long as it takes. One that belongs to another set (other members,
-    /// `max_ttl` or `quarantine`) joins this one, with a quarantine.
+    /// A server that is already marked is not treated as new: its quarantine is not shortened. A
+    /// server of another set (other members, `max_ttl` or `quarantine`) joins this one, with a
+    /// quarantine.
     ///
-    /// **Only for servers that have no data because they never had any**: one that
-    /// has lost its data would vote while claims that it has forgotten hold.
+    /// **Only for servers that never had data**: a server that has lost its data would vote for
+    /// new claims while forgotten ones still hold.
     ///
     /// # Errors
-    /// `Invalid` for options that cannot work, `Unsupported` in the classic layout; what goes wrong at one server
-    /// stands in its [`Initialised::outcome`].
+    /// `Invalid` for invalid options; `Unsupported` in the classic layout. An error of one server
+    /// is in its [`Initialised::outcome`].
     pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
         if options.is_classic() {
             return Err(crate::classic::unsupported(
-                "its servers keep no mark, and need none",
+                "its servers have no mark and need none",
             ));
         }
         options.check()?;

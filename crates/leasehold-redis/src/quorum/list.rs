@@ -1,4 +1,4 @@
-//! The keys that somebody holds, page by page.
+//! Lists the keys that are held, page by page.
 
 use std::sync::Arc;
 

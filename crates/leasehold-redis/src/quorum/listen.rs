@@ -1,4 +1,4 @@
-//! The inbox: open at every server that can be reached.
+//! Opens the inbox at every server that can be reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) async fn listen(
     {
         return Err(StoreError::new(
             ErrorKind::Unavailable,
-            "no server can be listened to",
+            "cannot subscribe at any server",
         ));
     }
     Ok(Subscriptions { _tasks: tasks })
@@ -74,7 +74,8 @@ async fn hear(
                 return std::future::pending().await;
             }
             Err(error) => {
-                tracing::debug!(url = %shared.target().redacted, %error, "cannot listen");
+                tracing::debug!(url = %shared.target().redacted, %error, "cannot subscribe at this \
+                 server");
                 late = true;
                 tokio::time::sleep(pauses.pause()).await;
             }

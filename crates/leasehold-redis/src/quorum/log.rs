@@ -1,4 +1,4 @@
-//! The audit log of a set: what each server notes of its votes, put together.
+//! The audit log of a set, combined from the logs of all servers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl<'a> QuorumLog<'a> {
             let value = value.as_deref();
             let Some(notes) = value.and_then(|value| audit::read_votes(prefix, value)) else {
                 let server = &self.inner.members[server].name;
-                tracing::warn!(%server, id, "passed over an audit entry that cannot be read");
+                tracing::warn!(%server, id, "skipped an audit entry that cannot be read");
                 continue;
             };
             for (key, note) in notes {
@@ -117,8 +117,8 @@ impl<'a> QuorumLog<'a> {
             tracing::warn!(
                 %server,
                 %error,
-                "the audit log is read without this server: what only just had a quorum by its \
-                 vote is missing"
+                "the audit log is read without this server: grants that had a quorum only with its \
+                 vote are missing"
             );
         }
     }

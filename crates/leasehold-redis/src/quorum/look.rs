@@ -1,4 +1,4 @@
-//! What people see: what a majority says.
+//! Inspects a key: what a majority of the servers reports.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One server of the set: its connection, and what it is asked over it.
+//! One server of the set: its connection, and the requests to it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,10 @@
-//! `redlock://`: three or more independent Redis or Valkey servers, of which a
-//! majority decides.
+//! Redlock (`redlock://`): three or more independent Redis or Valkey servers, of which a majority
+//! decides.
 //!
-//! Each server keeps a vote per key (`lua/node.lua`), by the rules of the core's
-//! [`leasehold_core::quorum`]; this store counts them. Requests go to all servers
-//! at once; the answer is there with the last vote of a quorum, and slower
-//! servers are not waited for. See `docs/stores/redlock.md` for what is promised,
-//! and `docs/proof/quorum.md` for why.
+//! Each server keeps a vote per key (`lua/node.lua`), by the rules of [`leasehold_core::quorum`].
+//! This store counts the votes. Requests go to all servers at once. The answer is complete with
+//! the last vote of a quorum; slower servers are not waited for. `docs/stores/redlock.md`
+//! describes the guarantees, and `docs/proof/quorum.md` explains them.
 
 mod claims;
 mod classic_votes;
@@ -64,19 +63,19 @@ struct Inner {
     inbox: Inbox,
 }
 
-/// A store on several independent servers. Cheap to share behind an `Arc`; its
-/// connections close when it is dropped, and what it has to release is released.
+/// A store on several independent servers (Redlock). Cheap to share in an `Arc`. When it is
+/// dropped, pending releases are sent and its connections close.
 pub struct RedlockStore {
     inner: Arc<Inner>,
 }
 
 impl RedlockStore {
-    /// Opens a store: connects to all servers. Those that cannot be reached are
-    /// tried again in the background, while a quorum is there.
+    /// Opens a store: connects to all servers. If a quorum is reachable, the other servers are
+    /// retried in the background.
     ///
     /// # Errors
-    /// `Unavailable` if no quorum can be reached, naming each server and why;
-    /// `Invalid` for options that cannot work.
+    /// `Unavailable` if no quorum can be reached, with the reason for each server; `Invalid` for
+    /// invalid options.
     pub async fn connect(options: RedlockOptions) -> Result<Self, StoreError> {
         options.check()?;
         Self::open(options).await
@@ -131,7 +130,7 @@ impl RedlockStore {
         })
     }
 
-    /// The URL of the servers, without the passwords.
+    /// Returns the URL of the servers, without the passwords.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         self.inner.options.redacted_url()
@@ -153,9 +152,9 @@ impl RedlockStore {
         if ttl > max && !self.inner.options.is_classic() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                format!("a TTL of {ttl:?} is longer than these servers allow: {max:?}"),
+                format!("a TTL of {ttl:?} is longer than max_ttl of the set, {max:?}"),
             )
-            .with_hint("choose a shorter one, or set max_ttl for all clients of the set"));
+            .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the set"));
         }
         Ok(())
     }
@@ -213,14 +212,17 @@ impl LockStore for RedlockStore {
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         if self.inner.options.is_classic() {
-            return Err(classic::unsupported("nobody is told when a lock is free"));
+            return Err(classic::unsupported(
+                "it sends no message when a lock becomes free",
+            ));
         }
         Ok(Box::new(listen::listen(&self.inner, sink).await?))
     }
 }
 
 impl Inner {
-    /// What comes of some work at each server that can be reached, within `limit`.
+    /// Runs some work at each server that can be reached, within `limit`, and returns the
+    /// results.
     async fn each<'a, T, F>(
         &'a self,
         limit: Duration,

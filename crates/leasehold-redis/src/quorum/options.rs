@@ -1,4 +1,4 @@
-//! Where the servers are, and how they decide.
+//! Options of a set of independent servers (Redlock).
 
 use std::fmt;
 use std::time::Duration;
@@ -32,35 +32,32 @@ pub struct RedlockOptions {
     /// The servers, 3 to 32, each with its own login. Prefix and retention are
     /// those of the first.
     pub servers: Vec<RedisOptions>,
-    /// How many servers have to agree; the smallest majority by default.
+    /// How many servers must agree; the smallest majority by default.
     ///
-    /// Any two quorums of *q* among *n* servers share 2*q* − *n* servers. All but
-    /// one of these may have a clock that was stepped, or may have forgotten its
-    /// data unnoticed, without two clients holding at once: with 4 of 5 that is
-    /// true of one such server (and of a second), with 3 of 5 of none.
+    /// Any two quorums of *q* among *n* servers share 2*q* − *n* servers. All but one of these
+    /// may have stepped their clocks, or lost data unnoticed, without two clients holding at the
+    /// same time: with 4 of 5 up to two servers, with 3 of 5 none.
     pub quorum: Option<usize>,
-    /// The longest TTL that a claim may have. Default 60 s; 100 ms to 24 h. All
-    /// clients of the set must say the same.
+    /// The longest TTL that a claim may have. Default 60 s; 100 ms to 24 h. All clients of the
+    /// set must use the same value.
     pub max_ttl: Duration,
     /// How long one server's answer may take; never more than a quarter of the
     /// claim's TTL. Default 500 ms.
     pub node_timeout: Duration,
-    /// For how long a server that has restarted, or lost its data, gives no
-    /// votes. Default twice `max_ttl`, and never less than that; zero turns it
-    /// off, and exclusion is lost with the data of a server then.
+    /// How long a server that has restarted, or lost its data, does not vote. Default twice
+    /// `max_ttl`, and never less. Zero turns the quarantine off: then exclusion is lost when a
+    /// server loses its data.
     pub quarantine: Option<Duration>,
-    /// Whether a renewal is taken up again by servers that lack the claim.
-    /// Default yes; never in the classic layout, where nothing tells a claim that
-    /// was broken from one that was forgotten.
+    /// Whether a renewal restores the claim at servers that no longer have it. Default yes. Never
+    /// in the classic layout, which cannot distinguish a broken claim from a lost one.
     pub repair: bool,
-    /// The name of the set of servers; all its clients must say the same. By
-    /// default made of the addresses: give one where clients reach the servers by
-    /// different names.
+    /// The name of the set of servers; all clients must use the same one. By default it is made
+    /// from the addresses: set one if clients reach the servers by different names.
     pub set: Option<String>,
 }
 
 impl RedlockOptions {
-    /// These servers, with the usual settings.
+    /// Makes options for these servers, with default settings.
     #[must_use]
     pub fn new(servers: Vec<RedisOptions>) -> Self {
         Self {
@@ -74,20 +71,20 @@ impl RedlockOptions {
         }
     }
 
-    /// Reads a URL:
+    /// Parses a URL:
     ///
     /// ```text
     /// redlock://[user:password@]host[:port],…[/db][?parameters]
     /// redlocks://…                                 the same with TLS
     /// ```
     ///
-    /// Parameters: `quorum`, `max_ttl`, `node_timeout`, `quarantine` (durations
-    /// such as `500ms`, `60s`, `2m`), `repair` (`yes`, `no`), `set`; and those of
-    /// [`RedisOptions::from_url`], which are for every server. With `layout=classic`
-    /// there is no quarantine, and with it no `max_ttl` and `set`; nor `repair`.
+    /// Parameters: `quorum`, `max_ttl`, `node_timeout`, `quarantine` (durations such as `500ms`,
+    /// `60s`, `2m`), `repair` (`yes`, `no`), `set`; and those of [`RedisOptions::from_url`],
+    /// which apply to every server. With `layout=classic` there is no `quarantine`, `max_ttl`,
+    /// `set` or `repair`.
     ///
     /// # Errors
-    /// [`Invalid`], naming what cannot be read. Passwords are never repeated.
+    /// [`Invalid`] with the invalid part. Passwords are never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         Self::read_url(url).map_err(|invalid| discreet(url, invalid))
     }
@@ -99,7 +96,7 @@ impl RedlockOptions {
             "redlocks" => "rediss",
             _ => {
                 return Err(Invalid::new(
-                    "the scheme is not one of Redlock",
+                    "the URL scheme is not redlock: or redlocks:",
                     "write redlock://host1,host2,host3, or redlocks:// with TLS",
                 ));
             }
@@ -121,7 +118,7 @@ impl RedlockOptions {
             let url = format!("{server}://{member}{path}?{common}");
             let server = RedisOptions::from_url(&url).map_err(|mut invalid| {
                 if invalid.message.contains("unknown parameter") {
-                    invalid.hint = Some(format!("known are {PARAMETERS}"));
+                    invalid.hint = Some(format!("known parameters: {PARAMETERS}"));
                 }
                 invalid
             })?;
@@ -160,23 +157,23 @@ impl RedlockOptions {
             .find_map(|(name, said)| said.then_some(name)))
     }
 
-    /// Whether the servers keep votes that other libraries understand.
+    /// Returns whether the servers have the classic layout, which other libraries understand.
     #[must_use]
     pub fn is_classic(&self) -> bool {
         let classic = |server: &RedisOptions| server.layout == RedisLayout::Classic;
         self.servers.first().is_some_and(classic)
     }
 
-    /// How many servers there are, and how many have to agree.
+    /// Returns the number of servers, and how many must agree.
     ///
     /// # Errors
-    /// [`Invalid`] where that is no quorum.
+    /// [`Invalid`] if the quorum is not possible.
     pub fn size(&self) -> Result<QuorumSize, Invalid> {
         QuorumSize::new(self.servers.len(), self.quorum)
     }
 
-    /// How long a server that may have forgotten something gives no votes; not at
-    /// all in the classic layout.
+    /// Returns how long a server that may have lost data does not vote; zero in the classic
+    /// layout.
     #[must_use]
     pub fn quarantine(&self) -> Duration {
         let usual = match self.is_classic() {
@@ -186,10 +183,10 @@ impl RedlockOptions {
         self.quarantine.unwrap_or(usual)
     }
 
-    /// Refuses options that cannot work.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Invalid`], naming the option and its bounds.
+    /// [`Invalid`] with the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         self.size()?;
         let mut addresses: Vec<_> = self.servers.iter().map(address).collect();
@@ -197,14 +194,14 @@ impl RedlockOptions {
             server.check()?;
             if server.restart != Restart::Trust {
                 return Err(Invalid::new(
-                    "the servers of a set have a quarantine anyway",
-                    "leave out restart; max_ttl and quarantine are the set's",
+                    "restart has no effect here: the servers of a set always have a quarantine",
+                    "leave out restart; set max_ttl and quarantine for the set",
                 ));
             }
             if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
                 return Err(Invalid::new(
-                    "each server of a set is one server, and its vote counts at once",
-                    "leave out Sentinels and acknowledge: the majority takes their place",
+                    "a set has no Sentinels and no acknowledge: each member is one server",
+                    "leave them out: the majority of servers replaces them",
                 ));
             }
             let first = &self.servers[0];
@@ -214,8 +211,7 @@ impl RedlockOptions {
             };
             if agreed(server) != agreed(first) {
                 return Err(Invalid::plain(
-                    "all servers of a set have one prefix and one layout, and all keep an audit \
-                     log or none does",
+                    "all servers of a set must have the same prefix, layout and audit",
                 ));
             }
         }
@@ -227,7 +223,7 @@ impl RedlockOptions {
             ));
         }
         let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
-        let choose = "choose between 5ms and 30s";
+        let choose = "choose between 5 ms and 30 s";
         check_bounds("a node_timeout", self.node_timeout, bounds, choose)?;
         let twice = self.max_ttl.saturating_mul(2);
         let quarantine = self.quarantine();
@@ -242,7 +238,7 @@ impl RedlockOptions {
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
                 Err(Invalid::plain(
-                    "the name of a set has 1 to 64 bytes, without control characters",
+                    "the name of a set must be 1 to 64 bytes, without control characters",
                 ))
             }
             _ => Ok(()),
@@ -262,8 +258,8 @@ impl RedlockOptions {
         }
     }
 
-    /// The URL of these options, without the passwords: but for these it reads
-    /// back the same.
+    /// Returns the URL of these options, without the passwords. Except for these, parsing it
+    /// gives the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         let tls = matches!(

@@ -1,4 +1,4 @@
-//! What each server said, for people.
+//! Error messages with the answer of each server.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Report {
         };
         if has(|vote| matches!(vote, Vote::Foreign)) {
             error.with_hint(
-                "all clients of a set name the same servers, max_ttl and quarantine; `leasehold \
+                "use the same servers, max_ttl and quarantine in all clients of a set; `leasehold \
                  init` moves a server to another set",
             )
         } else if has(|vote| matches!(vote, Vote::Quarantined { .. })) {
@@ -79,9 +79,9 @@ impl Report {
                  `leasehold init` marks servers that are new",
             )
         } else if has(|vote| matches!(vote, Vote::Skewed { .. })) {
-            error.with_hint("set this machine's clock")
+            error.with_hint("correct this machine's clock")
         } else {
-            error.with_hint("are the servers running, and reachable from here?")
+            error.with_hint("check that the servers are running and reachable from this host")
         }
     }
 }
@@ -105,17 +105,18 @@ fn phrase(said: &ServerAnswer, limit: Duration) -> String {
     match vote {
         Vote::Yes => "yes".to_owned(),
         Vote::Busy { left, .. } if *left == Duration::MAX => {
-            "no, another's lock stands there for ever".to_owned()
+            "no, another client has the key, with a lock that does not expire".to_owned()
         }
         Vote::Busy { left, .. } => format!("no, it votes for another claim for {left:.1?}"),
         Vote::Stale { .. } => "no, it has seen a higher token".to_owned(),
         Vote::Skewed { by } => format!(
-            "no, this client's clock is too far ahead of its own, by {by:.1?} more than may be"
+            "no, this client's clock is too far ahead of the server's, by {by:.1?} more than \
+             allowed"
         ),
-        Vote::Lost => "no, it does not vote for this claim any more".to_owned(),
+        Vote::Lost => "no, it no longer votes for this claim".to_owned(),
         Vote::Taken => "no, the claim id is another client's".to_owned(),
         Vote::Quarantined { left } => {
-            format!("no votes for {left:.1?} more, it may have lost some")
+            format!("cannot vote for {left:.1?}: it is new or may have lost data")
         }
         Vote::Foreign => "no, it belongs to another set of servers".to_owned(),
         Vote::Released { .. } => "it has released the claim".to_owned(),

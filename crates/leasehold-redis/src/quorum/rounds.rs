@@ -1,5 +1,4 @@
-//! One question to all servers: the core's machines, and the requests that they
-//! want sent.
+//! Sends one request to all servers: drives the state machines of the core.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,7 +234,7 @@ impl Inner {
 
     // ---- leaving ----
 
-    /// A bid came to nothing: what it has got is given back, everywhere.
+    /// Releases the votes of a failed acquisition at all servers.
     pub(super) fn give_up(self: &Arc<Self>, key: &Key, claim: &Claim, sent: Moment) {
         let token = match self.claims.look(key, &claim.id) {
             Known::Here(entry) => entry.token,
@@ -264,8 +263,8 @@ impl Inner {
         tokio::spawn(Arc::clone(self).leave(key.clone(), part, farewell, told));
     }
 
-    /// A claim leaves: every server is told until it has confirmed it, or the
-    /// votes have lapsed.
+    /// Releases a claim: repeats it at every server until it is confirmed, or the votes have
+    /// expired.
     pub(super) fn part(self: &Arc<Self>, key: &Key, id: &ClaimId) -> PendingRelease {
         let now = clock::now();
         let (told, parting) = PendingRelease::new();
@@ -327,12 +326,13 @@ impl Inner {
         }
         for server in farewell.unconfirmed() {
             let server = &self.members[server].name;
-            tracing::debug!(%key, %server, "a release was not confirmed; its vote has lapsed");
+            tracing::debug!(%key, %server, "a server did not confirm a release; its vote has \
+             expired");
         }
     }
 }
 
-/// Lets the requests that nobody waits for any more go their way.
+/// Lets the remaining requests finish in the background.
 fn see_off(mut asked: FuturesUnordered<Asked>) {
     if !asked.is_empty() {
         tokio::spawn(async move { while asked.next().await.is_some() {} });

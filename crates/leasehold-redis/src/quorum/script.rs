@@ -1,5 +1,5 @@
-//! The scripts of one server among several: what they are given and what they
-//! answer. The header of each says the same for other languages.
+//! The scripts of one server of a set, their arguments and answers. The header of each script
+//! describes them too, for clients in other languages.
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is tested from within.
+//! Unit tests of the set of servers.
 
 mod look;
 mod options;

@@ -1,4 +1,4 @@
-//! The verbs of a store on several servers: what their votes come to, as one answer.
+//! The verbs of a store on several servers: combines the votes into one answer.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::classic::{self, wall};
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = if claim.mode.capacity() != Capacity::Lock {
-        "permits of independent servers would be counted differently"
+        "each server would count the permits in use differently"
     } else if claim.mode != Mode::EXCLUSIVE {
-        "readers of independent servers could each have another majority"
+        "each reader could have a different majority"
     } else if claim.secret.is_some() {
-        "claims of one owner would find it at different servers"
+        "claims of one owner could have their votes at different servers"
     } else if !claim.min_hold.is_zero() {
         "a minimum hold would end with a server's quarantine"
     } else {
@@ -35,7 +35,10 @@ pub(super) fn unsupported(why: &str) -> StoreError {
         ErrorKind::Unsupported,
         format!("independent servers cannot do this: {why}"),
     )
-    .with_hint("a redlock:// store has mutexes and elections; use one server for the rest")
+    .with_hint(
+        "a redlock:// store has mutexes and elections only; use a single server for other \
+     kinds",
+    )
 }
 
 fn answer(reply: Reply, at: StoreTime) -> Answer {
@@ -107,7 +110,8 @@ impl RedlockStore {
         }
         if renew.rotate.is_some() {
             return Err(unsupported(
-                "a claim whose id is replaced at some servers only would have two",
+                "a claim id that is replaced at only some servers would leave the claim with two \
+                 ids",
             ));
         }
         if renew.downgrade {
@@ -162,13 +166,11 @@ impl RedlockStore {
             Some(false) => Ok(answer(Reply::Absent, wall())),
             None => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
-                Err(StoreError::new(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "fewer than {needed} of {all} servers have confirmed the release within \
-                         {limit:?}; the others are told in the background until the claim lapses"
-                    ),
-                ))
+                let message = format!(
+                    "fewer than {needed} of {all} servers confirmed the release within {limit:?}"
+                );
+                Err(StoreError::new(ErrorKind::Unavailable, message)
+                    .with_hint("it is repeated in the background until the claim expires"))
             }
         }
     }

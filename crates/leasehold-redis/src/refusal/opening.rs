@@ -1,4 +1,4 @@
-//! Why a connection could not be opened.
+//! Converts errors of opening a connection: DNS, refused, time-out, TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -84,8 +84,8 @@ fn tls_failure(error: &io::Error) -> Option<StoreError> {
     Some(match failed {
         Tls::InvalidCertificate(_) => refused(
             format!("the certificate of the server is not trusted ({text})"),
-            "name the authority that signed it (`ca` in the URL), and the server as the \
-             certificate does",
+            "set `ca` in the URL to the authority that signed it, and use a host name that the \
+             certificate contains",
         ),
         Tls::AlertReceived(_) => refused(
             format!("the server refuses the TLS handshake ({text})"),
@@ -99,6 +99,6 @@ fn tls_failure(error: &io::Error) -> Option<StoreError> {
             ErrorKind::Unavailable,
             format!("the TLS handshake failed ({text})"),
         )
-        .with_hint("look at the log of the server"),
+        .with_hint("check the server's log"),
     })
 }

@@ -1,4 +1,4 @@
-//! What is said of refusals and failures.
+//! Tests of the messages of errors.
 
 use std::io;
 use std::time::Duration;

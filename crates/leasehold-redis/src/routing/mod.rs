@@ -1,4 +1,4 @@
-//! The way from a key to its server, of which there may be many.
+//! Routes a key to its server: a single server or a node of a cluster.
 
 pub(crate) mod cluster;
 pub(crate) mod names;

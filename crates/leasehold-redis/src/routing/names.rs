@@ -1,4 +1,4 @@
-//! The names behind a prefix, on one server or on all nodes of a cluster, page by page.
+//! Lists the names with a prefix, on one server or on all nodes of a cluster, page by page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Answers that no script of ours gives: a proxy, or somebody else, may.
+//! Tests: answers that no script gives, as from a proxy.
 
 use leasehold_store::ErrorKind;
 use redis::Value;

@@ -1,5 +1,5 @@
-//! What the scripts cost the server, against the least that a fenced lock can
-//! do: one script with `SET NX PX` and `INCR`, one that compares and deletes.
+//! Measures what the scripts cost the server, compared with a minimal fenced lock: one script
+//! with `SET NX PX` and `INCR`, and one that compares and deletes.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Random histories: what is asked next, and when.
+//! Random histories for the replay tests: the next request, and its time.
 
 use std::time::Duration;
 

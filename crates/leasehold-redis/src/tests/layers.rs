@@ -1,4 +1,4 @@
-//! Folders are layers: each imports from those before it only.
+//! Test: folders are layers, and each imports only from those before it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

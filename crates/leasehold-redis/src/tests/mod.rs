@@ -1,4 +1,4 @@
-//! The scripts against the core, and what else is tested from within.
+//! Unit tests: the scripts compared with the core, and others.
 
 mod answers;
 mod cost;

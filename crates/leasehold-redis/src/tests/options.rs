@@ -1,4 +1,4 @@
-//! URLs, read and shown.
+//! Tests: parsing and formatting of URLs.
 
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ fn no_host_has_a_name_that_ends_in_a_url() {
         ] {
             let invalid = refused(&url);
             assert!(
-                invalid.message.contains("not the name of one"),
+                invalid.message.contains("not a valid host name"),
                 "{url}: {invalid}"
             );
         }

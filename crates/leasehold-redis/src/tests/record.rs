@@ -1,4 +1,4 @@
-//! A record as it lies on the server against the queue of the core.
+//! Tests: records on the server compared with queues of the core.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Random steps on Redis and on the core: every answer, every push and the whole
-//! record must be the same.
+//! Replay test: random steps on Redis and on the core. All answers, pushes and records must be
+//! the same.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;

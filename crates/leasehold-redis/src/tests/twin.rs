@@ -1,5 +1,4 @@
-//! Queues of the core and their twins on a server, taking the same steps at the
-//! same times.
+//! A queue of the core and its copy on a server, which run the same steps at the same times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One client in a case: makes claims, and keeps what its inbox heard.
+//! A client in a test case: makes claims, and records the pushes of its inbox.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

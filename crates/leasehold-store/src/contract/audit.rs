@@ -1,4 +1,4 @@
-//! What the audit log says.
+//! Contract cases of the audit log.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn read_more(log: &mut Box<dyn AuditLog + '_>) -> Vec<AuditRecord> {
     more.expect("more entries")
 }
 
-/// Each grant is in the log, and how it ended: released, broken or expired, by whom and after how
+/// The log contains each grant and its end: released, broken or expired, by whom and after how
 /// long.
 pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     let (a, b) = (Actor::audited(fixture).await, Actor::audited(fixture).await);
@@ -132,7 +132,7 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     assert_eq!(at_last.3, at_once(at_last.2));
 }
 
-/// Who has read all reads on when there is more, and from a time on what came since.
+/// A reader that has read all entries reads later ones, and can start from a given time.
 pub async fn audit_log_is_followed(fixture: &dyn Fixture) {
     let a = Actor::audited(fixture).await;
     let k = key("k");

@@ -1,4 +1,4 @@
-//! Joining the queue: who is granted, and in which order.
+//! Contract cases of claims: who is granted, and in which order.
 
 use crate::Verbs as _;
 use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
@@ -29,7 +29,7 @@ pub async fn claim_free_key_is_granted(fixture: &dyn Fixture) {
     }
 }
 
-/// A held key makes a claim wait, or answers `Busy` and keeps nothing of it.
+/// On a held key a claim waits, or is answered `Busy` and leaves nothing behind.
 pub async fn claim_held_key_waits_or_is_busy(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     a.granted(&key, &a.want(1)).await;
@@ -50,7 +50,7 @@ pub async fn claim_held_key_waits_or_is_busy(fixture: &dyn Fixture) {
     assert_eq!(b.waiting(&key, &b.want(4)).await.position, 2);
 }
 
-/// The same id finds the same claim: same arrival, same token, never twice.
+/// A repeated claim finds itself: same arrival number, same token, only one claim.
 pub async fn claim_again_finds_itself(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let first = a.granted(&key, &a.want(1)).await;
@@ -68,7 +68,7 @@ pub async fn claim_again_finds_itself(fixture: &dyn Fixture) {
     assert!(look.holders.is_empty() && look.waiters.is_empty());
 }
 
-/// A released id stays released, also one that was never there.
+/// A released id stays released, also if its claim never existed.
 pub async fn claim_after_release_is_gone(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     a.granted(&key, &a.want(1)).await;
@@ -103,7 +103,7 @@ pub async fn claims_are_granted_in_order(fixture: &dyn Fixture) {
     }
 }
 
-/// A key in use is of one kind; idle again, it may become another.
+/// A key in use has one capacity. When it is idle, it can get another.
 pub async fn claim_of_other_capacity_is_mismatch(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -131,7 +131,7 @@ pub async fn claim_of_other_capacity_is_mismatch(fixture: &dyn Fixture) {
     );
 }
 
-/// An unfair claim takes what is vacant ahead of those who wait.
+/// An unfair claim takes a free key ahead of waiters.
 pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;
@@ -165,7 +165,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
     b.granted(&key, &b.want(2)).await;
 }
 
-/// Nobody waits behind the dead: a holder that has lapsed is passed.
+/// An expired holder does not block waiters.
 pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let brief = Claim {
@@ -196,7 +196,7 @@ pub async fn tokens_strictly_increase(fixture: &dyn Fixture) {
     }
 }
 
-/// Whoever knows an id of another client's cannot claim with it.
+/// A client cannot claim with the id of another client.
 pub async fn claim_id_of_another_client_is_taken(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (held, token) = a.granted(&key, &a.want(1)).await;
@@ -210,7 +210,8 @@ pub async fn claim_id_of_another_client_is_taken(fixture: &dyn Fixture) {
     assert_eq!(a.waiting(&key, &a.want(2)).await.arrival, waiting);
 }
 
-/// Readers share; a writer excludes all others, and readers come behind one that waits.
+/// Readers share the key. A writer excludes all others, and readers queue behind a waiting
+/// writer.
 pub async fn readers_share_and_writers_exclude(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

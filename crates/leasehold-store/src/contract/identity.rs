@@ -1,4 +1,4 @@
-//! Claims whose id is replaced, or whose client is.
+//! Contract cases of rotation and adoption.
 
 use crate::Push;
 use leasehold_core::{
@@ -34,7 +34,7 @@ fn adoption(by: &Actor, from: u128, to: u128) -> Renew {
     renew
 }
 
-/// The claim stays where it is under a new id, and the old one is worth nothing.
+/// The claim keeps its place under a new id, and the old id is useless.
 pub async fn rotation_replaces_the_id(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -74,7 +74,7 @@ pub async fn rotation_replaces_the_id(fixture: &dyn Fixture) {
     assert_eq!(b.granted(&key, &b.want(12)).await.0, place);
 }
 
-/// A rotation whose answer was lost is asked for again.
+/// A rotation whose answer was lost can be repeated.
 pub async fn rotation_again_finds_itself(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -91,7 +91,7 @@ pub async fn rotation_again_finds_itself(fixture: &dyn Fixture) {
     assert_eq!(late, RenewReply::Superseded, "rotated again since");
 }
 
-/// Of two who know an id and rotate it, one has the claim, and both know who.
+/// If two clients rotate the same id, one of them has the claim, and both know which.
 pub async fn concurrent_rotations_have_one_winner(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -114,8 +114,7 @@ pub async fn concurrent_rotations_have_one_winner(fixture: &dyn Fixture) {
     }
 }
 
-/// The claim goes to another client with a higher token, and the former one
-/// hears that it is not its own any more.
+/// The claim goes to another client with a higher token, and the former client is notified.
 pub async fn adoption_raises_the_token_and_tells_the_former(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -160,7 +159,8 @@ pub async fn adoption_raises_the_token_and_tells_the_former(fixture: &dyn Fixtur
     assert!(Some(next) > adopted.token);
 }
 
-/// Else the former client could go on writing under another of its claims.
+/// Adoption raises the token of all claims of the owner. Otherwise the former client could
+/// continue to write with another of its claims.
 pub async fn adoption_raises_the_token_of_all_claims_of_the_owner(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

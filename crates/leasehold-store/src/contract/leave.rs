@@ -1,4 +1,4 @@
-//! How claims leave: released, withdrawn, kept for a while, broken.
+//! Contract cases of releases, withdrawals, minimum holds and breaks.
 
 use crate::{Push, Verbs as _};
 use leasehold_core::{
@@ -8,7 +8,7 @@ use leasehold_core::{
 use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
 use super::{Fixture, LONG};
 
-/// The step that releases also grants the next, and its inbox hears.
+/// The step that releases also grants the next claim, and its inbox is notified.
 pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;
@@ -31,7 +31,7 @@ pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
     }
 }
 
-/// A second release finds nothing, and does no harm.
+/// A second release finds no claim and has no effect.
 pub async fn release_twice_is_absent(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     a.granted(&key, &a.want(1)).await;
@@ -46,7 +46,7 @@ pub async fn release_twice_is_absent(fixture: &dyn Fixture) {
     b.granted(&key, &b.want(2)).await;
 }
 
-/// A release of an unknown claim touches nobody else's.
+/// A release of an unknown claim does not affect other claims.
 pub async fn release_unknown_is_absent(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     assert_eq!(a.release(&key, &a.want(9)).await, ReleaseReply::Absent);
@@ -58,7 +58,7 @@ pub async fn release_unknown_is_absent(fixture: &dyn Fixture) {
     ));
 }
 
-/// A waiter that leaves is passed, wherever it stood.
+/// A waiter that leaves does not block others, whatever its position.
 pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;
@@ -82,8 +82,8 @@ pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
     b.granted(&key, &b.want(7)).await;
 }
 
-/// Breaking a key fences its holders, and grants to the next: a protected system that is
-/// told the token of the answer refuses theirs, which are lower, and admits the next.
+/// Breaking a key fences its holders and grants the next claim. A protected system that is given
+/// the token of the answer refuses the holders' lower tokens, and admits the next one.
 pub async fn break_fences_holders(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (_, first) = a.granted(&key, &a.want(1)).await;
@@ -106,8 +106,8 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
     assert!(a.rises(token, second), "{second} is not above {token}");
 }
 
-/// A client that stops renewing, where a minimum hold keeps the key for longer, is told
-/// from one that goes on.
+/// A snapshot shows whether a client has stopped renewing, if a minimum hold keeps the key for
+/// longer.
 pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -138,7 +138,7 @@ pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) 
     assert!(found.is_some_and(|until| until > look.at));
 }
 
-/// Holders hear that their key was broken.
+/// Holders are notified that their key was broken.
 pub async fn break_tells_holders(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     let (arrival, _) = a.granted(&key, &a.want(1)).await;
@@ -154,8 +154,8 @@ pub async fn break_tells_holders(fixture: &dyn Fixture) {
     }
 }
 
-/// A key stays taken for the minimum hold although its claim has left. That is
-/// shown, and nobody can renew it.
+/// A key stays taken for the minimum hold after its claim was released. A snapshot shows that,
+/// and the claim cannot be renewed.
 pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -207,7 +207,7 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     assert!(b.granted(&key, &b.want(2)).await.1 > token);
 }
 
-/// What was granted and never used leaves no minimum hold behind.
+/// A grant that was never used has no minimum hold.
 pub async fn unused_grant_keeps_nothing(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

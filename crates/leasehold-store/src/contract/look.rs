@@ -1,4 +1,4 @@
-//! What people see.
+//! Contract cases of inspection and listing.
 
 use crate::ErrorKind;
 use crate::{ListPage, Listing};
@@ -7,7 +7,7 @@ use leasehold_core::{Capacity, Claim, ClientInfo, Mode, Note, Renew};
 use super::actor::{Actor, key, knows_all_kinds, scene};
 use super::{Fixture, LONG};
 
-/// A look shows holders and waiters in order, and no whole claim id.
+/// A snapshot shows holders and waiters in order, without whole claim ids.
 pub async fn inspect_shows_holders_and_waiters(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -38,7 +38,7 @@ pub async fn inspect_shows_holders_and_waiters(fixture: &dyn Fixture) {
     assert!(!first.id_hint.contains(b.want(3).id.expose()));
 }
 
-/// A key nobody holds shows nobody, and remembers its last token.
+/// An idle key has no holders and no waiters, and keeps its last token.
 pub async fn inspect_idle_key_is_empty(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     let look = a.look(&key).await;
@@ -50,7 +50,7 @@ pub async fn inspect_idle_key_is_empty(fixture: &dyn Fixture) {
     assert_eq!(look.last_token, token);
 }
 
-/// Listing finds what is held or waited for, by glob, sorted.
+/// Listing returns the keys that are held or waited for, by glob, sorted.
 pub async fn list_finds_live_keys_by_pattern(fixture: &dyn Fixture) {
     let a = Actor::new(fixture).await;
     for name in ["orders/2", "orders/1", "orders [x]", "other", "idle"] {
@@ -72,7 +72,8 @@ pub async fn list_finds_live_keys_by_pattern(fixture: &dyn Fixture) {
     }
 }
 
-/// More keys than one page has, between idle ones: the pages name each that is live, once.
+/// With more keys than one page, and idle keys between them, the pages contain each key in use
+/// once.
 pub async fn listing_finds_each_live_key_once(fixture: &dyn Fixture) {
     let a = Actor::new(fixture).await;
     let mut live = Vec::new();
@@ -97,7 +98,7 @@ pub async fn listing_finds_each_live_key_once(fixture: &dyn Fixture) {
     assert_eq!(found, live);
 }
 
-/// What a claim tells the others is shown, waiting and holding, as it is now.
+/// A snapshot shows the current note of a claim, waiting or holding.
 pub async fn note_is_shown(fixture: &dyn Fixture) {
     let ([a, b], key) = scene(fixture).await;
     if !a.store.capabilities().owners {

@@ -1,4 +1,4 @@
-//! Several keys in one step.
+//! Contract cases of several keys in one step.
 
 use crate::ErrorKind;
 use crate::{AllAnswer, Answer};
@@ -29,7 +29,7 @@ fn all(answer: AllAnswer) -> Vec<Answer> {
     }
 }
 
-/// If one key is taken, none of the others is; if none is, all are.
+/// If one key is taken, none of the others is granted; if all are free, all are granted.
 pub async fn claim_all_is_all_or_nothing(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -74,7 +74,7 @@ pub async fn claim_all_is_all_or_nothing(fixture: &dyn Fixture) {
     b.granted(&lock, &b.want(5)).await;
 }
 
-/// Asked again it finds all of its claims, also those that it had before.
+/// A repeated request finds all of its claims, also those that existed before.
 pub async fn claim_all_again_finds_itself(fixture: &dyn Fixture) {
     let ([a], _) = scene(fixture).await;
     let parts = [
@@ -100,7 +100,7 @@ pub async fn claim_all_again_finds_itself(fixture: &dyn Fixture) {
     assert!(matches!(gone, AllAnswer::NotAll { part: 0, answer } if answer.reply == Reply::Gone));
 }
 
-/// One key cannot be claimed twice in a step, nor waited for.
+/// A key cannot be claimed twice in one step, and the claims cannot wait.
 pub async fn claim_all_of_one_key_twice_is_invalid(fixture: &dyn Fixture) {
     let ([a], _) = scene(fixture).await;
     if !a.store.capabilities().multi {

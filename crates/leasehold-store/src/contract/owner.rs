@@ -1,12 +1,11 @@
-//! Re-entrance: several claims of one owner.
+//! Contract cases of re-entrance: several claims of one owner.
 
 use leasehold_core::ReleaseReply;
 
 use super::Fixture;
 use super::actor::{knows_all_kinds, scene};
 
-/// The owner comes in again, past those who wait, from any client, and has the
-/// same token.
+/// The owner acquires the key again, ahead of waiters and from any client, with the same token.
 pub async fn owner_enters_again_with_the_same_token(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -23,7 +22,7 @@ pub async fn owner_enters_again_with_the_same_token(fixture: &dyn Fixture) {
     assert_eq!(held, [token, token]);
 }
 
-/// The key is free when the last of its claims has left, whichever that is.
+/// The key is free when the last of the owner's claims was released, in any order.
 pub async fn owner_leaves_with_its_last_claim(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -47,8 +46,8 @@ pub async fn owner_leaves_with_its_last_claim(fixture: &dyn Fixture) {
     }
 }
 
-/// When the first of an owner's waiting claims is granted, so are the others,
-/// wherever they stand: one of them may be what the first waits for.
+/// When the first of an owner's waiting claims is granted, so are the others, whatever their
+/// position: the first may depend on one of them.
 pub async fn waiting_claims_of_an_owner_are_granted_together(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

@@ -1,4 +1,4 @@
-//! What inboxes hear of the queue.
+//! Contract cases of pushes to inboxes.
 
 use crate::Push;
 use leasehold_core::ClaimReply;
@@ -47,7 +47,7 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
     assert!(!b.has_heard(|push| matches!(push, Push::Granted { .. })));
 }
 
-/// The claim that becomes next is told, with the time ahead of it.
+/// The claim that becomes next is notified, with the time until the claim ahead can expire.
 pub async fn next_in_line_is_told(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;
@@ -73,7 +73,7 @@ pub async fn next_in_line_is_told(fixture: &dyn Fixture) {
     }
 }
 
-/// A closed inbox hears nothing more, and its claims go on by asking.
+/// A closed inbox receives nothing more, and its claims continue by polling.
 pub async fn closed_inbox_hears_nothing(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;

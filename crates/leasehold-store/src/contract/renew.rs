@@ -1,4 +1,4 @@
-//! Living longer, and changing on the way.
+//! Contract cases of renewals and downgrades.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub async fn renew_raises_never_lowers(fixture: &dyn Fixture) {
     ));
 }
 
-/// What is not in the queue cannot be renewed.
+/// A claim that is not in the queue cannot be renewed.
 pub async fn renew_unknown_is_gone(fixture: &dyn Fixture) {
     let ([a], key) = scene(fixture).await;
     assert_eq!(a.renew(&key, &a.want(1), LONG).await, RenewReply::Gone);
@@ -68,8 +68,8 @@ pub async fn renew_keeps_place_and_token(fixture: &dyn Fixture) {
     );
 }
 
-/// A writer that becomes a reader keeps its token; the readers next to it come
-/// in, and no writer can come between.
+/// A downgraded writer keeps its token. The readers next to it are granted, and no writer can
+/// hold in between.
 pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

@@ -1,4 +1,4 @@
-//! Permits, and how many of them there are.
+//! Contract cases of permits and resizing.
 
 use crate::Push;
 use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};
@@ -6,7 +6,7 @@ use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};
 use super::actor::{id, key as named, knows_all_kinds, scene, stands};
 use super::{Fixture, LONG};
 
-/// As many hold as their weights fit, and nobody light passes somebody heavy.
+/// As many claims hold as their weights fit, and a light claim does not overtake a heavy one.
 pub async fn permits_are_counted_by_weight(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -27,8 +27,7 @@ pub async fn permits_are_counted_by_weight(fixture: &dyn Fixture) {
     a.waiting(&key, &a.want_permits(6, 1, 4)).await;
 }
 
-/// The number changes only from what the caller took it for; asked again, it
-/// is found changed.
+/// The number changes only if it is what the caller expects. A repeated request finds it changed.
 pub async fn resize_compares_and_sets(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -52,7 +51,7 @@ pub async fn resize_compares_and_sets(fixture: &dyn Fixture) {
     );
 }
 
-/// The step that grows also grants, and says so.
+/// The step that grows the semaphore also grants, and notifies.
 pub async fn growing_promotes_at_once(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -76,7 +75,7 @@ pub async fn growing_promotes_at_once(fixture: &dyn Fixture) {
     b.waiting(&key, &b.want_permits(4, 1, 2)).await;
 }
 
-/// Those who hold go on, and nobody comes in until enough of them have left.
+/// Holders keep their permits, and nothing is granted until enough were released.
 pub async fn shrinking_revokes_nothing(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -97,9 +96,8 @@ pub async fn shrinking_revokes_nothing(fixture: &dyn Fixture) {
     b.granted(&key, &b.want_permits(4, 1, 1)).await;
 }
 
-/// A waiting claim that can never fit any more leaves, and does not hold up
-/// those behind it: it is told by push when it is first in line, else when it
-/// asks again.
+/// A waiting claim that can no longer fit is removed and does not block the claims behind it. It
+/// is notified by a push if it is first in the queue, otherwise when it asks again.
 pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;
@@ -131,7 +129,7 @@ pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
     c.granted(&key, &c.want_permits(3, 2, 3)).await;
 }
 
-/// A key nobody uses has no number of permits.
+/// An idle key has no number of permits.
 pub async fn resize_idle_key_is_absent(fixture: &dyn Fixture) {
     if !knows_all_kinds(fixture).await {
         return;

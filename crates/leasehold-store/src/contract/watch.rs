@@ -1,4 +1,4 @@
-//! Watching a key without wanting it.
+//! Contract cases of watches.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ fn changed(key: &Key) -> Push {
     Push::Changed { key: key.clone() }
 }
 
-/// Whoever watches hears when another holds first, or its note has changed;
-/// and nothing of those who only wait or renew.
+/// A watcher is notified when the first holder or its note changes, and not of waiters and
+/// renewals.
 pub async fn watcher_hears_of_holders_and_notes(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;
@@ -58,7 +58,7 @@ async fn nothing_new(watcher: &Actor, other: &Actor, why: &str) {
     assert_eq!(watcher.hears().await, changed(&key), "{why}");
 }
 
-/// A watch ends when it is told to, and when its time is up.
+/// A watch ends when it is cancelled, and when its time is over.
 pub async fn watch_ends(fixture: &dyn Fixture) {
     if !keeps_a_queue(fixture).await {
         return;

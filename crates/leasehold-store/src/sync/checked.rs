@@ -1,7 +1,8 @@
-//! The same under a scheduler that decides who goes on at every lock and atomic.
+//! Synchronisation under a test scheduler that decides which task continues at each lock and
+//! atomic.
 //!
-//! Time stands still until [`advance`] moves it: whatever comes to its end without
-//! needs no timer, and what hangs is reported as a deadlock.
+//! Time does not pass until [`advance`] is called. So code that completes needs no timer, and
+//! code that hangs is reported as a deadlock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

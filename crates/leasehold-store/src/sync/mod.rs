@@ -1,10 +1,10 @@
-//! What the shells share between threads and tasks, and how they wait.
+//! Locks, atomics, tasks and timers of the client and the stores.
 //!
-//! Hidden: for the crates of this repository only.
+//! Hidden: only for the crates of this repository.
 //!
-//! Every lock and atomic of the client comes from here, so that the same files can be
-//! run by a scheduler that tries the orders in which things can happen: built with
-//! `--cfg shuttle`, for `leasehold-interleave` only. See `docs/proof/concurrency.md`.
+//! All locks and atomics of the client come from here, so that a scheduler can run the same code
+//! and try different interleavings: built with `--cfg shuttle`, only for `leasehold-interleave`.
+//! See `docs/proof/concurrency.md`.
 
 #[cfg(shuttle)]
 mod checked;

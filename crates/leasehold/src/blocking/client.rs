@@ -1,4 +1,4 @@
-//! The client, for threads.
+//! The blocking client.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,32 +17,32 @@ use crate::{
 };
 
 face! {
-    /// A connection to a store: as [`crate::Client`]. Cheap to clone.
+    /// A connection to a store: the blocking version of [`crate::Client`]. Cheap to clone.
     ///
-    /// Made [`From`] a client that exists already its leases are kept by the runtime in which
-    /// that was connected. On the only thread of that runtime a call would wait for ever:
-    /// there, claims are refused with `Invalid`. Call it from other threads, or use
-    /// `spawn_blocking`.
+    /// A blocking client can be made [`From`] an async client. Then the runtime in which the
+    /// async client was connected renews the leases. On the only thread of that runtime a
+    /// blocking call would deadlock, so claims are refused there with `Invalid`. Call it from
+    /// other threads, or use `spawn_blocking`.
     #[derive(Clone)]
     struct Client;
 }
 
 face! { impl Client {
-    /// A lock on `key` in a mode that is known at run time only.
+    /// Makes a lock on `key` in a mode that is known only at run time.
     now fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error>;
-    /// A mutex on `key`.
+    /// Makes a mutex on `key`.
     now fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error>;
-    /// A read-write lock on `key`.
+    /// Makes a read-write lock on `key`.
     now fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error>;
-    /// A semaphore on `key`.
+    /// Makes a semaphore on `key`.
     now fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error>;
-    /// A mutex that `owner` may enter again.
+    /// Makes a re-entrant mutex on `key` for `owner`.
     now fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error>;
-    /// Several keys as one lock.
+    /// Makes one lock on several keys.
     now fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error>;
-    /// An election on `key`.
+    /// Makes an election on `key`.
     now fn election(&self, key: impl AsRef<str>) -> Result<Election, Error>;
-    /// Looks at a key.
+    /// Reads who holds a key and who waits for it.
     wait fn inspect(&self, key: impl AsRef<str>) -> Result<Inspection, Error>;
     /// Waits until nobody holds the key, without claiming it.
     wait fn wait_until_free(&self, key: impl AsRef<str>) -> Result<(), Error>;
@@ -50,93 +50,93 @@ face! { impl Client {
     wait fn renew_by_parts<K: LeaseKind>(&self, parts: &LeaseParts<K>, ttl: Duration) -> Result<(), Error>;
     /// Releases the lease that these parts describe.
     wait fn release_by_parts<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Released, Error>;
-    /// The keys that somebody holds or waits for.
+    /// Lists the keys that are held or waited for.
     wait fn list(&self, pattern: impl AsRef<str>) -> Result<Vec<Inspection>, Error>;
-    /// The same part by part.
+    /// Lists them page by page.
     now fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_>;
-    /// A context for a piece of work that holds several locks at once.
+    /// Makes a context for a piece of work that holds several locks at once.
     now fn context(&self) -> ClaimContext;
-    /// A context for a part of a piece of work that goes on beside other parts.
+    /// Makes a context for a part of a piece of work that runs beside other parts.
     now fn context_within(&self, outer: &ClaimContext) -> ClaimContext;
     /// Finds deadlocks.
     wait fn deadlocks(&self) -> Result<Vec<Deadlock>, Error>;
-    /// The same among keys that were looked at already.
+    /// Finds deadlocks among keys that were already inspected.
     wait fn deadlocks_among(&self, seen: &[Inspection]) -> Result<Vec<Deadlock>, Error>;
-    /// The audit log.
+    /// Reads the audit log.
     now fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error>;
-    /// Takes the key from all who hold it.
+    /// Takes the key from all its holders.
     wait fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error>;
-    /// The store's URL, without a password.
+    /// Returns the store's URL, without a password.
     now fn store_url(&self) -> &str;
-    /// What the store can do.
+    /// Returns what the store can do.
     now fn capabilities(&self) -> Capabilities;
 }}
 
 impl Client {
-    /// A client with more than a URL to it.
+    /// Configures a client by more than a URL.
     #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Gives back all that this client holds or waits for. See [`crate::Client::shutdown`].
+    /// Releases all that this client holds or waits for. See [`crate::Client::shutdown`].
     pub fn shutdown(&self, within: Duration) -> Shutdown {
         block_on(self.0.shutdown(within))
     }
 }
 
 face! {
-    /// Everything a client can be given: as [`crate::ClientBuilder`].
+    /// Options of a client: the blocking version of [`crate::ClientBuilder`].
     #[derive(Clone, Default)]
     struct ClientBuilder;
 }
 
 face! { impl ClientBuilder {
-    /// The store's URL. `local:` unless given.
+    /// Sets the store's URL. The default is `local:`.
     now fn store(self, url: impl AsRef<str>) -> Self;
-    /// A store that is open already.
+    /// Uses a store that is already open.
     now fn with_store(self, store: Arc<dyn LockStore>) -> Self;
-    /// How the client's locks behave unless told otherwise.
+    /// Sets the defaults of the client's locks.
     now fn settings(self, settings: Settings) -> Self;
-    /// How others see this client, beside host and process id.
+    /// Sets the label that others see beside the host and process id.
     now fn label(self, label: impl Into<String>) -> Self;
-    /// Where the ids of claims come from: random, unless given.
+    /// Sets how claim ids are made. The default is random.
     now fn claim_ids(self, ids: ClaimIds) -> Self;
-    /// The user to log in as; wins over the URL.
+    /// Sets the user to log in as; overrides the URL.
     now fn user(self, user: impl Into<String>) -> Self;
-    /// The password to log in with; wins over the URL, and is shown nowhere.
+    /// Sets the password to log in with; overrides the URL. It is never shown.
     now fn password(self, password: impl Into<String>) -> Self;
-    /// A file whose first line is the password.
+    /// Reads the password from the first line of a file.
     now fn password_file(self, file: impl Into<PathBuf>) -> Self;
-    /// All of that at once.
+    /// Sets user, password, password file and certificates at once.
     now fn access(self, access: Access) -> Self;
-    /// Certificates for TLS.
+    /// Sets the certificates for TLS.
     now fn tls(self, files: TlsFiles) -> Self;
 }}
 
 impl ClientBuilder {
-    /// Opens the store; the background thread keeps it.
+    /// Opens the store. The background thread keeps the connection.
     ///
     /// # Errors
-    /// As [`crate::ClientBuilder::connect`]; `Unavailable` if no thread can be
+    /// Same as [`crate::ClientBuilder::connect`]; `Unavailable` if no thread can be
     /// started.
     pub fn connect(self) -> Result<Client, Error> {
         enter()?;
         block_on(self.0.connect()).map(Client)
     }
 
-    /// Says that the servers behind the URL are new: as
+    /// Marks the servers of the URL as new: the blocking version of
     /// [`crate::ClientBuilder::initialise`].
     ///
     /// # Errors
-    /// As there; `Unavailable` if no thread can be started.
+    /// The same as there; `Unavailable` if no thread can be started.
     pub fn initialise(self) -> Result<Vec<Initialised>, Error> {
         enter()?;
         block_on(self.0.initialise())
     }
 }
 
-/// An audit log that is being read: as [`crate::audit::AuditLog`].
+/// Reads an audit log: the blocking version of [`crate::audit::AuditLog`].
 #[derive(Debug)]
 pub struct AuditLog<'a>(crate::audit::AuditLog<'a>);
 
@@ -147,17 +147,17 @@ impl<'a> From<crate::audit::AuditLog<'a>> for AuditLog<'a> {
 }
 
 impl AuditLog<'_> {
-    /// The entries that follow: as [`crate::audit::AuditLog::next`].
+    /// Returns the next entries: the blocking version of [`crate::audit::AuditLog::next`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     #[allow(clippy::should_implement_trait, reason = "as the async one is called")]
     pub fn next(&mut self) -> Result<Vec<AuditRecord>, Error> {
         block_on(self.0.next())
     }
 }
 
-/// A listing under way: as [`crate::Listing`].
+/// A listing in progress: the blocking version of [`crate::Listing`].
 #[derive(Debug)]
 pub struct Listing<'a>(crate::Listing<'a>);
 
@@ -168,10 +168,10 @@ impl<'a> From<crate::Listing<'a>> for Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// The next part: as [`crate::Listing::next`].
+    /// Returns the next page: the blocking version of [`crate::Listing::next`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     #[allow(clippy::should_implement_trait, reason = "as the async one is called")]
     pub fn next(&mut self) -> Result<Option<Listed>, Error> {
         block_on(self.0.next())

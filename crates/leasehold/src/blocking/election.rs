@@ -1,4 +1,4 @@
-//! Elections, for threads.
+//! Blocking leader elections.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::background::{block_on, block_within};
 use crate::{Acquire, Error, Leader, Released};
 
 face! {
-    /// One leader at a time: as [`crate::Election`].
+    /// A leader election: the blocking version of [`crate::Election`].
     #[derive(Clone)]
     struct Election;
 }
@@ -19,22 +19,22 @@ face! {
 options!(Election);
 
 face! { impl Election {
-    /// Waits until it leads.
+    /// Waits to become the leader.
     wait fn campaign(&self, note: impl AsRef<str>) -> Result<Leadership, Error>;
-    /// Leads if it can at once.
+    /// Becomes the leader if that is possible at once; `None` otherwise.
     wait fn try_campaign(&self, note: impl AsRef<str>) -> Result<Option<Leadership>, Error>;
-    /// Waits until it leads, for so long at most.
+    /// Waits to become the leader, for at most `limit`.
     wait fn campaign_within(&self, note: impl AsRef<str>, limit: Duration) -> Result<Leadership, Error>;
-    /// The verb behind the others.
+    /// Campaigns with every option; the other methods call this one.
     wait fn campaign_with(&self, note: impl AsRef<str>, how: Acquire) -> Result<Option<Leadership>, Error>;
-    /// Who leads now.
+    /// Returns the current leader; `None` if there is none.
     wait fn leader(&self) -> Result<Option<Leader>, Error>;
-    /// The leaders from now on.
+    /// Watches the leaders from now on.
     now fn observe(&self) -> Leaders;
 }}
 
 face! {
-    /// A term of office: as [`crate::Leadership`].
+    /// The lease of a leader: the blocking version of [`crate::Leadership`].
     #[must_use = "a leadership that is dropped is resigned"]
     struct Leadership;
 }
@@ -42,21 +42,21 @@ face! {
 losing!(Leadership);
 
 face! { impl Leadership {
-    /// The term: the fencing token.
+    /// Returns the term, which is the fencing token.
     now fn term(&self) -> Token;
-    /// Whether it leads, and may rely on it.
+    /// Returns whether this client is the leader and its lease is valid.
     now fn is_leader(&self) -> bool;
-    /// Tells those who observe something else.
+    /// Replaces the note that observers see.
     wait fn proclaim(&self, note: impl AsRef<str>) -> Result<(), Error>;
     /// Steps down.
     wait fn resign(self) -> Result<Released, Error>;
-    /// The lease behind it, on its own.
+    /// Returns the lease.
     now fn into_lease(self) -> Lease;
 }}
 
 face! {
-    /// The leaders of an election, one after the other: as [`crate::Leaders`], as
-    /// an iterator that does not end.
+    /// The leaders of an election, one after the other, as an iterator that does not end: the
+    /// blocking version of [`crate::Leaders`].
     struct Leaders;
 }
 

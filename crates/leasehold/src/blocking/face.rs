@@ -1,6 +1,6 @@
-//! How the blocking face is written: a type is a line, and so is each of its methods.
+//! Macros that declare the blocking API: one line for each type and each method.
 
-/// Declares a type of the blocking face, or methods of one.
+/// Declares a type of the blocking API, or methods of one.
 ///
 /// `struct Mutex;` wraps `crate::Mutex`. A method is its signature, after when it answers:
 /// - `wait fn` runs the future of the async method of that name on this thread;
@@ -49,7 +49,7 @@ macro_rules! methods {
         $($rest:tt)*
     ) => {
         $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nAs there.")]
+        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nThe same as the async method.")]
         pub fn $method $(<$kind: $bound>)? ($(&$($lt)?)? $self $(, $arg: $ty)*) -> Result<Option<$ok>, Error> {
             let answer = $crate::blocking::face::answer!($when $self.0.$method($($arg),*));
             answer.map(|ok| ok.map(<$ok>::from))
@@ -62,7 +62,7 @@ macro_rules! methods {
         $($rest:tt)*
     ) => {
         $(#[$meta])*
-        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nAs there.")]
+        #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].\n\n# Errors\nThe same as the async method.")]
         pub fn $method $(<$kind: $bound>)? ($(&$($lt)?)? $self $(, $arg: $ty)*) -> Result<$ok, Error> {
             $crate::blocking::face::answer!($when $self.0.$method($($arg),*)).map(<$ok>::from)
         }

@@ -1,4 +1,4 @@
-//! The guards, for threads.
+//! Blocking leases.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use crate::{Error, GrantNumber, LeaseParts, Released};
 macro_rules! losing {
     ($lease:ident $(, <$kind:ident: $bound:ident>)?) => {
         face! { impl $(<$kind: $bound>)? $lease $(<$kind>)? {
-            /// What other threads watch it by.
+            /// Returns a signal by which other threads notice a loss.
             now fn loss_signal(&self) -> LossSignal;
-            /// Waits until it is lost: for a thread that stops the work then.
+            /// Waits until the lease is lost, for a thread that then stops the work.
             wait fn lost(&self) -> Loss;
         }}
 
         impl $(<$kind: $bound>)? $lease $(<$kind>)? {
-            /// Waits for so long whether it is lost; `None` if it is not.
+            /// Waits for at most `limit` until the lease is lost; `None` if it is not lost by
+            /// then.
             #[must_use]
             pub fn lost_within(&self, limit: Duration) -> Option<Loss> {
                 block_within(limit, self.0.lost())
@@ -33,7 +34,7 @@ macro_rules! losing {
 pub(super) use losing;
 
 face! {
-    /// A hold on a key: as [`crate::Lease`]. Dropping it never blocks.
+    /// A lease on a key: the blocking version of [`crate::Lease`]. Dropping it never blocks.
     #[must_use = "a lease that is dropped is released"]
     struct Lease<K: LeaseKind = Exclusive>;
 }
@@ -41,66 +42,66 @@ face! {
 losing!(Lease, <K: LeaseKind>);
 
 face! { impl Lease {
-    /// The fencing token.
+    /// Returns the fencing token.
     now fn token(&self) -> Token;
-    /// Turns a writer into a reader.
+    /// Downgrades a writer to a reader.
     wait fn downgrade(self) -> Result<Lease<Shared>, Error>;
 }}
 
 face! { impl Lease<Any> {
-    /// The fencing token, if the lease fences.
+    /// Returns the fencing token, if the lease has one.
     now fn token(&self) -> Option<Token>;
 }}
 
 face! { impl<K: LeaseKind> Lease<K> {
-    /// The key.
+    /// Returns the key.
     now fn key(&self) -> &Key;
-    /// The number of the grant.
+    /// Returns the number of the grant.
     now fn number(&self) -> GrantNumber;
-    /// How it holds; for permits, how many of how many.
+    /// Returns the mode of the lease; for permits, how many of how many.
     now fn mode(&self) -> Mode;
-    /// Whether the lease may be relied on now. Costs no round trip.
+    /// Returns whether the lease is valid now. No round trip.
     now fn is_valid(&self) -> bool;
-    /// How long the lease may be relied on without another renewal.
+    /// Returns how long the lease is valid without another renewal.
     now fn remaining(&self) -> Duration;
-    /// What is known about the lease. Costs no round trip.
+    /// Returns the state of the lease: held, unknown or lost. No round trip.
     now fn standpoint(&self) -> Standpoint;
-    /// Why the last renewal failed.
+    /// Returns why the last renewal failed.
     now fn last_error(&self) -> Option<Error>;
-    /// Who has the lease besides the server that granted it.
+    /// Returns which replicas acknowledged the lease.
     now fn acknowledged(&self) -> Option<Acknowledged>;
-    /// How long it took to get it.
+    /// Returns how long the acquisition took.
     now fn waited(&self) -> Duration;
-    /// How often the place in the queue was lost while waiting.
+    /// Returns how often the place in the queue was lost while waiting.
     now fn rejoined(&self) -> u32;
     /// Renews the lease now.
     wait fn renew(&self) -> Result<(), Error>;
-    /// Renews the lease now, to live `ttl` from now.
+    /// Renews the lease now; it then lives `ttl` from now.
     wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
     /// Replaces the claim id.
     wait fn rotate(&self) -> Result<(), Error>;
-    /// A copy of what the lease is.
+    /// Returns a copy of the lease as data.
     now fn parts(&self) -> LeaseParts<K>;
-    /// Turns the lease into data.
+    /// Turns the lease into data, to hand it over.
     wait fn into_parts(self) -> Result<LeaseParts<K>, Error>;
-    /// The same lease, whose mode is known at run time only.
+    /// Converts to a lease whose mode is known only at run time.
     now fn into_any(self) -> Lease<Any>;
-    /// Gives the key back.
+    /// Releases the key.
     wait fn release(self) -> Result<Released, Error>;
 }}
 
 impl Lease<Any> {
-    /// The lease as one of that kind: see [`crate::Lease::downcast`].
+    /// Converts to a lease of kind `K`: see [`crate::Lease::downcast`].
     ///
     /// # Errors
-    /// The lease itself, which goes on.
+    /// The lease itself, unchanged.
     pub fn downcast<K: LeaseKind>(self) -> Result<Lease<K>, Self> {
         self.0.downcast().map(Lease).map_err(Self)
     }
 }
 
 face! {
-    /// Says when a lease is lost, to any thread that watches: as [`crate::LossSignal`].
+    /// Tells other threads when a lease is lost: the blocking version of [`crate::LossSignal`].
     ///
     /// ```
     /// use leasehold::blocking;
@@ -117,22 +118,22 @@ face! {
 }
 
 face! { impl LossSignal {
-    /// Whether the lease is lost. Costs no round trip.
+    /// Returns whether the lease is lost. No round trip.
     now fn is_lost(&self) -> bool;
-    /// Why the lease is lost, if it is. Costs no round trip.
+    /// Returns why the lease is lost, if it is. No round trip.
     now fn reason(&self) -> Option<Loss>;
-    /// Waits until the lease is lost; `None` when it was given back before.
+    /// Waits until the lease is lost; `None` if it was released first.
     wait fn lost(&self) -> Option<Loss>;
 }}
 
-/// As [`crate::Recovered`].
+/// A recovered lease: the blocking version of [`crate::Recovered`].
 #[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "a lease that is dropped is released"]
 pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
     pub lease: Lease<K>,
-    /// Whether the old claim had gone, and this is a new one.
+    /// Whether the old claim no longer existed, so that this is a new one.
     pub anew: bool,
 }
 
@@ -146,7 +147,7 @@ impl<K: LeaseKind> From<crate::Recovered<K>> for Recovered<K> {
 }
 
 face! {
-    /// A hold on several keys: as [`crate::MultiLease`].
+    /// A lease on several keys: the blocking version of [`crate::MultiLease`].
     #[must_use = "a lease that is dropped is released"]
     struct MultiLease<K: LeaseKind = Exclusive>;
 }
@@ -154,29 +155,29 @@ face! {
 losing!(MultiLease, <K: LeaseKind>);
 
 face! { impl<K: LeaseKind> MultiLease<K> {
-    /// Whether all parts may be relied on now.
+    /// Returns whether all parts are valid now.
     now fn is_valid(&self) -> bool;
-    /// How long all parts may be relied on without another renewal.
+    /// Returns how long all parts are valid without another renewal.
     now fn remaining(&self) -> Duration;
-    /// How long it took to get all.
+    /// Returns how long the acquisition of all keys took.
     now fn waited(&self) -> Duration;
     /// Renews all parts now.
     wait fn renew(&self) -> Result<(), Error>;
-    /// The same lease, whose mode is known at run time only.
+    /// Converts to a lease whose mode is known only at run time.
     now fn into_any(self) -> MultiLease<Any>;
-    /// Gives all keys back.
+    /// Releases all keys.
     wait fn release(self) -> Result<Released, Error>;
 }}
 
 impl MultiLease {
-    /// Each key with its own fencing token, as they were named.
+    /// Returns each key with its own fencing token, in the order in which the keys were given.
     pub fn tokens(&self) -> impl Iterator<Item = (&Key, Token)> {
         self.0.tokens()
     }
 }
 
 impl<K: LeaseKind> MultiLease<K> {
-    /// The leases of the keys, each on its own from now on.
+    /// Splits it into the leases of the keys, which are independent from now on.
     #[must_use = "leases that are dropped are released"]
     pub fn into_leases(self) -> Vec<Lease<K>> {
         self.0.into_leases().into_iter().map(Lease).collect()

@@ -1,4 +1,4 @@
-//! The kinds of lock, for threads.
+//! Blocking mutex, read-write lock, semaphore, re-entrant lock and multi-lock.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::{Acquire, Error, HolderInfo, Inspection, LeaseParts, Owner};
 macro_rules! options {
     ($lock:ident $(, <$kind:ident: $bound:ident>)?) => {
         face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            /// The key.
+            /// Returns the key.
             now fn key(&self) -> &Key;
-            /// Another TTL than the client's.
+            /// Sets the TTL, instead of the client's.
             now fn with_ttl(self, ttl: Duration) -> Result<Self, Error>;
-            /// Who renews the lease.
+            /// Sets who renews the lease.
             now fn with_renewal(self, policy: RenewalPolicy) -> Result<Self, Error>;
-            /// The longest that a lease is renewed.
+            /// Sets the maximum time for which a lease is renewed.
             now fn with_max_hold(self, max_hold: Duration) -> Result<Self, Error>;
-            /// The least that the key stays taken.
+            /// Sets the minimum time for which the key stays taken.
             now fn with_min_hold(self, min_hold: Duration) -> Result<Self, Error>;
-            /// The piece of work that the claims belong to.
+            /// Sets the context: the piece of work that the claims belong to.
             now fn with_context(self, context: &leasehold_core::ClaimContext) -> Self;
-            /// How others see who holds or waits.
+            /// Sets the label that others see.
             now fn with_label(self, label: impl AsRef<str>) -> Self;
         }}
     };
@@ -36,9 +36,9 @@ macro_rules! options {
 macro_rules! looking {
     ($lock:ident) => {
         face! { impl $lock {
-            /// Whether anybody holds the key now.
+            /// Returns whether the key is held now.
             wait fn is_locked(&self) -> Result<bool, Error>;
-            /// Who holds the key now.
+            /// Returns the holders of the key.
             wait fn holders(&self) -> Result<Vec<HolderInfo>, Error>;
         }}
     };
@@ -48,7 +48,7 @@ macro_rules! looking {
 macro_rules! retrying {
     ($lock:ident) => {
         face! { impl $lock {
-            /// Asks again and again instead of standing in line.
+            /// Polls instead of waiting in the queue.
             now fn retrying(self, retry: Retry) -> Self;
         }}
     };
@@ -69,13 +69,13 @@ macro_rules! fairness {
 macro_rules! locking {
     ($lock:ident, $lease:ty $(, <$kind:ident: $bound:ident>)?) => {
         face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            /// Waits for the key, as long as it takes.
+            /// Waits for the key without a time limit.
             wait fn lock(&self) -> Result<$lease, Error>;
-            /// Takes the key if it can be had at once; `None` when it is busy.
+            /// Acquires the key if it is free; `None` if it is busy.
             wait fn try_lock(&self) -> Result<Option<$lease>, Error>;
-            /// Waits for so long at most.
+            /// Waits for the key for at most `limit`.
             wait fn lock_within(&self, limit: Duration) -> Result<$lease, Error>;
-            /// The verb behind the others.
+            /// Acquires with every option; the other methods call this one.
             wait fn acquire(&self, how: Acquire) -> Result<Option<$lease>, Error>;
         }}
         working!($lock, with_lock, lock, $lease $(, <$kind: $bound>)?);
@@ -89,13 +89,13 @@ macro_rules! working {
         impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             #[doc = concat!("Waits as [`Self::", stringify!($acquire), "`], runs `work` under the lease, and releases it.")]
             ///
-            /// Nothing stops a thread from outside: work that takes long looks at
+            /// A thread cannot be stopped from outside: long work must check
             /// [`is_valid`](crate::Lease::is_valid) itself.
             ///
             /// # Errors
             #[doc = concat!("As [`Self::", stringify!($acquire), "`];")]
-            /// `Lost` when the lease was lost before the work was done: another may
-            /// hold the key, and what the work did last may have overlapped with it.
+            /// `Lost` if the lease was lost before the work finished: another client may hold the
+            /// key, and the last actions of the work may have overlapped with its own.
             pub fn $name<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
                 let lease = self.$acquire()?;
                 let done = work(&lease);
@@ -113,7 +113,7 @@ macro_rules! adopting {
             wait fn adopt(&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
             /// Takes over a lease whose holder may still rely on it.
             wait fn adopt_by_force(&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
-            /// Goes on after a crash.
+            /// Recovers a lease after a crash.
             wait fn recover(&self, parts: &LeaseParts<$kind>, how: impl Into<Acquire>) -> Result<Option<Recovered<$kind>>, Error>;
         }}
     };
@@ -122,7 +122,7 @@ macro_rules! adopting {
 pub(super) use options;
 
 face! {
-    /// A lock whose mode is a value: as [`crate::Lock`].
+    /// A lock whose mode is a value: the blocking version of [`crate::Lock`].
     ///
     /// ```
     /// use leasehold::{Mode, blocking};
@@ -143,20 +143,20 @@ locking!(Lock, Lease<Any>);
 adopting!(Lock, Any);
 
 face! { impl Lock {
-    /// How the key is claimed.
+    /// Returns the mode in which the key is claimed.
     now fn mode(&self) -> Mode;
-    /// Claims as this owner, who may enter again where it holds.
+    /// Makes the lock re-entrant for this owner.
     now fn with_owner(self, owner: &Owner) -> Result<Self, Error>;
-    /// What is told to those who look at the key.
+    /// Sets the note that is shown to those who inspect the key.
     now fn with_note(self, note: impl AsRef<str>) -> Result<Self, Error>;
-    /// The same on these keys, as one lock.
+    /// Makes one lock on these keys, with the same options.
     now fn on_all(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock<Any>, Error>;
-    /// Looks at the key: who holds it and who waits.
+    /// Reads who holds the key and who waits for it.
     wait fn inspect(&self) -> Result<Inspection, Error>;
 }}
 
 face! {
-    /// A fair, fenced mutex: as [`crate::Mutex`].
+    /// A fair, fenced mutex: the blocking version of [`crate::Mutex`].
     #[derive(Clone)]
     struct Mutex;
 }
@@ -168,7 +168,7 @@ locking!(Mutex, Lease);
 adopting!(Mutex, Exclusive);
 
 face! {
-    /// A fair, fenced mutex that its owner may enter again: as [`crate::Reentrant`].
+    /// A fair, fenced, re-entrant mutex: the blocking version of [`crate::Reentrant`].
     #[derive(Clone)]
     struct Reentrant;
 }
@@ -180,12 +180,12 @@ locking!(Reentrant, Lease);
 adopting!(Reentrant, Exclusive);
 
 face! { impl Reentrant {
-    /// Whose claims these are.
+    /// Returns the owner of the claims.
     now fn owner(&self) -> &Owner;
 }}
 
 face! {
-    /// Many readers, or one writer: as [`crate::RwLock`].
+    /// A read-write lock: the blocking version of [`crate::RwLock`].
     ///
     /// ```
     /// use leasehold::blocking;
@@ -207,32 +207,32 @@ working!(RwLock, with_read, read, Lease<Shared>);
 working!(RwLock, with_write, write, Lease);
 
 face! { impl RwLock {
-    /// Waits to read.
+    /// Waits for a read lease.
     wait fn read(&self) -> Result<Lease<Shared>, Error>;
-    /// Reads if it can at once.
+    /// Acquires a read lease if that is possible at once; `None` otherwise.
     wait fn try_read(&self) -> Result<Option<Lease<Shared>>, Error>;
-    /// Waits to read for so long at most.
+    /// Waits for a read lease for at most `limit`.
     wait fn read_within(&self, limit: Duration) -> Result<Lease<Shared>, Error>;
-    /// Waits to write.
+    /// Waits for the write lease.
     wait fn write(&self) -> Result<Lease, Error>;
-    /// Writes if it can at once.
+    /// Acquires the write lease if that is possible at once; `None` otherwise.
     wait fn try_write(&self) -> Result<Option<Lease>, Error>;
-    /// Waits to write for so long at most.
+    /// Waits for the write lease for at most `limit`.
     wait fn write_within(&self, limit: Duration) -> Result<Lease, Error>;
-    /// The verb behind those that read.
+    /// Acquires a read lease with every option.
     wait fn acquire_read(&self, how: Acquire) -> Result<Option<Lease<Shared>>, Error>;
-    /// The verb behind those that write.
+    /// Acquires the write lease with every option.
     wait fn acquire_write(&self, how: Acquire) -> Result<Option<Lease>, Error>;
     /// Takes over a lease that was handed over.
     wait fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
     /// Takes over a lease whose holder may still rely on it.
     wait fn adopt_by_force<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
-    /// Goes on writing after a crash.
+    /// Recovers a write lease after a crash.
     wait fn recover_write(&self, parts: &LeaseParts<Exclusive>, how: impl Into<Acquire>) -> Result<Option<Recovered>, Error>;
 }}
 
 face! {
-    /// So many at a time: as [`crate::Semaphore`].
+    /// A semaphore: the blocking version of [`crate::Semaphore`].
     #[derive(Clone)]
     struct Semaphore;
 }
@@ -244,30 +244,30 @@ adopting!(Semaphore, Permits);
 working!(Semaphore, with_permit, acquire, Lease<Permits>);
 
 face! { impl Semaphore {
-    /// How many permits there are, says this handle.
+    /// Returns the number of permits, as this handle has it.
     now fn permits(&self) -> u32;
-    /// How many permits nobody holds now.
+    /// Returns how many permits are free.
     wait fn available_permits(&self) -> Result<u32, Error>;
     /// Waits for a permit.
     wait fn acquire(&self) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits.
     wait fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error>;
-    /// Takes a permit if it can at once.
+    /// Acquires a permit if one is free; `None` otherwise.
     wait fn try_acquire(&self) -> Result<Option<Lease<Permits>>, Error>;
-    /// Takes `take` permits if it can at once.
+    /// Acquires `take` permits if they are free; `None` otherwise.
     wait fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error>;
-    /// Waits for a permit for so long at most.
+    /// Waits for a permit for at most `limit`.
     wait fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error>;
-    /// Waits for `take` permits for so long at most.
+    /// Waits for `take` permits for at most `limit`.
     wait fn acquire_many_within(&self, take: u32, limit: Duration) -> Result<Lease<Permits>, Error>;
-    /// The verb behind the others.
+    /// Acquires with every option; the other methods call this one.
     wait fn acquire_with(&self, take: u32, how: Acquire) -> Result<Option<Lease<Permits>>, Error>;
     /// Changes the number of permits.
     wait fn resize(&self, permits: u32) -> Result<Self, Error>;
 }}
 
 face! {
-    /// Several keys as one lock: as [`crate::MultiLock`].
+    /// One lock on several keys: the blocking version of [`crate::MultiLock`].
     #[derive(Clone)]
     struct MultiLock<K: LeaseKind = Exclusive>;
 }
@@ -276,13 +276,13 @@ options!(MultiLock, <K: LeaseKind>);
 locking!(MultiLock, MultiLease<K>, <K: LeaseKind>);
 
 face! { impl MultiLock {
-    /// The same keys, as a reader of each.
+    /// Converts to a lock that reads each key.
     now fn shared(self) -> MultiLock<Shared>;
 }}
 
 face! { impl<K: LeaseKind> MultiLock<K> {
-    /// The keys, as they were named.
+    /// Returns the keys, in the order in which they were given.
     now fn keys(&self) -> &[Key];
-    /// The same lock, whose mode is known at run time only.
+    /// Converts to a lock whose mode is known only at run time.
     now fn into_any(self) -> MultiLock<Any>;
 }}

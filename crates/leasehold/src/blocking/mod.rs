@@ -1,9 +1,8 @@
-//! The same locks for threads: every verb of the async API, which waits.
+//! Blocking API: every method of the async API, for threads without an async runtime.
 //!
-//! A face and no second implementation: each call runs the async one on the
-//! thread that calls, while one background thread of the process keeps the
-//! connections and renews the leases. It may be used anywhere, inside a runtime
-//! too, where it holds up the thread that calls and nothing else.
+//! Each call runs the async method on the calling thread. One background thread of the process
+//! keeps the connections and renews the leases. The blocking API can be used anywhere, also
+//! inside a runtime, where it blocks only the calling thread.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,10 +29,10 @@ pub use self::lease::{Lease, LossSignal, MultiLease, Recovered};
 pub use self::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::Error;
 
-/// Opens the store at `url`, with default settings: as [`crate::connect`].
+/// Opens the store at `url`, with default settings: the blocking version of [`crate::connect`].
 ///
 /// # Errors
-/// As [`crate::connect`]; `Unavailable` if no thread can be started.
+/// Same as [`crate::connect`]; `Unavailable` if no thread can be started.
 pub fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
     Client::builder().store(url).connect()
 }

@@ -1,4 +1,4 @@
-//! What a client can be given before it is connected.
+//! The builder of a client: all options that are set before it connects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::scheme::Opened;
 use crate::stores;
 use crate::sync::{Runtime, timeout};
 
-/// Everything a client can be given. See [`Client::builder`].
+/// Options of a client. See [`Client::builder`].
 #[derive(Clone, Default)]
 pub struct ClientBuilder {
     url: Option<String>,
@@ -30,64 +30,64 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The store's URL; see [`connect`](crate::connect). `local:` unless given.
+    /// Sets the store's URL; see [`connect`](crate::connect). The default is `local:`.
     #[must_use]
     pub fn store(mut self, url: impl AsRef<str>) -> Self {
         self.url = Some(url.as_ref().to_owned());
         self
     }
 
-    /// A store that is open already: a connection brought along, or one of your own.
+    /// Uses a store that is already open: one with special options, or your own implementation.
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn LockStore>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// How the client's locks behave unless told otherwise.
+    /// Sets the defaults of the client's locks.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// How others see this client, beside host and process id.
+    /// Sets the label that others see beside the host and process id.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.settings.label = Some(label.into());
         self
     }
 
-    /// Where the ids of claims come from: random, unless given.
+    /// Sets how claim ids are made. The default is random.
     #[must_use]
     pub fn claim_ids(mut self, ids: ClaimIds) -> Self {
         self.ids = ids;
         self
     }
 
-    /// Who hears what happens to the client's claims; several are told one after the other.
+    /// Adds an observer of the client's claims. Several observers are called one after the other.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.add(observer);
         self
     }
 
-    /// The user to log in as; wins over the URL.
+    /// Sets the user to log in as; overrides the URL.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.access.user = Some(user.into());
         self
     }
 
-    /// The password to log in with; wins over the URL, and is shown nowhere.
+    /// Sets the password to log in with; overrides the URL. It is never shown.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.access.password = Some(password.into());
         self
     }
 
-    /// A file whose first line is the password. It is read whenever a connection is
-    /// opened, so that a password may change while the client lives; wins over
+    /// Reads the password from the first line of a file. The file is read whenever a connection
+    /// is opened, so the password may change while the client runs. Overrides
     /// [`ClientBuilder::password`] and the URL.
     #[must_use]
     pub fn password_file(mut self, file: impl Into<std::path::PathBuf>) -> Self {
@@ -95,28 +95,27 @@ impl ClientBuilder {
         self
     }
 
-    /// All of that at once: user, password, its file and certificates.
+    /// Sets user, password, password file and certificates at once.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Certificates for TLS.
+    /// Sets the certificates for TLS.
     #[must_use]
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.access.tls = files;
         self
     }
 
-    /// Opens the store. Must be called inside a Tokio runtime, which the client
-    /// uses from then on.
+    /// Opens the store. Must be called inside a Tokio runtime, which the client then uses.
     ///
     /// # Errors
-    /// As [`connect`](crate::connect); `Invalid` for settings out of bounds.
+    /// Same as [`connect`](crate::connect); `Invalid` for settings out of bounds.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
+    /// If the future is dropped, nothing is left at the store.
     ///
     /// # Examples
     /// See [`Client::builder`].
@@ -124,8 +123,11 @@ impl ClientBuilder {
         let error = |error| Error::new(Operation::Connect, None, error);
         let Ok(runtime) = Runtime::try_current() else {
             return Err(error(
-                StoreError::new(ErrorKind::Invalid, "there is no Tokio runtime here")
-                    .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
+                StoreError::new(
+                    ErrorKind::Invalid,
+                    "connect was called outside of a Tokio runtime",
+                )
+                .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
             ));
         };
         self.settings
@@ -164,23 +166,22 @@ impl ClientBuilder {
         })
     }
 
-    /// Says that the servers behind the URL are new, before they are used for the first
-    /// time: those of a `redlock://` URL, or one with `restart=quarantine`. They grant
-    /// at once, where they would wait for the end of a quarantine. The same as
-    /// `leasehold init`.
+    /// Marks servers as new before their first use: those of a `redlock://` URL, or of a URL with
+    /// `restart=quarantine`. A marked server grants at once; an unmarked one first waits for its
+    /// quarantine. The same as `leasehold init`.
     ///
-    /// A server that is marked already stays as it is: see
-    /// [`Marked`](crate::Marked) for what becomes of each.
+    /// A server that is already marked is not changed: see [`Marked`](crate::Marked) for the
+    /// possible outcomes.
     ///
-    /// **Only for servers that have no data because they never had any**: one that
-    /// has lost its data would grant while leases that it has forgotten are valid.
+    /// **Only for servers that never had data**: a server that has lost its data would grant keys
+    /// whose forgotten leases are still valid.
     ///
     /// # Cancel safety
-    /// Servers may be marked although the future was dropped.
+    /// If the future is dropped, some servers may be marked.
     ///
     /// # Errors
-    /// `Invalid` for a URL whose servers have no marker; else as [`connect`](crate::connect). What goes
-    /// wrong at one of several servers stands in its
+    /// `Invalid` for a URL whose servers have no marker; otherwise the same as
+    /// [`connect`](crate::connect). An error of one server is in its
     /// [`outcome`](crate::Initialised::outcome).
     ///
     /// # Examples

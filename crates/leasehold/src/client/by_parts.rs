@@ -1,4 +1,4 @@
-//! Renewing and releasing a lease by its parts, for those who do not hold it.
+//! Renews and releases a lease by its parts, without holding it.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::settings::check_ttl;
 use crate::store::Verbs as _;
 
 impl Client {
-    /// Renews the lease that these parts describe, so that it ends `ttl` from now at the earliest.
+    /// Renews the lease of these parts, so that it ends `ttl` from now at the earliest.
     ///
-    /// The lease stays what it is: its id, its token and its holder do not change. Use this for a
-    /// lease whose holder has ended without releasing it, such as a step of a pipeline, or to
-    /// prolong it for a holder that cannot. To become the holder, with a [`Lease`](crate::Lease)
-    /// that is renewed by itself, use [`Mutex::adopt`](crate::Mutex::adopt).
+    /// Its id, token and holder do not change. Use this for a lease whose holder has ended
+    /// without releasing it, such as a step of a pipeline, or to prolong it for a holder that
+    /// cannot. To become the holder, with a [`Lease`](crate::Lease) that is renewed
+    /// automatically, use [`Mutex::adopt`](crate::Mutex::adopt).
     ///
     /// # Errors
-    /// `Lost`: the claim has gone, or another process has taken it over. `Invalid`: the TTL is out
-    /// of bounds. `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// `Lost`: the claim no longer exists, or another process has taken it over. `Invalid`: the
+    /// TTL is out of bounds. `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether the lease was renewed; calling again is safe.
+    /// If the future is dropped, it is unknown whether the lease was renewed; a retry is safe.
     ///
     /// # Examples
     /// ```
@@ -63,14 +63,14 @@ impl Client {
         }
     }
 
-    /// Releases the lease that these parts describe. A holder that still runs learns of it when it
-    /// next renews or releases.
+    /// Releases the lease of these parts. A holder that is still running notices it at its next
+    /// renewal or release.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unknown whether the lease was released; calling again is safe.
+    /// If the future is dropped, it is unknown whether the lease was released; a retry is safe.
     ///
     /// # Examples
     /// See [`Self::renew_by_parts`].

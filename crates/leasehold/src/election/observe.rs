@@ -1,4 +1,4 @@
-//! Who leads, and who leads next: the stream of an election's leaders.
+//! The stream of an election's leaders.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -17,10 +17,10 @@ use crate::session::Session;
 use crate::session::closing::Closed;
 use crate::session::looks::{self, Looks};
 
-/// The leaders of an election, one after the other: a stream that ends only when its
-/// client is closed.
+/// A stream of the leaders of an election, one after the other. It ends only when its client is
+/// closed.
 ///
-/// An error is told once; then it goes on by itself.
+/// An error is reported once; then the stream retries by itself.
 pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
 
 impl Leaders {
@@ -44,14 +44,14 @@ impl Leaders {
         Self(Box::pin(unfold(observer, next)))
     }
 
-    /// The next change; the first is who leads now.
+    /// Returns the next change. The first is the current leader.
     ///
     /// # Cancel safety
-    /// Dropping the future misses nothing.
+    /// Dropping the future loses no change.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]. The next
-    /// call goes on. `Closed`: no call tells anything any more.
+    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]. The next call continues.
+    /// `Closed`: all further calls fail too.
     ///
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).

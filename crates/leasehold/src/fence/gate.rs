@@ -4,20 +4,18 @@ use leasehold_core::Token;
 
 use super::{Fenced, check};
 
-/// Admits a token that is not below the highest it has seen. Lock-free.
+/// A check that admits a fencing token unless a higher one was seen. Lock-free.
 ///
-/// The check alone: what is done after [`Gate::admit`] is not part of it. A
-/// caller that was admitted, and then paused, acts after a newer one was
-/// admitted. So a gate is right where
+/// A gate only checks: the action after [`Gate::admit`] is not part of the step. A caller that is
+/// admitted and then paused acts after a newer one was admitted. So use a gate only if
 ///
-/// - something else lets one caller at a time through check *and* effect: a task
-///   that works off a channel, or a lock that is held over both, such as an
-///   asynchronous one around a write that awaits;
-/// - the effect is checked again further in, and the gate spares it the stale
-///   ones.
+/// - something else serialises check *and* action, such as a task that reads from a channel, or a
+///   lock that is held over both (an asynchronous one if the action awaits);
+/// - or the action is checked again by the resource, and the gate only filters stale callers
+///   early.
 ///
-/// Where the effect is a change of memory, [`Guarded`](super::Guarded) holds
-/// both together; `Guarded<()>` does so for any closure.
+/// If the action changes memory, use [`Guarded`](super::Guarded), which makes both one step;
+/// `Guarded<()>` does so for any closure.
 ///
 /// ```
 /// # use std::io;
@@ -48,37 +46,37 @@ use super::{Fenced, check};
 /// # Ok(()) }
 /// ```
 ///
-/// It remembers for as long as it lives. If the resource outlives the process,
-/// keep the highest token with it, and begin with [`Gate::at`].
+/// A gate keeps the highest token in memory only. If the resource outlives the process, store the
+/// highest token with the resource, and start with [`Gate::at`].
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// A gate that has seen nothing, and admits any token first.
+    /// Makes a gate that has seen no token; it admits any token first.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// A gate that has seen that token: after a restart, the highest that was
-    /// kept.
+    /// Makes a gate that has already seen a token: after a restart, the highest one that was
+    /// stored.
     #[must_use]
     pub const fn at(seen: Token) -> Self {
         Self(AtomicU64::new(seen.0))
     }
 
-    /// Admits a token, and refuses all lower ones from then on.
+    /// Admits a token, and refuses all lower ones from now on.
     ///
     /// # Errors
-    /// [`Fenced`] if it has seen a higher one: stop, another has had the lease
-    /// since. Also for [`Token::NONE`].
+    /// [`Fenced`] if a higher token was seen: stop, another client has had the lease since. Also
+    /// for [`Token::NONE`].
     pub fn admit(&self, token: Token) -> Result<(), Fenced> {
         // Whoever is refused sees what the admitted one had done before it came.
         let seen = Token(self.0.fetch_max(token.0, Ordering::AcqRel));
         check(token, seen)
     }
 
-    /// The highest token seen; 0 before the first.
+    /// Returns the highest token seen; 0 before the first.
     #[must_use]
     pub fn seen(&self) -> Token {
         Token(self.0.load(Ordering::Acquire))

@@ -4,12 +4,10 @@ use leasehold_core::Token;
 
 use super::{Fenced, check};
 
-/// A value that is changed only with a token not below the highest seen: check
-/// and change are one step.
+/// A value that refuses changes with a stale fencing token. Check and change are one step.
 ///
-/// A change with a lower token never lands after one with a higher. For what
-/// awaits while it writes, see [`Gate`](super::Gate); `Guarded<()>` fences a
-/// closure whose effect is elsewhere.
+/// A change with a lower token is never made after one with a higher token. For writes that
+/// await, see [`Gate`](super::Gate). `Guarded<()>` fences a closure that acts elsewhere.
 ///
 /// ```
 /// use leasehold::Token;
@@ -23,8 +21,8 @@ use super::{Fenced, check};
 /// # Ok(()) }
 /// ```
 ///
-/// It remembers for as long as it lives. To survive a restart, save value and
-/// token together, inside [`Guarded::update`], and begin with [`Guarded::at`].
+/// The value and the highest token are kept in memory only. To survive a restart, save both
+/// together inside [`Guarded::update`], and start with [`Guarded::at`].
 #[derive(Debug, Default)]
 pub struct Guarded<T>(Mutex<State<T>>);
 
@@ -35,29 +33,29 @@ struct State<T> {
 }
 
 impl<T> Guarded<T> {
-    /// A value that has seen no token.
+    /// Wraps a value that has seen no token.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self::at(value, Token(0))
     }
 
-    /// A value that has seen that token: after a restart, what was kept.
+    /// Wraps a value that has seen a token: after a restart, the value and token that were saved.
     #[must_use]
     pub const fn at(value: T, seen: Token) -> Self {
         Self(Mutex::new(State { value, seen }))
     }
 
-    /// Changes the value, and refuses all lower tokens from then on.
+    /// Changes the value, and refuses all lower tokens from now on.
     ///
-    /// Also the way to read what will be written back: from this step on the
-    /// old holder cannot change it.
+    /// Use it also to read a value that will be written back: from this step on a former holder
+    /// cannot change it.
     ///
-    /// Others wait, blocking their threads, while the closure runs: keep it
-    /// short, and do not call this value from inside. A closure that panics
-    /// leaves the value as it is then, and its token as seen; others go on.
+    /// Other callers block their threads while the closure runs: keep it short, and do not use
+    /// this value inside it. If the closure panics, the value stays as it is at that time, the
+    /// token counts as seen, and other callers continue.
     ///
     /// # Errors
-    /// [`Fenced`] if a higher token was seen: nothing was run. Stop, another has
+    /// [`Fenced`] if a higher token was seen: the closure was not run. Stop, another client has
     /// had the lease since. Also for [`Token::NONE`].
     pub fn update<R>(&self, token: Token, change: impl FnOnce(&mut T) -> R) -> Result<R, Fenced> {
         let mut state = self.state();
@@ -66,19 +64,19 @@ impl<T> Guarded<T> {
         Ok(change(&mut state.value))
     }
 
-    /// Looks at the value, token or not. What was read may be overwritten right
-    /// after; to write it back, read in [`Guarded::update`].
+    /// Reads the value without a token. It may be overwritten right after; to write it back, read
+    /// it in [`Guarded::update`].
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.state().value)
     }
 
-    /// The highest token seen; 0 before the first.
+    /// Returns the highest token seen; 0 before the first.
     #[must_use]
     pub fn seen(&self) -> Token {
         self.state().seen
     }
 
-    /// The value, and the highest token seen.
+    /// Returns the value and the highest token seen.
     #[must_use]
     pub fn into_inner(self) -> (T, Token) {
         let state = self.0.into_inner();

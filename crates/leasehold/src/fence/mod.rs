@@ -1,9 +1,9 @@
-//! Resources that refuse a stale holder.
+//! Fencing: resources that refuse a stale lease holder by its token.
 //!
-//! A lease can end without its holder noticing: a pause between the last look
-//! at [`Lease::is_valid`](crate::Lease::is_valid) and the write is enough. Only
-//! the resource can tell then, by the fencing token: it keeps the highest it
-//! has seen, refuses a lower one, and does both in one atomic step.
+//! A lease can end without its holder noticing: a pause between the check of
+//! [`Lease::is_valid`](crate::Lease::is_valid) and the write is enough. Then only the resource
+//! can detect it, by the fencing token. The resource keeps the highest token it has seen and
+//! refuses a lower one, both in one atomic step.
 //!
 //! | the resource is | take |
 //! |---|---|
@@ -33,21 +33,21 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A lease of the classic layout of Redis has no token ([`Token::NONE`]): every fence
-//! here refuses it.
+//! A lease of the classic Redis layout has no token ([`Token::NONE`]): all fences of this module
+//! refuse it.
 //!
-//! Only exclusive leases fence. Readers and holders of permits overlap, so that
-//! the order of their grants says nothing about who may write.
+//! Only exclusive leases have a fencing token. Readers and holders of permits overlap, so the
+//! order of their grants does not say who may write.
 //!
 //! # What fencing does not give
-//! - **Atomicity of work in several steps.** A holder that is fenced half way
-//!   leaves its first half behind.
-//! - **An order among writes with one token.** They are one holder's; that one
-//!   has to see to it.
-//! - **A safe read before the first write.** A new holder that reads, thinks and
-//!   then writes has not shown its token yet when it reads: a late write of the
-//!   old holder can still slip in, and is lost. Show the token first, or read in
-//!   the same step.
+//! - **Atomicity of work in several steps.** If a holder is fenced half way, the first half of
+//!   its work remains.
+//! - **An order among writes with the same token.** They come from one holder, which must order
+//!   them itself.
+//! - **A safe read before the first write.** A new holder that first reads and then writes has
+//!   not presented its token when it reads: a late write of the former holder can still be
+//!   accepted after the read, and is then overwritten. Present the token first, or read in the
+//!   same step.
 
 use std::fmt;
 
@@ -61,23 +61,23 @@ pub mod redis;
 pub use gate::Gate;
 pub use guarded::Guarded;
 
-/// Refused: the resource has seen a higher token, so somebody else has had a
-/// later lease. Nothing was written.
+/// The error of a fenced access: the resource has seen a higher token, so another client has had
+/// a later lease. Nothing was written.
 ///
-/// Stop the work; do not ask again with this token. Whoever goes on acquires
-/// anew, and looks again at what is there.
+/// Stop the work; do not retry with this token. To continue, acquire the lock again and read the
+/// resource again.
 ///
-/// [`Token::NONE`] is always refused: the lease is of a store that has no tokens
-/// (the classic layout), and such a lease cannot be fenced.
+/// [`Token::NONE`] is always refused: the lease comes from a store without tokens (the classic
+/// layout) and cannot be fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The token that came.
+    /// The token that was refused.
     pub token: Token,
-    /// The highest token seen, which is higher, or as high if both are none.
+    /// The highest token seen. It is higher, or equal if both are [`Token::NONE`].
     pub seen: Token,
 }
 
-/// Compares: what every fence does, in one step with what it protects.
+/// The comparison that every fence makes, in one step with the access.
 fn check(token: Token, seen: Token) -> Result<(), Fenced> {
     if token < seen || token.is_none() {
         return Err(Fenced { token, seen });

@@ -1,9 +1,9 @@
-//! A value in Redis that refuses a stale holder: one script compares the token
-//! that stands beside it and writes, in one step.
+//! A fenced value in Redis: one script compares the token stored beside the value and writes, in
+//! one step.
 //!
-//! On any connection you bring: the methods of [`Register`] take a
-//! [`redis::aio::ConnectionLike`], those named `…_blocking` a
-//! [`redis::ConnectionLike`]. It need not be the server where the lock is.
+//! It works on any connection: the methods of [`Register`] take a [`redis::aio::ConnectionLike`],
+//! those named `…_blocking` a [`redis::ConnectionLike`]. It need not be the server that keeps the
+//! lock.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")]
@@ -31,17 +31,17 @@
 //! | `token` | the highest token seen, as decimal text |
 //! | `value` | the value, as it was given; absent if there is none |
 //!
-//! Tokens are compared exactly up to `u64::MAX`, beyond what a Lua number holds.
-//! Any other client may read the hash; who writes it has to go by the token, and
-//! who deletes it makes it forget ([`Register::clear`] does not).
+//! Tokens are compared exactly up to `u64::MAX`, beyond the range of a Lua number. Other clients
+//! may read the hash. A client that writes it must compare the token. Deleting the hash deletes
+//! the token too ([`Register::clear`] keeps it).
 //!
-//! The user needs `+evalsha +script|load +type +hmget +hset +hdel +persist
-//! +pexpire` on the key.
+//! The Redis user needs `+evalsha +script|load +type +hmget +hset +hdel +persist +pexpire` on the
+//! key.
 //!
 //! # When it forgets
-//! Value and token live in one place, so they are lost together: by a restart
-//! without persistence, a fail-over, an eviction, an expiry, a deletion. The
-//! first token to come after that is admitted, a stale one too.
+//! Value and token are in the same hash, so they are lost together: by a restart without
+//! persistence, a fail-over, an eviction, an expiry or a deletion. After that the first token is
+//! admitted, even a stale one.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -57,19 +57,18 @@ static GUARD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("guar
 /// instead), the value.
 type Answer = (u8, String, Option<Vec<u8>>);
 
-/// A fenced value at a key of Redis. A cheap handle without I/O.
+/// A fenced value at a key of Redis. A cheap handle; making it does no I/O.
 ///
 /// # Cancel safety
-/// A future that is dropped may have done its step or not, as after
-/// [`Error::Redis`]: asking again with the same token is safe, as long as this
-/// holder has written nothing else in between.
+/// If a future is dropped, the step may have been done or not, as after [`Error::Redis`]. A retry
+/// with the same token is safe, if this holder has written nothing else in between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Register {
     key: String,
     keep: Option<Duration>,
 }
 
-/// What stands at the key of a [`Register`].
+/// The content of a [`Register`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Stored {
@@ -79,36 +78,36 @@ pub struct Stored {
     pub value: Option<Vec<u8>>,
 }
 
-/// Why a step was not taken.
+/// Why an access to a [`Register`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A higher token was seen, nothing was written: stop, another has had the
-    /// lease since.
+    /// A higher token was seen, and nothing was written. Stop: another client has had the lease
+    /// since.
     #[error(transparent)]
     Fenced(#[from] Fenced),
-    /// Something else stands at the key; nothing was overwritten. Choose another
-    /// key, or look who uses this one.
+    /// The key contains something else; nothing was overwritten. Choose another key, or find out
+    /// who uses this one.
     #[error("the key {key:?} holds {found}, not a fenced value")]
     Foreign {
         /// The key in Redis.
         key: String,
-        /// What is there.
+        /// What the key contains.
         found: String,
     },
-    /// The server refused, or gave no answer: then the outcome is unknown, and
-    /// asking again with the same token is safe. The source says which.
+    /// The server refused, or did not answer; the source says which. Without an answer the
+    /// outcome is unknown, and a retry with the same token is safe.
     #[error("no good answer from the server about the fenced value at {key:?}")]
     Redis {
         /// The key in Redis.
         key: String,
-        /// What the connection said.
+        /// The error of the connection.
         source: RedisError,
     },
 }
 
 impl Error {
-    /// The refusal, if it is one by a higher token.
+    /// Returns the [`Fenced`] error, if it is one.
     #[must_use]
     pub fn fenced(&self) -> Option<Fenced> {
         match self {
@@ -124,18 +123,18 @@ impl Register {
     /// The longest expiry: a hundred years of 365 days.
     pub const MAX_EXPIRY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-    /// The value at that key, kept for ever.
+    /// Makes a handle for the value at that key, without an expiry.
     pub fn at(key: impl Into<String>) -> Self {
         let key = key.into();
         Self { key, keep: None }
     }
 
-    /// Lets value *and token* vanish when nothing was written for so long, in
-    /// milliseconds rounded up. Each step that is admitted sets it anew; one
-    /// through a register without expiry takes it off.
+    /// Lets value *and token* expire when nothing was written for `idle`, rounded up to
+    /// milliseconds. Each admitted step restarts the expiry; a step through a register without
+    /// expiry removes it.
     ///
-    /// A holder that was paused for longer is not fenced afterwards, so be
-    /// generous: a day rather than a minute.
+    /// A holder that is paused for longer than that is not fenced afterwards, so choose a long
+    /// expiry: a day rather than a minute.
     ///
     /// # Errors
     /// [`Invalid`] unless it is [`Register::MIN_EXPIRY`] to
@@ -143,8 +142,8 @@ impl Register {
     pub fn expire_after(mut self, idle: Duration) -> Result<Self, Invalid> {
         if !(Self::MIN_EXPIRY..=Self::MAX_EXPIRY).contains(&idle) {
             return Err(Invalid::new(
-                format!("a fenced value cannot expire after {idle:?}"),
-                "take 1 s to 100 years: longer than any holder may be paused",
+                format!("an expiry of {idle:?} is out of bounds for a fenced value"),
+                "choose 1 s to 100 years, longer than any holder may be paused",
             ));
         }
         self.keep = Some(idle);
@@ -157,7 +156,7 @@ impl Register {
         &self.key
     }
 
-    /// Writes the value, and refuses all lower tokens from then on.
+    /// Writes the value, and refuses all lower tokens from now on.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
@@ -172,8 +171,8 @@ impl Register {
         Ok(())
     }
 
-    /// Refuses all lower tokens from then on, and reads the value in the same
-    /// step: what a holder begins with that reads before it writes.
+    /// Refuses all lower tokens from now on, and reads the value in the same step. A holder that
+    /// reads before it writes starts with this.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
@@ -187,8 +186,7 @@ impl Register {
         Ok(stored.value)
     }
 
-    /// Takes the value away and keeps the token: refuses all lower ones from
-    /// then on.
+    /// Deletes the value and keeps the token: refuses all lower ones from now on.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
@@ -202,7 +200,8 @@ impl Register {
         Ok(())
     }
 
-    /// Reads, for those who write nothing: see [`Register::claim`] for a holder.
+    /// Reads the value without a token, for readers that do not write. Holders use
+    /// [`Register::claim`].
     ///
     /// # Errors
     /// [`Error`], never `Fenced`.
@@ -214,7 +213,7 @@ impl Register {
     /// [`Register::set`], blocking the thread.
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     pub fn set_blocking(
         &self,
         connection: &mut dyn ::redis::ConnectionLike,
@@ -229,7 +228,7 @@ impl Register {
     /// [`Register::claim`], blocking the thread.
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     pub fn claim_blocking(
         &self,
         connection: &mut dyn ::redis::ConnectionLike,
@@ -243,7 +242,7 @@ impl Register {
     /// [`Register::clear`], blocking the thread.
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     pub fn clear_blocking(
         &self,
         connection: &mut dyn ::redis::ConnectionLike,
@@ -257,7 +256,7 @@ impl Register {
     /// [`Register::get`], blocking the thread.
     ///
     /// # Errors
-    /// As there.
+    /// The same as the async method.
     pub fn get_blocking(
         &self,
         connection: &mut dyn ::redis::ConnectionLike,
@@ -266,7 +265,7 @@ impl Register {
         self.read(Token(0), step.invoke(connection))
     }
 
-    /// A step that takes a token: none is refused before anybody is asked.
+    /// A step with a token. [`Token::NONE`] is refused without a request.
     fn fenced(
         &self,
         verb: &str,

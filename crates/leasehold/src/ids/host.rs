@@ -1,4 +1,4 @@
-//! Which machine this is, in a word for people.
+//! Identifies this machine in readable claim ids.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The sequence of Snowflake ids, without a clock: time is an argument.
+//! The sequence of Snowflake ids. It has no clock: the time is an argument.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -30,10 +30,10 @@ pub(super) struct Snowflake {
 pub(super) enum Next {
     /// Here it is.
     Id(u64),
-    /// No number left in this millisecond: ask again after so long.
+    /// No number is left in this millisecond: retry after this time.
     Full(Duration),
-    /// The clock is so far behind the last id: ask again then, with so much
-    /// less patience.
+    /// The clock is this far behind the last id: retry then, with this time subtracted from the
+    /// patience.
     Behind(Duration),
     /// The same, and more than the patience.
     Refuse(Duration),
@@ -61,7 +61,7 @@ impl Snowflake {
         let Some(epoch) = epoch.ok().filter(fits) else {
             return Err(Invalid::new(
                 "the epoch of Snowflake ids is before 1970, in the future or over 69 years ago",
-                "choose a day shortly before the first id is made, everywhere the same",
+                "choose a day shortly before the first id is made, the same in all processes",
             ));
         };
         let place = u64::from(config.data_centre) << PLACE_BITS | u64::from(config.machine);

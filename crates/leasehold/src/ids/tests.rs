@@ -154,7 +154,7 @@ async fn a_clock_that_is_behind_is_refused_on_request() {
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert_eq!(
         error.to_string(),
-        "the clock is 1ms behind the last claim id made"
+        "the clock is 1ms behind the last claim id"
     );
     let next = places.next(clock_of(&[1000])).await;
     assert_eq!(number(next), 1000 << 22 | 1);

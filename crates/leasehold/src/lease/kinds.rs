@@ -1,4 +1,4 @@
-//! How a lease holds, as a type, and leases whose mode is known at run time only.
+//! The kinds of leases as types, and leases whose kind is known only at run time.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use leasehold_core::{Capacity, Mode, Token};
 
 use super::Lease;
 
-/// Held alone: its token fences.
+/// Exclusive: held by one client alone, with a fencing token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exclusive {}
 
-/// Held together with other readers.
+/// Shared: held together with other readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {}
 
-/// Held together with other holders of permits.
+/// Permits of a semaphore: held together with other holders of permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permits {}
 
-/// Held in a mode that is known at run time only: [`Lease::mode`] tells it.
+/// A kind that is known only at run time: [`Lease::mode`] returns the mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Any {}
 
-/// How a [`Lease`] holds: [`Exclusive`], [`Shared`], [`Permits`], or [`Any`] of them.
+/// The kind of a [`Lease`]: [`Exclusive`], [`Shared`], [`Permits`], or [`Any`] of them.
 pub trait LeaseKind: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
-    /// Whether a claim of that mode is held so.
+    /// Returns whether a lease of that mode is of this kind.
     #[doc(hidden)]
     fn is(mode: Mode) -> bool;
 }
@@ -61,13 +61,13 @@ impl LeaseKind for Any {
     }
 }
 
-/// Orders the grants of a key, and fences nothing: those who hold together have
-/// different numbers, and all of them may write.
+/// A number that orders the grants of a key. It does not fence: leases held at the same time have
+/// different numbers, and all of them are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantNumber(pub(super) u64);
 
 impl GrantNumber {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
@@ -81,18 +81,18 @@ impl fmt::Display for GrantNumber {
 }
 
 impl Lease<Any> {
-    /// The fencing token, as [`Lease<Exclusive>::token`](Lease::token). `None` where the
-    /// lease does not fence: it is not held alone, or the store has no tokens.
+    /// Returns the fencing token, as [`Lease<Exclusive>::token`](Lease::token) does. `None` if
+    /// the lease has none: it is not exclusive, or the store has no tokens.
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         let fences = Exclusive::is(self.mode());
         self.hold.token().some().filter(|_| fences)
     }
 
-    /// The lease as one of that kind, or as it was if it holds in another mode.
+    /// Converts to a lease of kind `K`, if its mode is of that kind.
     ///
     /// # Errors
-    /// The lease itself, which goes on.
+    /// The lease itself, unchanged.
     ///
     /// # Examples
     /// ```
@@ -116,7 +116,7 @@ impl Lease<Any> {
 }
 
 impl<K: LeaseKind> Lease<K> {
-    /// The same lease, whose mode is known at run time only.
+    /// Converts to a lease whose mode is known only at run time.
     pub fn into_any(self) -> Lease<Any> {
         Lease::of(self.hold)
     }

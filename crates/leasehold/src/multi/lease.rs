@@ -1,4 +1,4 @@
-//! The guard of several keys.
+//! The lease on several keys.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::hold::Released;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::loss::LossSignal;
 
-/// A hold on several keys. Losing one part loses the whole.
+/// A lease on several keys. If one part is lost, the whole lease is lost.
 ///
 /// Dropping it releases all parts in the background.
 #[derive(Debug)]
@@ -22,17 +22,17 @@ pub struct MultiLease<K: LeaseKind = Exclusive> {
 }
 
 impl MultiLease {
-    /// Each key with its own fencing token, as they were named.
+    /// Returns each key with its own fencing token, in the order in which the keys were given.
     pub fn tokens(&self) -> impl Iterator<Item = (&Key, Token)> {
         self.parts.iter().map(|part| (part.key(), part.token()))
     }
 }
 
 impl MultiLease<Any> {
-    /// The lease as one of that kind, or as it was if it holds in another mode.
+    /// Converts to a lease of kind `K`, if its mode is of that kind.
     ///
     /// # Errors
-    /// The lease itself, which goes on.
+    /// The lease itself, unchanged.
     pub fn downcast<K: LeaseKind>(self) -> Result<MultiLease<K>, Self> {
         if !self.parts.iter().all(|part| K::is(part.mode())) {
             return Err(self);
@@ -42,7 +42,7 @@ impl MultiLease<Any> {
     }
 }
 
-/// A lease on one key, as one that may be on several.
+/// Converts a lease on one key to a lease on several keys.
 impl<K: LeaseKind> From<Lease<K>> for MultiLease<K> {
     fn from(lease: Lease<K>) -> Self {
         Self::of(vec![lease])
@@ -55,42 +55,42 @@ impl<K: LeaseKind> MultiLease<K> {
         Self { parts }
     }
 
-    /// The same lease, whose mode is known at run time only.
+    /// Converts to a lease whose mode is known only at run time.
     pub fn into_any(self) -> MultiLease<Any> {
         MultiLease::of(self.parts.into_iter().map(Lease::into_any).collect())
     }
 
-    /// The leases of the keys, as they were named.
+    /// Returns the leases of the keys, in the order in which the keys were given.
     pub fn parts(&self) -> &[Lease<K>] {
         &self.parts
     }
 
-    /// The leases of the keys, each on its own from now on.
+    /// Splits it into the leases of the keys, which are independent from now on.
     pub fn into_leases(self) -> Vec<Lease<K>> {
         self.parts
     }
 
-    /// Whether all parts may be relied on now. Costs no round trip.
+    /// Returns whether all parts are valid now. No round trip.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.parts.iter().all(Lease::is_valid)
     }
 
-    /// How long all parts may be relied on without another renewal.
+    /// Returns how long all parts are valid without another renewal.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let remaining = self.parts.iter().map(Lease::remaining);
         remaining.min().unwrap_or_default()
     }
 
-    /// How long it took to get all.
+    /// Returns how long the acquisition of all keys took.
     #[must_use]
     pub fn waited(&self) -> Duration {
         let waited = self.parts.iter().map(Lease::waited);
         waited.max().unwrap_or_default()
     }
 
-    /// What other tasks watch all parts by: it tells the first loss.
+    /// Returns a signal by which other tasks notice the first loss of a part.
     ///
     /// # Examples
     /// See [`LossSignal`].
@@ -100,7 +100,7 @@ impl<K: LeaseKind> MultiLease<K> {
         LossSignal::of(signals)
     }
 
-    /// As [`Lease::give_back`].
+    /// Same as [`Lease::give_back`].
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
         let given = self.parts.into_iter().map(|part| part.give_back(()));
         for part in join_all(given).await {
@@ -112,7 +112,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Completes when any part is lost: stop working then.
     ///
     /// # Cancel safety
-    /// Dropping the future costs nothing.
+    /// Dropping the future has no effect.
     ///
     /// # Examples
     /// See [`Lease::lost`].
@@ -121,10 +121,10 @@ impl<K: LeaseKind> MultiLease<K> {
         select_all(lost).await.0
     }
 
-    /// Runs `work`, and drops it the moment any part is lost.
+    /// Runs `work`, and drops it as soon as any part is lost.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `work`; the lease stays.
+    /// Dropping the future drops `work` and keeps the lease.
     ///
     /// # Errors
     /// `Lost`: as [`Lease::run`].
@@ -142,13 +142,13 @@ impl<K: LeaseKind> MultiLease<K> {
         }
     }
 
-    /// Renews all parts now, by their whole TTL.
+    /// Renews all parts now, for their whole TTL.
     ///
     /// # Cancel safety
-    /// As [`Lease::renew`].
+    /// Same as [`Lease::renew`].
     ///
     /// # Errors
-    /// As [`Lease::renew`], for the first part that fails.
+    /// Same as [`Lease::renew`], for the first part that fails.
     ///
     /// # Examples
     /// See [`Lease::renew`].
@@ -157,13 +157,14 @@ impl<K: LeaseKind> MultiLease<K> {
         renewed.into_iter().collect()
     }
 
-    /// Gives all keys back. `AlreadyGone` if any had gone before.
+    /// Releases all keys. Returns `AlreadyGone` if any part had expired or was taken before.
     ///
     /// # Cancel safety
-    /// Dropping the future goes on releasing in the background.
+    /// If the future is dropped, the release continues in the background.
     ///
     /// # Errors
-    /// As [`Lease::release`], for the first part that fails; all are tried.
+    /// Same as [`Lease::release`], for the first part that fails; the release of all parts is
+    /// tried.
     ///
     /// # Examples
     /// See [`MultiLock`](crate::MultiLock).

@@ -154,7 +154,7 @@ impl Metrics {
         Self { class: None }
     }
 
-    /// As [`Metrics::new`], with the label `leasehold.key_class` on all metrics but those of
+    /// Same as [`Metrics::new`], with the label `leasehold.key_class` on all metrics but those of
     /// requests. `class` computes it from the key: it must return few different values, and
     /// always the same one for a key.
     ///

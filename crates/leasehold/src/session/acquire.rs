@@ -1,4 +1,4 @@
-//! From "I want this key" to a lease: one claim after the other, until one is granted.
+//! Acquires a key: makes one claim after the other until one is granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,24 +31,24 @@ pub(crate) struct Grant {
 /// How one wish ended, where it did not fail.
 pub(super) enum Tried {
     Granted(Grant),
-    /// Another has it, for so long if it does not go on.
+    /// Another client has the key, for this long if it does not renew.
     Busy(Duration),
 }
 
 /// How an adoption came out.
 pub(crate) enum Adopted {
     Lease(Grant),
-    /// It was released, or it lapsed.
+    /// It was released or has expired.
     Gone,
     /// Somebody else has replaced its id.
     Superseded,
 }
 
 impl Session {
-    /// Gets the key. `None`: it is busy, and nobody wants to wait. `progress` hears of waiting, and
-    /// of each place in line if the caller `tells_position`.
+    /// Acquires the key. `None`: it is busy, and the caller does not wait. `progress` is called
+    /// while waiting, and for each position if the caller `tells_position`.
     ///
-    /// Dropping the future at any point leaves the queue, in the background.
+    /// Dropping the future at any point leaves the queue in the background.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         wish: &Wish,
@@ -90,7 +90,7 @@ impl Session {
         acquired
     }
 
-    /// Acquires, and gives up in a deadlock if that is asked for.
+    /// Acquires, and gives up in a deadlock if the caller asked for that.
     async fn unless_deadlocked<T>(
         &self,
         wish: &Wish,
@@ -226,7 +226,7 @@ impl Session {
         Ok(Claimed::new(self, wish, life, own, tells_position))
     }
 
-    /// Drives a claim until it is granted and can be handed out, or has ended.
+    /// Drives a claim until its lease can be handed out, or it has ended.
     pub(super) async fn bring_home(
         self: &Arc<Self>,
         claimed: &Claimed,
@@ -279,7 +279,10 @@ impl Session {
 fn too_late(ttl: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        format!("the store answers too late for a TTL of {ttl:?}: each lease was over on arrival"),
+        format!(
+            "the store is too slow for a TTL of {ttl:?}: every lease had expired before its \
+         grant arrived"
+        ),
     )
-    .with_hint("choose a longer TTL, or look why the store is slow")
+    .with_hint("choose a longer TTL, or find out why the store is slow")
 }

@@ -1,9 +1,9 @@
-//! Waiting without a place in line, since the store keeps none or the caller wants none:
-//! asking again and again, with pauses drawn at random.
+//! Polling for a key: retries with random pauses, for stores without a queue and callers that do
+//! not want to queue.
 //!
-//! Where there is no queue, it asks also when the store says that the key may be free, and
-//! when what blocks it can lapse. The tasks of one client take turns: only the first in line asks. So however
-//! many wait here, the servers see one.
+//! On a store without a queue it also retries when the store pushes that the key may be free, and
+//! when the blocking claim can have expired. The tasks of one client take turns: only the first
+//! of them polls. So the servers see one request, however many tasks wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::store::Capabilities;
 use crate::sync::{Mutex, MutexGuard, PoisonError, sleep, timeout};
 
-/// Whose turn it is to ask for a key, among the tasks of one client.
+/// Which task of the client polls for a key.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<HashMap<Key, Turn>>);
 
@@ -115,11 +115,10 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Gets the key without standing in line, or fails when `patience` is over. `None`: the
-/// pauses of the retry are over.
+/// Acquires the key by polling, or fails when `patience` is over. `None`: the retry has no more
+/// pauses.
 ///
-/// Dropping the future at any point leaves nothing behind but what the
-/// background releases.
+/// If the future is dropped, the background releases what was granted.
 pub(super) async fn acquire_by_asking(
     session: &Arc<Session>,
     wish: &Wish,

@@ -1,4 +1,4 @@
-//! A claim in its caller's hands.
+//! A claim that its caller owns; dropping it leaves in the background.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -17,8 +17,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{Ordering, timeout};
 
-/// One claim, as long as its caller wants it: whatever is left of it when this is dropped
-/// leaves in the background.
+/// One claim, owned by its caller. When this is dropped, the claim is released in the background.
 pub(crate) struct Claimed {
     session: Arc<Session>,
     claim: Arc<LiveClaim>,
@@ -69,7 +68,7 @@ impl Claimed {
         self.claim.lock().keep_id(own);
     }
 
-    /// Its caller gets it now, and may begin to work.
+    /// Hands the lease to its caller, who may begin to work.
     pub(crate) fn hand_out(&self) {
         self.claim.lock().life.hand_out();
     }
@@ -79,8 +78,8 @@ impl Claimed {
         self.session.change(&self.claim, change)
     }
 
-    /// Polls the claim and sends what it wants sent, in this task, until `done` has an answer.
-    /// That is asked again after `limit`, if not before.
+    /// Polls the claim and sends its requests, in this task, until `done` returns a value. `done`
+    /// is checked again after `limit` at the latest.
     ///
     /// Dropping the future leaves the rest to the watchdog.
     pub(super) async fn drive<T>(
@@ -142,7 +141,7 @@ impl Claimed {
         }
     }
 
-    /// What it wants sent now, for whoever sends it together with others.
+    /// Returns the request to send now, to send it together with others.
     pub(super) fn poll_transmit(&self) -> Option<Transmit> {
         let Self { session, claim, .. } = self;
         session.change(claim, |state, now| {
@@ -162,8 +161,8 @@ impl Claimed {
         self.settled(|life, now| life.change(change, now)).await
     }
 
-    /// Ends the validity, sees that the claim stands under one id for a whole TTL from now,
-    /// and leaves it at the store for somebody else.
+    /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
+    /// leaves it at the store for another client.
     pub(crate) async fn hand_over(&self) -> Changed {
         let settled = self.settled(Life::hand_over).await;
         if settled == Changed::Done {
@@ -172,8 +171,8 @@ impl Claimed {
         settled
     }
 
-    /// Wants something of the lease, and waits for what comes of it. In one step with its first
-    /// request, which the watchdog would send otherwise.
+    /// Requests a change of the lease, and waits for the result. It also sends the first request,
+    /// which the watchdog would send otherwise.
     async fn settled(&self, want: impl FnOnce(&mut Life, Moment) -> ChangeId) -> Changed {
         let mut want = Some(want);
         let mut wanted = Wanted {
@@ -191,7 +190,8 @@ impl Claimed {
         changed
     }
 
-    /// Releases it now. If no answer comes, or the future is dropped, the background goes on.
+    /// Releases it now. If no answer arrives, or the future is dropped, the release continues in
+    /// the background.
     ///
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
@@ -238,7 +238,7 @@ impl fmt::Debug for Claimed {
     }
 }
 
-/// Waits for a change, so long at most.
+/// Waits for a change, for at most `limit`.
 async fn wait(changed: impl Future<Output = ()>, limit: Option<Duration>) {
     match limit {
         Some(limit) => drop(timeout(limit, changed).await),
@@ -265,7 +265,7 @@ impl Drop for Driving<'_> {
     }
 }
 
-/// A change that somebody waits for.
+/// A change for whose result a caller waits.
 struct Wanted<'a> {
     claimed: &'a Claimed,
     change: Option<ChangeId>,

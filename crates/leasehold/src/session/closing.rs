@@ -1,8 +1,8 @@
-//! A client that takes no more claims: it was shut down, or nobody keeps its leases.
+//! Closed clients: after a shutdown, or when no runtime renews their leases.
 //!
-//! Whatever makes or releases claims is counted before it looks whether the client is
-//! open, and a client that closes looks at the count afterwards. So each either sees
-//! that the client is closed, or is waited for.
+//! Each operation that makes or releases claims first increments a count, then checks whether the
+//! client is open. A client that closes reads the count after it was marked closed. So each
+//! operation either sees that the client is closed, or the client waits for it.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -25,25 +25,23 @@ use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
 pub(crate) enum Closed {
     /// Its user has shut it down.
     ShutDown,
-    /// The runtime in which it was connected has ended: nobody would keep a lease.
+    /// The runtime in which it was connected has ended: leases would not be renewed.
     NoRuntime,
-    /// That runtime is there, and nobody drives it.
+    /// That runtime exists but is not running.
     NotDriven,
 }
 
 impl Closed {
     pub(crate) fn error(self) -> StoreError {
         let (message, hint) = match self {
-            Self::ShutDown => ("the client was shut down", "connect anew"),
+            Self::ShutDown => ("the client was shut down", "connect again"),
             Self::NoRuntime => (
-                "the Tokio runtime in which the client was connected has ended, and nobody keeps \
-                 its leases",
-                "connect anew, in a runtime that lives as long as the client",
+                "the Tokio runtime of the client has ended, so its leases are not renewed",
+                "connect again, in a runtime that lives as long as the client",
             ),
             Self::NotDriven => (
-                "the Tokio runtime in which the client was connected does not run, and nobody \
-                 keeps its leases",
-                "connect in a runtime that goes on running, such as that of #[tokio::main]",
+                "the Tokio runtime of the client is not running, so its leases are not renewed",
+                "connect in a runtime that keeps running, such as that of #[tokio::main]",
             ),
         };
         StoreError::new(ErrorKind::Closed, message).with_hint(hint)
@@ -106,9 +104,9 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Session {
-    /// Does what makes claims, unless the client is closed before or meanwhile. Then
-    /// `work` is dropped, which gives back what it has claimed; and so is what it has
-    /// come to, since the registry gives back all that is held.
+    /// Runs `work`, which makes claims, unless the client is closed before or during it. Then
+    /// `work` is dropped, which releases its claims. Its result is dropped too, since the
+    /// registry releases all held claims.
     pub(crate) async fn while_open<T>(
         self: &Arc<Self>,
         work: impl Future<Output = T>,
@@ -143,8 +141,7 @@ impl Session {
         }
         Err(StoreError::new(
             ErrorKind::Invalid,
-            "a blocking call on the only thread of the runtime in which the client was \
-             connected would wait for ever: that thread keeps the connection and the leases",
+            "a blocking call on the only thread of the client's Tokio runtime would block forever",
         )
         .with_hint("call it in spawn_blocking, or connect with leasehold::blocking"))
     }

@@ -1,4 +1,4 @@
-//! One claim of the client, as the tasks that wait for it or hold its lease see it.
+//! One claim of the client, shared by the tasks that wait for it or hold its lease.
 
 use leasehold_core::{Fact, Key, Life, Loss, Mode, Moment, Phase, Standpoint, Token};
 use tokio::sync::Notify;
@@ -29,7 +29,7 @@ pub(crate) struct LiveClaim {
     pub(super) key_hash: u64,
     mode: Mode,
     pub(super) number: Number,
-    /// Whether anybody wants to hear of places in the queue.
+    /// Whether the caller wants progress for each position in the queue.
     tells_position: bool,
     changed: Notify,
     /// Until when the lease may be relied on; zero once lost.
@@ -39,7 +39,7 @@ pub(crate) struct LiveClaim {
     state: Mutex<State>,
 }
 
-/// What happened to a claim in line.
+/// What happened to a waiting claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Progress {
     Over,
@@ -82,8 +82,8 @@ impl LiveClaim {
         }
     }
 
-    /// After anything has happened to it: its tasks see it, and facts are told. Returns what the
-    /// registry is to know. `wakes`: whoever drives it goes on.
+    /// Called after each change: wakes its tasks and reports facts. Returns the new entry for the
+    /// registry. `wakes`: also wakes its driver.
     pub(super) fn show(
         &self,
         state: &mut State,
@@ -137,7 +137,7 @@ impl LiveClaim {
         self.changed.notified()
     }
 
-    /// Why the lease is lost, if it is: one that was given back is not.
+    /// Why the lease is lost, if it is. A released lease is not lost.
     pub(crate) fn loss(&self) -> Option<Loss> {
         let state = self.lock();
         match state.standpoint(self, clock::now) {
@@ -146,7 +146,7 @@ impl LiveClaim {
         }
     }
 
-    /// Waits until the lease is lost, or given back.
+    /// Waits until the lease is lost or released.
     pub(crate) async fn over(&self) -> Option<Loss> {
         let given_back = self.wait_for(|state| state.given_back.then_some(()));
         tokio::select! {
@@ -182,8 +182,8 @@ impl LiveClaim {
         .await
     }
 
-    /// Waits until the lease is lost: until somebody says so, or its validity ends by
-    /// the clock of whoever waits. So it ends also if nobody keeps the lease any more.
+    /// Waits until the lease is lost: until it is reported, or until its validity ends by the
+    /// waiting task's clock. So it also completes if nothing renews the lease any more.
     pub(crate) async fn lost(&self) -> Loss {
         loop {
             let changed = self.changed.notified();
@@ -201,7 +201,7 @@ impl LiveClaim {
         }
     }
 
-    /// Whether it is lost, which stays so once somebody has seen it.
+    /// Returns whether it is lost. Once a loss was seen, it stays lost.
     fn see_loss(&self) -> Option<Loss> {
         let mut state = self.lock();
         let Standpoint::Lost(loss) = state.standpoint(self, clock::now) else {

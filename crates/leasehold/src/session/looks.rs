@@ -1,5 +1,5 @@
-//! Looks at a key again whenever it may have changed: after a push, and when a lease that was
-//! seen can have expired.
+//! Reads a key repeatedly, whenever it may have changed: after a push, and when a lease may have
+//! expired.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{sleep, timeout};
 
-/// Somebody who looks at one key, until this is dropped.
+/// A watch of one key, until this is dropped.
 pub(crate) struct Looks {
     watch: Watch,
     session: Arc<Session>,
     key: Key,
-    /// Pushes are only hints, which anybody may send: they make it look so often at most.
+    /// Limits how often pushes cause a read, since anybody may send them.
     hints: HintLimit,
     /// Pauses while the store cannot be asked.
     failing: Option<Backoff>,

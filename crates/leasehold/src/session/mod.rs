@@ -1,22 +1,22 @@
-//! The session: the claims of one client, polled and carried to the store.
+//! The session: drives the claims of one client and sends their commands to the store.
 //!
-//! Decides nothing: each claim is a [`Life`] of the core.
+//! It makes no decisions: each claim is a state machine of the core, [`Life`].
 //!
-//! - [`Session`]: what one client's handles share.
-//! - `claimed`: a claim in its caller's hands, and how its task drives it.
-//! - `live`: one claim, as the tasks that wait or hold see it.
-//! - `state`: what its lock guards: its life, and who drives it.
-//! - `registry`: every claim of the client, and when each wants attention.
-//! - `watchdog`: the one task that drives what no caller does, and holds the inbox open.
-//! - `telling`: what happened to claims, on its way to those who observe the client.
-//! - `timing`: every time and pause.
-//! - `wish`: what is wanted of a key.
-//! - `acquire`: from "I want this key" to a lease, one claim after the other.
-//! - `together`: the same for several keys at once.
-//! - `asking`: waiting without a place in line.
-//! - `closing`: a client that takes no more claims, and how what is under way ends.
-//! - `watches`: who wants to hear of a key without claiming it.
-//! - `own_id`: claim ids that no two claims of the client have.
+//! - [`Session`]: the state that all handles of a client share.
+//! - `claimed`: a claim that its caller owns, and how the caller's task drives it.
+//! - `live`: one claim, shared by the tasks that wait or hold.
+//! - `state`: the locked part of a claim: its state machine, and who drives it.
+//! - `registry`: all claims of the client, and when each is due.
+//! - `watchdog`: the task that drives all claims that no caller drives, and keeps the inbox open.
+//! - `telling`: delivers facts about claims to the observers.
+//! - `timing`: all time limits and pauses.
+//! - `wish`: the request for a key.
+//! - `acquire`: acquires a key, one claim after the other.
+//! - `together`: acquires several keys in one step.
+//! - `asking`: polls for a key without a place in the queue.
+//! - `closing`: closed clients, and how their running operations end.
+//! - `watches`: subscriptions to keys without a claim.
+//! - `own_id`: keeps claim ids unique within the client.
 
 pub(crate) mod acquire;
 mod asking;
@@ -64,14 +64,14 @@ use watches::Watches;
 pub(crate) struct Session {
     pub(crate) store: Arc<dyn LockStore>,
     pub(crate) settings: Settings,
-    /// Of a lock that was told nothing else.
+    /// The default settings of claims.
     pub(crate) terms: Arc<Terms>,
     registry: Mutex<Registry>,
     /// The registry's, for those who make claims.
     key_hasher: RandomState,
     /// How many claims were made.
     numbers: AtomicU64,
-    /// The client is shut down: whatever is granted from now on is to leave.
+    /// The client is shut down: claims granted from now on must be released.
     shut: AtomicBool,
     teller: Teller,
     /// When the watchdog means to wake next; zero while none runs.
@@ -290,7 +290,7 @@ pub(crate) fn unanswered(limit: Duration) -> StoreError {
         ErrorKind::Unavailable,
         format!("the store gave no answer within {limit:?}"),
     )
-    .with_hint("is it running and reachable? `operation_timeout` sets how long to wait")
+    .with_hint("check that it is running and reachable; `operation_timeout` sets how long to wait")
 }
 
 pub(crate) use leasehold_store::random::{random_u64, random_u128};

@@ -1,6 +1,5 @@
-//! Claim ids that no two claims of one client have at a time, where a generator
-//! might give one twice: two claims with one id would find themselves in each
-//! other.
+//! Keeps claim ids unique within a client, if the generator can return an id twice. The store
+//! would treat two claims with the same id as one claim.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -77,9 +76,9 @@ impl OwnIds {
 pub(crate) fn not_unique() -> StoreError {
     StoreError::new(
         ErrorKind::Invalid,
-        format!("{COLLISIONS} claim ids in a row were another claim's"),
+        format!("{COLLISIONS} claim ids in a row were already in use"),
     )
-    .with_hint("the generator of claim ids must not give one id twice")
+    .with_hint("the generator of claim ids must not return the same id twice")
 }
 
 /// Free again when it is dropped.

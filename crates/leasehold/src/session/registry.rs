@@ -1,7 +1,7 @@
-//! Every claim of one client, where to find it, and when each wants attention.
+//! The registry of one client's claims: where each is, and when it is due.
 //!
-//! Decides nothing, and is locked for moments: a claim says what is to be known of it
-//! ([`Listed`]) whenever that has changed, under its own lock.
+//! It makes no decisions and is locked only briefly. A claim updates its entry ([`Listed`]) under
+//! its own lock, whenever it has changed.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
@@ -54,7 +54,7 @@ struct Passing {
     passed: Option<(Arrival, Token)>,
 }
 
-/// What a claim in a run is told, since another has moved.
+/// A notification for a claim in a run, since another claim of the run has changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RunNews {
     /// The lease ahead was passed on.
@@ -66,7 +66,7 @@ pub(super) enum RunNews {
     Known,
 }
 
-/// Who is told what.
+/// Notifications, with their claims.
 pub(super) type News = Vec<(Arc<LiveClaim>, RunNews)>;
 
 /// The place of a claim has changed.
@@ -288,7 +288,7 @@ impl Registry {
         self.timers.is_empty() && (self.watching == 0 || self.closed)
     }
 
-    /// Whether somebody waits or watches: the inbox must be open.
+    /// Whether there is a waiter or a watcher, so that the inbox must be open.
     pub(super) fn has_listeners(&self) -> bool {
         self.waiting > 0 || self.watching > 0 && !self.closed
     }
@@ -303,7 +303,8 @@ impl Registry {
         self.watching -= 1;
     }
 
-    /// The client is shut down. All that are here are to leave; whoever comes later knows.
+    /// Shuts down: returns all claims, which must be released. Later claims see that it is
+    /// closed.
     pub(super) fn close(&mut self) -> Vec<Arc<LiveClaim>> {
         self.closed = true;
         self.all()

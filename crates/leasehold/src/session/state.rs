@@ -1,4 +1,4 @@
-//! What the lock of a claim guards: its life, and who drives it.
+//! The locked state of a claim: its state machine, and who drives it.
 
 use leasehold_core::{
     Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
@@ -20,7 +20,7 @@ pub(super) type Carried = Result<Answer, Option<StoreError>>;
 pub(super) struct State {
     pub(super) life: Life,
     pub(super) told: Told,
-    /// The ids that no other claim may get while this one may stand under them.
+    /// The ids that the store may have for this claim, and that no other claim may get.
     ids: Vec<OwnId>,
     /// As the registry has it.
     pub(super) listed: Listed,
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) driven: u32,
     /// Its holder has released or dropped it.
     pub(super) given_back: bool,
-    /// Somebody was told that the lease is lost, and has stopped: it stays so.
+    /// The loss that was reported. It stays, since a caller may have stopped because of it.
     pub(super) lost: Option<Loss>,
     pub(super) last_error: Option<Box<StoreError>>,
     pub(super) acknowledged: Option<Box<Acknowledged>>,
@@ -160,7 +160,7 @@ impl State {
         self.driven += 1;
     }
 
-    /// A task does not drive it any more, and gives up what it was sending.
+    /// Called when a task stops driving it, and gives up its request.
     pub(super) fn abandon(&mut self, sending: Option<&Transmit>, now: Moment) {
         self.driven -= 1;
         if let Some(transmit) = sending {
@@ -210,7 +210,7 @@ impl State {
         keep(&mut self.ids, own);
     }
 
-    /// Others may get the ids under which it cannot stand any more.
+    /// Frees the ids that the store can no longer have for this claim.
     pub(super) fn drop_ids(&mut self) {
         let life = &self.life;
         self.ids.retain(|own| life.may_be(&own.id));

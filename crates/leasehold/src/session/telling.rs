@@ -1,7 +1,7 @@
-//! Facts on their way to those who observe the client.
+//! Delivers facts about claims to the client's observers.
 //!
-//! They come to light while a claim is locked, and are told when it is not: whoever hears them
-//! may use the client.
+//! Facts are collected while a claim is locked and delivered after it is unlocked, so that
+//! observers may use the client.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
@@ -12,7 +12,7 @@ use tracing::Span;
 use crate::observe::{ObservedClaim, Observers, Spans};
 use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
-/// What was told of one claim.
+/// What was reported about one claim.
 #[derive(Debug)]
 pub(super) struct Told {
     facts: Facts,
@@ -29,7 +29,7 @@ impl Told {
         }
     }
 
-    /// Looks at the claim: what is new is to be told.
+    /// Collects new facts about the claim.
     pub(super) fn look(&mut self, life: &Life, now: Moment, mut tell: impl FnMut(Fact, Span)) {
         let acquisition = &mut self.acquisition;
         self.facts.look(life, now, |fact| {
@@ -49,7 +49,7 @@ pub(super) struct Teller {
     observers: Observers,
     any: AtomicBool,
     pending: Mutex<Vec<(ObservedClaim, Fact, Span)>>,
-    /// Whoever has it tells.
+    /// The task that holds it delivers.
     turn: Mutex<Spans>,
 }
 
@@ -68,7 +68,7 @@ impl Teller {
         &self.observers
     }
 
-    /// This is to be told, if anybody wants to hear it.
+    /// Adds a fact, if there is an observer.
     pub(super) fn keep(&self, claim: impl FnOnce() -> ObservedClaim, fact: Fact, span: Span) {
         if self.observers.hear(&fact) {
             self.pending().push((claim(), fact, span));
@@ -76,7 +76,7 @@ impl Teller {
         }
     }
 
-    /// Tells what is to be told. Nothing is locked by whoever calls it.
+    /// Delivers the collected facts. The caller must not hold locks.
     pub(super) fn tell(&self) {
         while self.any.load(Ordering::Acquire) {
             let mut holds = match self.turn.try_lock() {

@@ -1,5 +1,5 @@
-//! Every time and pause of the session, each with its reason. Those of a claim's life are the
-//! core's.
+//! All time limits and pauses of the session, each with its reason. Those of a claim are in the
+//! core.
 
 use std::time::Duration;
 
@@ -52,5 +52,5 @@ pub(crate) const LOOK_AFTER_LAPSE: Duration = Duration::from_millis(20);
 /// a push per change until then.
 pub(super) const WATCH_TTL: Duration = Duration::from_secs(60);
 
-/// Where the store tells of no changes, a watcher looks so often.
+/// How often a watcher polls a store without pushes.
 pub(super) const WATCH_LOOK: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Several keys in one atomic step, where the store can.
+//! Acquires several keys in one atomic step, if the store supports it.
 
 use std::sync::Arc;
 
@@ -141,7 +141,8 @@ enum Asked {
     Refused(Together),
 }
 
-/// Each claim hears its part of the answer. `None`: there was none, and it is asked again.
+/// Passes each claim its part of the answer. `None`: there was no answer, and the request is
+/// repeated.
 fn answer_all(
     wishes: &[Wish],
     claims: &[Claimed],

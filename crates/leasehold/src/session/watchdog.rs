@@ -1,6 +1,5 @@
-//! The one task that keeps all claims of a client: renews, asks again,
-//! releases in the background, and holds the inbox open. It ends when nothing
-//! is left to keep.
+//! The watchdog: one task that renews all claims of a client, retries, releases in the
+//! background, and keeps the inbox open. It ends when no claim is left.
 
 use std::sync::Arc;
 
@@ -78,7 +77,7 @@ struct Watchdog {
     in_flight: InFlight,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
-    /// Whether the store tells anybody anything.
+    /// Whether the store pushes.
     pushes: bool,
     listen_after: Moment,
     deafness: Deafness,
@@ -152,7 +151,7 @@ impl Watchdog {
         more
     }
 
-    /// Sends what a claim wants sent, and which nobody else drives.
+    /// Sends the request of a claim that no other task drives.
     fn see_to(&mut self, claim: &Arc<LiveClaim>) {
         let session = &self.session;
         let in_flight = &self.in_flight;
@@ -246,9 +245,9 @@ impl Watchdog {
             }
             Err(error) => {
                 if self.deafness.is_news(error.kind()) {
-                    tracing::warn!(%error, "cannot listen for grants; asking from time to time");
+                    tracing::warn!(%error, "cannot listen for grants; polling instead");
                 } else {
-                    tracing::debug!(%error, "cannot listen for grants; trying again");
+                    tracing::debug!(%error, "cannot listen for grants; retrying");
                 }
                 self.listen_after = now + INBOX_AGAIN;
             }

@@ -1,4 +1,4 @@
-//! Who wants to hear of a key without claiming it.
+//! Subscriptions to changes of a key without a claim.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, timeout}
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     keys: Mutex<HashMap<Key, Watched>>,
-    /// How many times the store is just being told that nobody watches any more.
+    /// The number of requests in flight that end a watch.
     ending: watch::Sender<usize>,
 }
 
@@ -98,8 +98,7 @@ impl Watch {
         Ok(WATCH_TTL / 3)
     }
 
-    /// The store may know of it, by this or another request: it is told when
-    /// nobody watches any more.
+    /// Notes that the store may have a watch. It must be ended when there is no watcher any more.
     pub(super) fn enlisted(&self) {
         self.known.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What is wanted of a key, and what was got.
+//! The request for a key, and its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Patience {
 }
 
 pub(crate) fn timed_out() -> StoreError {
-    StoreError::new(ErrorKind::Timeout, "it was not free in the time allowed")
+    StoreError::new(ErrorKind::Timeout, "it did not become free in time")
 }
 
 /// The store may have forgotten who holds.
@@ -88,8 +88,8 @@ pub(super) fn quarantined(left: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
         format!(
-            "the store has restarted, or lost its data, and may have forgotten who holds: it \
-             grants nothing for {left:.1?} more"
+            "the store has restarted or may have lost data: it grants nothing for {left:.1?} \
+             (quarantine)"
         ),
     )
     .with_hint("wait, as `lock` does; `leasehold init` marks a server that is new")
@@ -110,8 +110,11 @@ pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
     );
     match (asked.capacity(), in_use) {
         (Capacity::Permits(_), Capacity::Permits(_)) => error.with_hint(
-            "all who use a semaphore must name the same number of permits; `resize` changes it",
+            "all clients of a semaphore must use the same number of permits; `resize` changes it",
         ),
-        _ => error.with_hint("one key is one kind of lock: use another key, or the same kind"),
+        _ => error.with_hint(
+            "use another key, or the same kind of lock: a key has one kind at a \
+         time",
+        ),
     }
 }

@@ -1,4 +1,4 @@
-//! What callers may do with what they get, seen to by the compiler.
+//! Compile-time checks of the API: futures and guards are `Send`, and so on.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Locks that other libraries share: what stands in Redis, what is refused, and what
-//! comes of others' values.
+//! Locks shared with other libraries (`layout=classic`): the data in Redis, refusals, and values
+//! of others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -204,7 +204,7 @@ async fn a_whole_database_is_not_listed() {
     server.command(&["SET", "somebody's data", "x", "EX", "60"]);
     let refused = client.list("*").await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    assert!(hint(&refused).contains("begin the pattern"), "{refused}");
+    assert!(hint(&refused).contains("start the pattern"), "{refused}");
     assert!(client.list("invoice-*").await.unwrap().is_empty());
 }
 
@@ -224,7 +224,7 @@ async fn what_is_no_lock_is_left_as_it_is() {
             for error in errors {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
                 assert!(
-                    error.to_string().contains(&format!("a {name} stands")),
+                    error.to_string().contains(&format!("contains a {name}")),
                     "{error}"
                 );
                 assert!(hint(&error).contains("layout=classic"), "{error}");

@@ -1,4 +1,4 @@
-//! Locks shared with redis-py, both ways round, as real processes.
+//! Locks shared with redis-py, in both directions, with real processes.
 #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 #![cfg(feature = "redis")]
 

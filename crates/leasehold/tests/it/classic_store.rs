@@ -1,6 +1,5 @@
-//! The classic layout keeps the contract of a store, as far as a string with an id can,
-//! and users may rely on it: with scripts, and with transactions where the user may not
-//! run any.
+//! The contract of a store and the guarantees of the library, on the classic layout: with
+//! scripts, and with transactions if the user may not run scripts.
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 

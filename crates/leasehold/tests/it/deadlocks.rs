@@ -1,4 +1,4 @@
-//! Deadlocks of a store that needs no server: found, told and ended.
+//! Deadlocks on stores without a server: found, reported and ended.
 
 use std::time::Duration;
 

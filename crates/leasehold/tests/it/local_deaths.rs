@@ -1,5 +1,5 @@
-//! What the dead leave: each test kills real processes, which are this binary
-//! again in a role of its own.
+//! Crashes of clients of the local store: each test kills real processes, which run this binary
+//! in a special role.
 #![cfg(all(unix, feature = "local"))]
 #![allow(
     clippy::unwrap_used,

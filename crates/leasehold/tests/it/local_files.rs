@@ -1,5 +1,5 @@
-//! The local store and its directory: whose it is, full disks, long paths,
-//! what is left behind.
+//! The directory of the local store: owner and permissions, full disks, long paths, files that
+//! remain.
 #![cfg(all(unix, feature = "local"))]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! What others do to the local store: its directory is removed or replaced, other
-//! users get in its way, processes have another time since boot.
+//! Interference with the local store: its directory is removed or replaced, other users hold its
+//! files, processes have another time since boot.
 #![cfg(all(target_os = "linux", feature = "local"))]
 #![allow(
     clippy::unwrap_used,

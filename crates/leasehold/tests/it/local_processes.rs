@@ -1,5 +1,4 @@
-//! The local store among real processes: each test runs this binary again in a
-//! role of its own.
+//! The local store with several processes: each test runs this binary in a special role.
 #![cfg(all(unix, feature = "local"))]
 #![allow(
     clippy::unwrap_used,

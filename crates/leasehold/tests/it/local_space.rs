@@ -1,4 +1,4 @@
-//! The local store on a full disk: what is held lives on and is released.
+//! The local store on a full disk: leases are still renewed and released.
 #![cfg(all(target_os = "linux", feature = "local"))]
 #![allow(
     clippy::unwrap_used,

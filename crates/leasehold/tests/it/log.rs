@@ -1,4 +1,4 @@
-//! What is logged on a test's thread.
+//! Captures log messages of a test's thread.
 
 use std::cell::RefCell;
 use std::io::Write;

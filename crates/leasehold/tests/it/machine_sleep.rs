@@ -1,4 +1,4 @@
-//! A machine that has slept: clocks have run on, timers have not.
+//! Suspend of the machine: clocks have advanced, timers have not.
 
 #![cfg(feature = "simulation")]
 

@@ -1,6 +1,7 @@
-//! The integration tests, one program: they share its build, its servers and its threads.
+//! The integration tests, in one program: they share its build, its servers and its threads.
 //!
-//! A module is one subject; `cargo test -p leasehold --test it redlock::` runs that of Redlock.
+//! Each module is one subject: `cargo test -p leasehold --test it redlock::` runs the tests of
+//! Redlock.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The memory store keeps the contract of a store.
+//! The contract of a store, on the memory store.
 
 use std::sync::Arc;
 use std::time::Duration;

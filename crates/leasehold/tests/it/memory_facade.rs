@@ -1,4 +1,4 @@
-//! What users of the library rely on, over the memory store.
+//! The guarantees of the library, on the memory store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

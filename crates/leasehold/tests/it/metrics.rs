@@ -1,4 +1,4 @@
-//! What a scrape of Prometheus finds, after real locks.
+//! Metrics as Prometheus scrapes them, after real locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

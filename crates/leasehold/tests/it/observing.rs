@@ -1,4 +1,4 @@
-//! What observers and `tracing` hear of claims.
+//! Facts about claims, as observers and `tracing` receive them.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A store whose grants and renewals must be acknowledged by a replica keeps the
-//! contract of a store, and users may rely on it.
+//! The contract of a store and the guarantees of the library, with grants and renewals that a
+//! replica must acknowledge.
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 

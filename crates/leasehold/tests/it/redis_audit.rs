@@ -1,4 +1,4 @@
-//! The audit log as it lies on a server.
+//! The audit log in Redis.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 

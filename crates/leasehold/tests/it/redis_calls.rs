@@ -1,4 +1,4 @@
-//! Calls: which requests of a client travel together.
+//! Batching: which requests of a client are sent together.
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;

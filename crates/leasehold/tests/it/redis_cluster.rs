@@ -1,4 +1,4 @@
-//! A Redis Cluster keeps the contract of a store, and users may rely on it.
+//! The contract of a store and the guarantees of the library, on a Redis Cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The connection: lost, silent, found again.
+//! The connection: lost, silent, reconnected.
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Fail-overs for real: primaries that are killed, stopped, replaced by plan, and
-//! come back.
+//! Real fail-overs with Sentinels: primaries that are killed, paused, replaced by plan, and come
+//! back.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A user with all channels and no keys: it hears every push, and publishes what it likes.
-//! No claim believes it, ends or is fenced by it.
+//! Forged pushes: a user with all channels and no keys receives every push and publishes any
+//! message. No claim is granted, ended or fenced by it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What keys cost a server: nothing, once nobody holds them.
+//! The memory use of keys on a server: none for idle keys.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 

@@ -1,5 +1,5 @@
-//! Finding the primary, with real servers and Sentinels that say what the test
-//! wants: stale, behind, silent, ignorant.
+//! Discovery of the primary, with real servers and fake Sentinels: stale, out of date, silent, or
+//! without the name.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,
@@ -91,7 +91,7 @@ async fn an_unknown_name_is_invalid_and_the_known_ones_are_named() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("\"yours\""), "{error}");
     let error = leasehold::connect(&url).await.unwrap_err();
-    assert_eq!(error.hint(), Some("they know: mymaster"));
+    assert_eq!(error.hint(), Some("the Sentinels know: mymaster"));
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn who_has_heard_of_a_fail_over_does_not_go_back() {
     assert!(
         unanswered
             .to_string()
-            .contains("not heard of the last fail-over"),
+            .contains("not know of the last fail-over"),
         "{unanswered}"
     );
     assert!(pushes.try_recv().is_err(), "it is still looking");

@@ -1,4 +1,4 @@
-//! `restart=quarantine`: servers that forget, and clients that are not told so.
+//! `restart=quarantine`: servers that lose data, and clients that are not notified.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,
@@ -129,7 +129,7 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     let refused = timeout(SOON, lock.try_lock()).await.unwrap().unwrap_err();
     assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
     assert!(
-        refused.to_string().contains("may have forgotten"),
+        refused.to_string().contains("may have lost data"),
         "{refused}"
     );
     let keys = b.multi(["k", "l"]).unwrap();

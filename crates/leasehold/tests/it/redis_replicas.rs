@@ -1,5 +1,4 @@
-//! Grants that must be acknowledged, with real replicas that stop, are cut off
-//! and are promoted.
+//! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,
@@ -398,8 +397,8 @@ async fn what_cannot_be_acknowledged_is_refused_at_once() {
     };
     let error = refused("acknowledge=1", server.url_as("nowait", "secret")).await;
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("WAIT does not work"), "{error}");
-    assert_eq!(error.hint(), Some("add +wait to the rule of the user"));
+    assert!(error.to_string().contains("needs WAIT"), "{error}");
+    assert_eq!(error.hint(), Some("add +wait to the user's ACL rule"));
 
     let memory_only = RedisServer::start();
     let error = refused("acknowledge=disk", memory_only.url()).await;

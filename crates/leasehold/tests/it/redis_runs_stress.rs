@@ -1,4 +1,4 @@
-//! Runs among cancelled waiters, lost connections, long lines, and what a client does not know.
+//! Stress tests of runs: cancelled waiters, lost connections, long queues.
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;

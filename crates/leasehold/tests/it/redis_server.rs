@@ -1,4 +1,4 @@
-//! What the server can be and do: full, foreign, forgetful, forbidding.
+//! Special states of a server: out of memory, foreign data, data loss, missing permissions.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::panic,

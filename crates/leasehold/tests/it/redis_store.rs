@@ -1,4 +1,4 @@
-//! One Redis server keeps the contract of a store, and users may rely on it.
+//! The contract of a store and the guarantees of the library, on one Redis server.
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 

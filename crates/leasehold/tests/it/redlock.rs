@@ -1,4 +1,4 @@
-//! Redlock on real servers: what users see, and what fails.
+//! Redlock on real servers: behaviour and faults.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -150,7 +150,9 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
     let error = other.claim(&key, &claim(&other, 2, ttl)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
-        error.to_string().contains("it may have lost some"),
+        error
+            .to_string()
+            .contains("it is new or may have lost data"),
         "{error}"
     );
     let second = timeout(SOON, async {

@@ -1,5 +1,5 @@
-//! Three independent servers keep the contract of a store, as far as a store
-//! without a queue has it, and users may rely on it.
+//! The contract of a store and the guarantees of the library, on three independent servers, as
+//! far as they apply without a queue.
 #![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 

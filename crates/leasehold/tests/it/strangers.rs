@@ -1,9 +1,9 @@
-//! Pushes from strangers: whatever comes to an inbox, nobody believes in a grant or an end
-//! that the store did not give, and it costs the store a question at most.
+//! Pushes from untrusted senders: no message to an inbox can fake a grant or an end of a claim,
+//! and each causes at most one request to the store.
 //!
-//! What *is* believed is proved by the claim's id. Who can read the records knows it, and
-//! could as well take the claim (SAFETY.md). Strangers here know all the rest: inboxes,
-//! keys, arrivals, tokens, times, connections, and all that was ever pushed.
+//! A trusted push is proved by the claim's id. Anyone who can read the records knows the id, and
+//! could take the claim anyway (SAFETY.md). The senders in these tests know everything else:
+//! inboxes, keys, arrival numbers, tokens, times, connections, and all earlier pushes.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

@@ -6,11 +6,16 @@
 //! is still below it. It reports what becomes of the command. When leasehold is gone while the
 //! command runs, it kills all of them, as far as the system lets it.
 //!
-//! Everything behind `fork`, in [`process`] and [`command`], runs in a copy of a process that may
+//! Leasehold may wait for all that a command that has ended has left. Then the shim reaps the command
+//! too, and reports when it has no child any more.
+//!
+//! Everything behind `fork`, in [`process`], [`command`] and [`reaping`], runs in a copy of a process that may
 //! have several threads: no allocation, no lock, system calls only.
 
 mod command;
 mod process;
+#[cfg(target_os = "linux")]
+mod reaping;
 mod report;
 mod signals;
 
@@ -21,17 +26,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-pub(super) use self::report::Report;
+pub(super) use self::report::{Report, Request};
 use self::signals::Mask;
 use super::End;
 
 /// The shim that was started last, to be reaped: nobody waits for its end, which comes by itself.
 static LAST: AtomicI32 = AtomicI32::new(0);
+
+/// Whether its number is still used.
+static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// How much stack the command needs before it is its program.
 const STACK: usize = 256 * 1024;
@@ -47,6 +55,8 @@ pub(super) struct Plan {
     pub(super) inherit: Vec<RawFd>,
     /// The terminal whose foreground the program's group becomes.
     pub(super) terminal: Option<RawFd>,
+    /// Whether what the program leaves is ended with leasehold as the program is.
+    pub(super) with_children: bool,
 }
 
 /// As C takes it.
@@ -56,7 +66,7 @@ pub(super) fn c_string(text: &OsStr) -> io::Result<CString> {
 
 /// Starts a shim, and the command below it: their process ids (the command's is its group's too),
 /// and where the shim reports; once that is closed, the shim ends. An error is the command's: why
-/// it does not run.
+/// it does not run. The number of the shim is its own until [`over`].
 #[allow(unsafe_code, reason = "no safe interface forks")]
 pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
     // The last one has been told to end when its command had ended.
@@ -103,8 +113,24 @@ pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
     let mut error = [0; 4];
     match failure.read_exact(&mut error) {
         Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
-        Err(_) => Ok((shim, command, reports)),
+        Err(_) => {
+            IN_USE.store(true, Ordering::Relaxed);
+            Ok((shim, command, reports))
+        }
     }
+}
+
+/// The number of the shim that was started last is not used any more.
+pub(super) fn over() {
+    IN_USE.store(false, Ordering::Relaxed);
+}
+
+/// Reaps the children of this process that have ended, but for a shim whose number is in use.
+#[cfg(target_os = "linux")]
+pub(super) fn reap_others() {
+    let last = LAST.load(Ordering::Relaxed);
+    let used = IN_USE.load(Ordering::Relaxed).then_some(last);
+    reaping::reap_all_but(used.and_then(Pid::from_raw));
 }
 
 /// Waits until a child has ended.

@@ -13,12 +13,40 @@ use rustix::process::{
 use super::super::tree;
 use super::command::begin;
 #[cfg(target_os = "linux")]
-use super::reap;
+use super::reaping::{is_alone, reap_all_but};
 use super::signals::Mask;
-use super::{Birth, End, Report, borrow, exit, last_error};
+use super::{Birth, End, Report, Request, borrow, exit, last_error};
 
 /// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
 const LONGEST_ROUND: Duration = Duration::from_millis(100);
+
+/// How often the process group is looked at where no event tells that it is empty.
+#[cfg(not(target_os = "linux"))]
+const LOOK: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// How far the command has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Runs,
+    /// It has ended. It is not reaped, so that its number is its own as long as leasehold may use it.
+    Ended,
+    /// It has ended, and leasehold waits for all that it has left.
+    Left,
+    /// All of that is gone, too.
+    Alone,
+}
+
+/// What has come out of waiting.
+enum News {
+    /// A child may have changed.
+    OfChild,
+    OfLeasehold(Request),
+    /// Leasehold has closed its end, or is gone.
+    Closed,
+}
 
 /// Is the shim, in the copy, to its end.
 pub(super) fn run(birth: &Birth<'_>) -> ! {
@@ -40,22 +68,42 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
     name();
     let reports = borrow(0);
     wake_by_children();
-    let mut ended = false;
+    let mut stage = Stage::Runs;
     loop {
-        ended = ended || look(child, reports);
-        #[cfg(target_os = "linux")]
-        reap_adopted(child);
-        if is_closed() {
-            if !ended {
-                kill_everything(me, child);
+        if stage == Stage::Runs && look(child, reports) {
+            stage = Stage::Ended;
+        }
+        match stage {
+            Stage::Left if is_alone_after(child) => {
+                Report::Alone.write(reports);
+                stage = Stage::Alone;
             }
-            exit(0);
+            Stage::Left | Stage::Alone => {}
+            #[cfg(target_os = "linux")]
+            Stage::Runs | Stage::Ended => reap_all_but(Some(child)),
+            #[cfg(not(target_os = "linux"))]
+            Stage::Runs | Stage::Ended => {}
+        }
+        match wait_for_news(stage) {
+            News::OfChild => {}
+            News::OfLeasehold(Request::Outlast) => stage = Stage::Left,
+            News::OfLeasehold(Request::Leave) => exit(0),
+            News::Closed => {
+                let guarded = match stage {
+                    Stage::Runs | Stage::Left => true,
+                    Stage::Ended => birth.plan.with_children,
+                    Stage::Alone => false,
+                };
+                if guarded {
+                    kill_everything(me, child, stage);
+                }
+                exit(0);
+            }
         }
     }
 }
 
-/// Reports what has changed about the command. Answers whether it has ended: it stays unreaped, so
-/// that its number is its own as long as leasehold may use it.
+/// Reports what has changed about the command. Answers whether it has ended.
 fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     let now = WaitIdOptions::NOHANG;
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
@@ -76,26 +124,18 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Reaps what others have left behind and has ended.
+/// Whether all that the command has started is gone. This reaps the command: it would hide the
+/// others that have ended.
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "the safe interface does not say who has ended")]
-fn reap_adopted(child: Pid) {
-    loop {
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: `info` is writable and of the right type; all zeroes are a valid value of it,
-        // with process id 0 when nobody has ended.
-        let ended = unsafe {
-            match libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) {
-                0 => info.assume_init().si_pid(),
-                _ => 0,
-            }
-        };
-        match Pid::from_raw(ended) {
-            Some(pid) if pid != child => reap(pid),
-            _ => return,
-        }
-    }
+fn is_alone_after(_child: Pid) -> bool {
+    is_alone()
+}
+
+/// Whether its process group is: whatever has left it is not known here. A group that is not ours to
+/// signal counts as empty, as one does that has nothing but the command's own remains.
+#[cfg(not(target_os = "linux"))]
+fn is_alone_after(child: Pid) -> bool {
+    rustix::process::test_kill_process_group(child).is_err()
 }
 
 /// Kills all that is below this process and lets itself be killed, the newest and the hidden too:
@@ -104,8 +144,8 @@ fn reap_adopted(child: Pid) {
     clippy::disallowed_methods,
     reason = "a process of one thread; no event tells that a grandchild has ended"
 )]
-fn kill_everything(me: Pid, child: Pid) {
-    let mut reaped = false;
+fn kill_everything(me: Pid, child: Pid, stage: Stage) {
+    let mut reaped = cfg!(target_os = "linux") && stage == Stage::Left;
     let mut pause = Duration::from_millis(1);
     loop {
         let mut hit = false;
@@ -128,7 +168,7 @@ fn kill_everything(me: Pid, child: Pid) {
     }
 }
 
-/// Has a child that changes wake [`is_closed`], and nothing else.
+/// Has a child that changes wake [`wait_for_news`], and nothing else.
 #[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
 fn wake_by_children() {
     extern "C" fn woken(_signal: libc::c_int) {}
@@ -140,14 +180,15 @@ fn wake_by_children() {
     }
 }
 
-/// Waits until leasehold has closed its end, which is standard input here, or a child has changed.
-/// Answers whether it was the former.
+/// Waits until leasehold says something, on standard input here, or a child has changed.
 #[allow(
     unsafe_code,
     reason = "only this call waits with another signal mask, and misses no signal"
 )]
-fn is_closed() -> bool {
+fn wait_for_news(stage: Stage) -> News {
     let mask = Mask::everything().without(Signal::CHILD);
+    let limit = limit(stage);
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut wanted = MaybeUninit::<libc::fd_set>::zeroed();
     // SAFETY: the set is initialised by `FD_ZERO` and has room for descriptor 0; null pointers
     // stand for sets that are not asked about, and for no limit.
@@ -159,12 +200,25 @@ fn is_closed() -> bool {
             wanted.as_mut_ptr(),
             ptr::null_mut(),
             ptr::null_mut(),
-            ptr::null(),
+            limit,
             &raw const mask.0,
         )
     };
-    // Nothing is ever sent this way: it is readable at its end only.
-    ready > 0
+    match ready > 0 {
+        false => News::OfChild,
+        true => Request::read(borrow(0)).map_or(News::Closed, News::OfLeasehold),
+    }
+}
+
+/// For how long there may be no news.
+#[cfg(target_os = "linux")]
+fn limit(_stage: Stage) -> Option<libc::timespec> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit(stage: Stage) -> Option<libc::timespec> {
+    (stage == Stage::Left).then_some(LOOK)
 }
 
 /// Shows in lists of processes what this one is.

@@ -1,6 +1,6 @@
-//! What the shim says to leasehold.
+//! What the shim and leasehold say to each other.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use super::End;
 
@@ -14,6 +14,8 @@ pub(in crate::child) enum Report {
     /// It was stopped by this signal.
     Stopped(i32),
     Ended(End),
+    /// Nothing is left of what it had started.
+    Alone,
 }
 
 impl Report {
@@ -26,6 +28,7 @@ impl Report {
             Self::Stopped(signal) => (b't', signal),
             Self::Ended(End::Exited(code)) => (b'e', code),
             Self::Ended(End::Signalled(signal)) => (b'k', signal),
+            Self::Alone => (b'a', 0),
         };
         let [a, b, c, d] = value.to_ne_bytes();
         [tag, a, b, c, d]
@@ -39,6 +42,7 @@ impl Report {
             b't' => Self::Stopped(value),
             b'e' => Self::Ended(End::Exited(value)),
             b'k' => Self::Ended(End::Signalled(value)),
+            b'a' => Self::Alone,
             _ => return None,
         })
     }
@@ -46,5 +50,36 @@ impl Report {
     /// Nobody there to read it is seen when the other end is closed.
     pub(super) fn write(self, to: BorrowedFd<'_>) {
         let _ = rustix::io::write(to, &self.to_bytes());
+    }
+}
+
+/// What leasehold says to the shim of a command that has ended. It says nothing when it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::child) enum Request {
+    /// Report when nothing is left of what the command had started. The command's number is not used
+    /// any more.
+    Outlast,
+    /// End, whatever is left.
+    Leave,
+}
+
+impl Request {
+    /// A shim that is not there any more shows when its reports are read.
+    pub(in crate::child) fn write(self, to: impl AsFd) {
+        let byte = match self {
+            Self::Outlast => b'o',
+            Self::Leave => b'l',
+        };
+        let _ = rustix::io::write(to, &[byte]);
+    }
+
+    /// What leasehold says next; nothing when it has closed its end.
+    pub(super) fn read(from: BorrowedFd<'_>) -> Option<Self> {
+        let mut byte = [0];
+        match (rustix::io::read(from, &mut byte), byte) {
+            (Ok(1), [b'o']) => Some(Self::Outlast),
+            (Ok(1), [b'l']) => Some(Self::Leave),
+            _ => None,
+        }
     }
 }

@@ -15,8 +15,13 @@ pub(super) fn default_signals() {
         // action, the default one. Numbers that are no signal's are refused.
         unsafe {
             let known = libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) == 0;
-            let ignored = now.assume_init().sa_sigaction == libc::SIG_IGN;
-            if known && (!ignored || signal == libc::SIGPIPE) {
+            let action = now.assume_init().sa_sigaction;
+            let stays = match action {
+                libc::SIG_DFL => true,
+                libc::SIG_IGN => signal != libc::SIGPIPE,
+                _ => false,
+            };
+            if known && !stays {
                 let default = MaybeUninit::<libc::sigaction>::zeroed();
                 libc::sigaction(signal, default.as_ptr(), ptr::null_mut());
             }

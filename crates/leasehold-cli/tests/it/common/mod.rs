@@ -130,7 +130,8 @@ pub(crate) fn leasehold(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(arguments);
+    // The settings of the tester are not those of the test.
+    command.env("LEASEHOLD_CONFIG", "/dev/null").args(arguments);
     command
 }
 

@@ -1,5 +1,4 @@
-//! What callers do with a lease besides holding it: replace its id, give it to
-//! another client, let readers in.
+//! Changes of a lease by its caller: rotation, adoption, downgrade.
 
 use leasehold_core::{
     Adopt, Change as Wanted, Changed, ClaimId, ClientInfo, Life, Mode, Phase, RenewalPolicy, Rotate,

@@ -1,4 +1,4 @@
-//! What must hold, at every moment and in the end.
+//! Invariants that must hold at every moment and at the end.
 
 use leasehold_core::{Arrival, Mode, Moment, Phase, Reply, Standpoint};
 

@@ -1,4 +1,4 @@
-//! What a world is like, drawn from its seed.
+//! The parameters of a simulated world, from its seed.
 
 use std::time::Duration;
 

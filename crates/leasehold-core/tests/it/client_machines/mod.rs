@@ -1,15 +1,13 @@
-//! The client's machines against the queue, in a world made from one seed:
-//! clocks moved by hand, a network that delays, loses, reorders and cuts,
-//! clients that stall or die, a store that forgets; leases whose ids are replaced,
-//! that are given to another client, that become readers.
+//! Simulation of the client's state machines with the queue, deterministic by a seed: manual
+//! clocks; a network that delays, loses, reorders and disconnects; clients that pause or die; a
+//! store that loses data; leases that are rotated, adopted and downgraded.
 //!
-//! - `climate`: what a world is like; `world`: what happens in it, and when;
-//! - `network`: the store and the way there; `shell`: a client around its machines;
-//! - `changes`: what callers do with a lease besides holding it;
-//! - `checks`: what must hold.
+//! - `climate`: the parameters of a world; `world`: the events, and their times;
+//! - `network`: the store and the network; `shell`: a client that drives the state machines;
+//! - `changes`: rotation, adoption and downgrade;
+//! - `checks`: the invariants.
 //!
-//! `LEASEHOLD_SEEDS=100000` runs more worlds, `LEASEHOLD_SEED=17` runs one and
-//! tells its story.
+//! `LEASEHOLD_SEEDS=100000` runs more worlds; `LEASEHOLD_SEED=17` runs one and prints its events.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The store, and the network before it.
+//! The store, and the network between it and the clients.
 
 use leasehold_core::{Arrival, Command, Event, Queue, Reply, StoreTime, Token};
 

@@ -1,4 +1,4 @@
-//! The client's shell: what an adapter does around a claim.
+//! A simulated client: drives the state machine of a claim as an adapter does.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The world: what is planned, what happens, and who takes part.
+//! The simulated world: its schedule, its events and its clients.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,4 +1,4 @@
-//! Elections: one leads, the others watch.
+//! Elections: one leader, and observers.
 
 use leasehold_core::{
     Arrival, Claim, Command, Event, Mode, Note, OwnerSecret, Renew, Reply, StoreTime, Token,

@@ -1,4 +1,4 @@
-//! Minimum holds: the key stays taken for a while, whatever becomes of the claim.
+//! Minimum holds: the key stays taken, even if the claim ends earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What each kind of lock promises, one file a kind; each can be read alone.
+//! The guarantees of each kind of lock, one file per kind.
 //!
-//! `cast` is what they share: a few clients at one key, and random scripts for
-//! them. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` raise and move the scripts.
+//! `cast` is shared by all: a few clients at one key, and random scripts for them.
+//! `PROPTEST_CASES` sets the number of scripts, `PROPTEST_RNG_SEED` their seed.
 
 #![allow(
     clippy::unwrap_used,

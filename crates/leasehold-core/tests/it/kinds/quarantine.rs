@@ -1,5 +1,5 @@
-//! A store that may have forgotten who holds: nothing is granted while it is closed,
-//! and afterwards all who stayed are, in order.
+//! A store in quarantine: it grants nothing while it is closed, and afterwards grants to all
+//! remaining waiters in order.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A queue that was written down and read back is the same queue.
+//! Serialisation of a queue: reading a written queue gives the same queue.
 
 use leasehold_core::{Claim, Mode, Note, OwnerSecret, Queue, StoreTime};
 use proptest::prelude::*;
@@ -95,14 +95,14 @@ fn what_no_queue_writes_is_refused() {
         let why = read(&record).expect_err(what).to_string();
         assert!(why.contains(what), "{why}, not {what}");
     };
-    refused("beyond all bounds", &|r| r["last_seen"] = last.clone());
-    refused("beyond all bounds", &|r| r["last_token"] = last.clone());
-    refused("beyond all bounds", &|r| r["last_arrival"] = last.clone());
-    refused("beyond all bounds", &|r| r["offset"]["secs"] = last.clone());
-    refused("after the last", &|r| {
+    refused("out of range", &|r| r["last_seen"] = last.clone());
+    refused("out of range", &|r| r["last_token"] = last.clone());
+    refused("out of range", &|r| r["last_arrival"] = last.clone());
+    refused("out of range", &|r| r["offset"]["secs"] = last.clone());
+    refused("higher arrival", &|r| {
         r["waiting"][1]["arrival"] = last.clone();
     });
-    refused("after the last", &|r| r["granted"][1][0] = last.clone());
+    refused("higher arrival", &|r| r["granted"][1][0] = last.clone());
     refused("twice", &|r| {
         r["waiting"][1]["id"] = r["granted"][0][1]["id"].clone();
     });
@@ -112,7 +112,7 @@ fn what_no_queue_writes_is_refused() {
     refused("twice", &|r| {
         r["granted"][1][1]["arrival"] = r["granted"][0][1]["arrival"].clone();
     });
-    refused("several owners", &|r| {
+    refused("different owners", &|r| {
         r["granted"][1][1]["secret"] = serde_json::Value::Null;
     });
     refused("no capacity", &|r| r["capacity"] = serde_json::Value::Null);

@@ -1,5 +1,5 @@
-//! No request does more when it comes again: at once, or as long as released
-//! ids are remembered.
+//! Idempotence: a repeated request has no further effect, at once or while released ids are
+//! remembered.
 
 use leasehold_core::{
     Arrival, Claim, Command, Event, Inbox, Mode, OwnerSecret, Snapshot, StoreTime,

@@ -1,4 +1,4 @@
-//! New ids for old claims, and new clients.
+//! Rotation and adoption: new ids and new clients of claims.
 
 use leasehold_core::{Claim, Command, Event, Mode, OwnerSecret, Reply, Standing};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What the audit entries alone tell: they are added up, and must come to the queue.
+//! The audit entries alone must reproduce the state of the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What takes a crowd, or a single moment, to see.
+//! Limits of the queue, which show only with many claims or at exact times.
 
 use std::time::Duration;
 

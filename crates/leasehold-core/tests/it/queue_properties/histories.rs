@@ -1,4 +1,4 @@
-//! Histories: what may happen to a key, in which proportions.
+//! Random histories of a key, and the frequency of each event.
 
 use std::time::Duration;
 

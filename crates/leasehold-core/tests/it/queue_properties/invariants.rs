@@ -1,4 +1,4 @@
-//! What must hold after every step, whatever was told to whom.
+//! Invariants that must hold after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,13 +1,14 @@
-//! Random histories of one key, held after every step against a naive reference.
+//! Property tests of the queue: random histories of one key, compared after every step with a
+//! simple reference.
 //!
-//! - `reference`: a plain list of claims, every verb in the plainest words;
-//! - `histories`: what may happen, in which proportions;
+//! - `reference`: a plain list of claims with a simple version of each verb;
+//! - `histories`: the events, and their frequencies;
 //! - `world`: the queue and the reference, step by step;
-//! - `invariants`: what must hold after every step; `told`: who must have heard;
-//! - `bounds`: what takes a crowd to see.
+//! - `invariants`: what must hold after every step; `told`: the expected notifications;
+//! - `bounds`: limits that show only with many claims.
 //!
-//! `PROPTEST_CASES` raises the number of histories, `PROPTEST_RNG_SEED` moves
-//! them; the default is the same set in every run.
+//! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` their seed. The default
+//! seed is the same in every run.
 
 #![allow(
     clippy::unwrap_used,

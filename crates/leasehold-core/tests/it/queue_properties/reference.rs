@@ -1,5 +1,5 @@
-//! The reference: a plain list of claims that forgets the dead at once, where
-//! the queue forgets them as late as it can.
+//! The reference: a plain list of claims that removes expired claims at once, while the queue
+//! removes them as late as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

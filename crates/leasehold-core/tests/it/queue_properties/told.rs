@@ -1,4 +1,4 @@
-//! What a step tells to whom.
+//! The expected notifications of a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! A key under test, its reference, and what its clients remember.
+//! A key under test, its reference, and the state of its clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

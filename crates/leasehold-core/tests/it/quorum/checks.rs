@@ -1,4 +1,4 @@
-//! What must hold, whatever happens.
+//! Invariants that must always hold.
 
 use leasehold_core::{ClaimId, Token};
 

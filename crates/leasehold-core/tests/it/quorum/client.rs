@@ -1,4 +1,4 @@
-//! One client around its machines: bids, keeps, gives back, dies.
+//! A simulated client of a set: acquires, renews, releases, dies.
 
 use std::time::Duration;
 

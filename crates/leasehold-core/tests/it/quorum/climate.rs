@@ -1,4 +1,4 @@
-//! What a world is like.
+//! The parameters of a simulated world.
 
 use std::time::Duration;
 

@@ -1,14 +1,13 @@
-//! Several clients, several servers, and everything between them that can go
-//! wrong: messages lost, doubled, late and out of order; servers that restart
-//! with and without their data; clocks that differ; clients that die.
+//! Simulation of several clients and several servers with faults: messages that are lost,
+//! duplicated, late and reordered; servers that restart with and without their data; clocks that
+//! differ; clients that die.
 //!
-//! - `climate`: what a world is like; `world`: what happens in it, and when;
-//! - `client`: a client around its machines; `server`: one server, and its faults;
-//! - `reader`: somebody who follows the audit log; `checks`: what must hold.
+//! - `climate`: the parameters of a world; `world`: the events, and their times;
+//! - `client`: a client that drives the state machines; `server`: one server, and its faults;
+//! - `reader`: a reader of the audit log; `checks`: the invariants.
 //!
-//! The same worlds with a broken rule ([`climate::Broken`]) must fail: that shows
-//! that they can. `PROPTEST_CASES` raises the number of worlds, and
-//! `PROPTEST_RNG_SEED` moves them.
+//! The same worlds with a broken rule ([`climate::Broken`]) must fail, which shows that the
+//! checks work. `PROPTEST_CASES` sets the number of worlds, `PROPTEST_RNG_SEED` their seed.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Somebody who follows the audit logs of the servers.
+//! A reader of the servers' audit logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One server: the rules of the core, or broken ones.
+//! A simulated server: with the rules of the core, or with broken ones.
 
 use std::time::Duration;
 

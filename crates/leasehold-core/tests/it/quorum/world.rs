@@ -1,4 +1,4 @@
-//! What happens, in the order of one time that nobody in the world can see.
+//! The events of the world, in the order of a global time that its members cannot see.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What is promised, as far as the findings allow.
+//! The guarantees of a deployment, as far as the findings allow.
 
 use leasehold_store::report::Finding;
 
@@ -12,25 +12,26 @@ use crate::options::restart::Restart;
 pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";
 
 /// What is promised on a cluster.
-pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary loses data or a replica takes over, as long \
-     as the nodes' clocks agree and are not stepped forward. Fencing: tokens rise over all of \
-     that, unless a new node's clock is behind by more than the take-over took.";
+pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary \
+     loses data or a replica is promoted, as long as the nodes' clocks agree and are not stepped \
+     forward. Fencing: tokens keep rising in all these cases, unless the clock of a new primary is \
+     behind by more than the fail-over took.";
 
 /// What is promised on independent servers.
-pub(in super::super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers restart without their data, as long as \
-     the servers' clocks are not stepped and the quorum tolerates those that misbehave. Fencing: \
-     tokens rise while the servers that two quorums share keep their data, or the clients' clocks \
-     differ by less than max_ttl. There is no order among those who wait.";
+pub(in super::super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers \
+     restart without their data, as long as the servers' clocks are not stepped and the quorum \
+     tolerates the faulty servers. Fencing: tokens rise while the servers that two quorums share \
+     keep their data, or the clients' clocks differ by less than max_ttl. Waiters have no order.";
 
 /// What is promised where other libraries share the locks, on one server or node.
-pub(in super::super) const CLASSIC: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
-     loses data or a replica takes over, as long as its clock is not stepped forward. No fencing: \
-     there are no tokens. No order among those who wait.";
+pub(in super::super) const CLASSIC: &str = "Exclusion among all libraries that share the locks, \
+     while a lease is valid, until a server loses data or a replica is promoted, as long as its \
+     clock is not stepped forward. No fencing: there are no tokens. Waiters have no order.";
 
 /// The same by a majority of servers.
-pub(in super::super) const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the locks, while a lease is valid, until a server \
-     restarts without its data, as long as the servers' clocks are not stepped. No fencing: there \
-     are no tokens. No order among those who wait.";
+pub(in super::super) const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the \
+     locks, while a lease is valid, until a server restarts without its data, as long as the \
+     servers' clocks are not stepped. No fencing: there are no tokens. Waiters have no order.";
 
 /// What is promised on such a server, of which that was found.
 pub(in super::super) fn promise(facts: &Facts, findings: &[Finding]) -> String {
@@ -67,7 +68,7 @@ pub(in super::super) fn promise_together(
         return promise;
     }
     format!(
-        "{promise} Nothing for the locks that {} keeps: they cannot be used.",
+        "{promise} Nothing for the locks on {}: they cannot be used.",
         unusable.join(" or ")
     )
 }
@@ -93,11 +94,11 @@ fn promise_of_one(facts: &Facts) -> String {
     let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
-        (_, false) => "until the server loses data or a replica takes over",
+        (_, false) => "until the server loses data or a replica is promoted",
     };
     format!(
         "Exclusion while a lease is valid, {exclusion}, as long as the server's clock is not \
-         stepped forward. Fencing: tokens rise over all of that, as long as its clock does not \
-         go back further than the loss."
+         stepped forward. Fencing: tokens keep rising in all these cases, as long as its clock \
+         does not go back further than the loss."
     )
 }

@@ -1,4 +1,4 @@
-//! What is forbidden here, and who acknowledges.
+//! Findings about permissions and acknowledgements.
 
 use leasehold_store::report::{Finding, Severity};
 
@@ -38,8 +38,8 @@ pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
     Some(match trial.push {
         Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
         None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
-            .meaning("waiters hear of their grants only when they ask, some seconds later")
-            .remedied("look for a proxy between here and the server"),
+            .meaning("waiters notice their grants only when they poll, some seconds later")
+            .remedied("check for a proxy between this host and the server"),
     })
 }
 
@@ -48,8 +48,8 @@ pub(super) fn listing(trial: &Trial) -> Option<Finding> {
     let error = trial.unlisted.as_ref()?;
     Some(
         Finding::new(Severity::Note, "listing", error.to_string())
-            .meaning("nobody can list the locks (`leasehold ls`); all else works")
-            .remedied("add +scan to the rule of the user"),
+            .meaning("locks cannot be listed (`leasehold ls`); everything else works")
+            .remedied("add +scan to the user's ACL rule"),
     )
 }
 
@@ -78,10 +78,7 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
     let prefix = &facts.prefix;
     Some(
         Finding::new(Severity::Note, check, found)
-            .meaning(
-                "they can wake clients for nothing, and tell them nothing that is believed \
-                 without asking the server",
-            )
+            .meaning("they can make clients send needless requests; they cannot fake a grant")
             .remedied(format!(
                 "ACL SETUSER <name> resetchannels, and &{prefix}* for users of leasehold; set \
                  acl-pubsub-default resetchannels"
@@ -97,8 +94,11 @@ pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
     if !acknowledged.is_enough() {
         return Some(
             Finding::new(Severity::Unsafe, check, found)
-                .meaning("no grant counts: each lock is given back as soon as it is granted")
-                .remedied("bring the replicas back, or ask for fewer (`acknowledge`)"),
+                .meaning(
+                    "no lock can be acquired: each grant is released again, since too few \
+                 acknowledged it",
+                )
+                .remedied("repair the replicas, or ask for fewer (`acknowledge`)"),
         );
     }
     let online = facts.replicas().iter().filter(|one| one.online).count();
@@ -113,12 +113,12 @@ pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
     match wanted {
         0 => Some(Finding::new(Severity::Fine, check, found)),
         _ if wanted < online => note(
-            "a replica that has not acknowledged a grant may take over, and has forgotten it",
-            "ask for all replicas that may take over (`acknowledge`)",
+            "a replica that has not acknowledged a grant may be promoted, and the grant is lost",
+            "ask for all replicas that may be promoted (`acknowledge`)",
         ),
         _ => note(
             "while one of these replicas is away, no lock is granted",
-            "keep a replica more than must acknowledge, if locks matter more than fail-overs",
+            "run one replica more than must acknowledge, if availability matters more than safety",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Findings about one server: persistence, memory, replicas, clock, latency.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) fn evicts(facts: &Facts) -> Option<&str> {
 pub(super) fn version(facts: &Facts) -> Finding {
     let (name, version) = facts.version();
     let found = if version.is_empty() {
-        "the server does not tell its version".to_owned()
+        "the server does not report its version".to_owned()
     } else {
         format!("{name} {version}")
     };
@@ -45,13 +45,13 @@ pub(super) fn role(facts: &Facts) -> Option<Finding> {
         let found = "it is a node of a Redis Cluster";
         return Some(
             Finding::new(Severity::Unsafe, "role", found)
-                .meaning("it keeps some of the keys only, and refuses the others")
+                .meaning("it keeps only some of the keys, and refuses the others")
                 .remedied("use redis-cluster://"),
         );
     }
     (facts.info("role") == "slave").then(|| {
         Finding::new(Severity::Unsafe, "role", "it is a replica")
-            .meaning("locks are granted by the primary only")
+            .meaning("only the primary grants locks")
             .remedied("connect to the primary, or use redis-sentinel://, which finds it")
     })
 }
@@ -65,21 +65,21 @@ pub(super) fn eviction(facts: &Facts) -> Finding {
             format!("maxmemory-policy {policy}"),
         )
         .meaning("when its memory is full, the server may evict locks and grant them twice")
-        .remedied("set maxmemory-policy to noeviction, or keep locks on a server of their own");
+        .remedied("set maxmemory-policy to noeviction, or use a separate server for locks");
     }
     let bounded = facts.number("maxmemory").is_some_and(|bound| bound > 0);
     match (bounded, policy) {
         (true, _) => Finding::new(Severity::Fine, EVICTION, "noeviction"),
         (false, "noeviction" | "") => {
-            Finding::new(Severity::Fine, EVICTION, "no bound on the memory")
+            Finding::new(Severity::Fine, EVICTION, "maxmemory is not set")
         }
         (false, policy) => Finding::new(
             Severity::Note,
             EVICTION,
-            format!("maxmemory-policy {policy}, and no bound on the memory"),
+            format!("maxmemory-policy {policy}, and maxmemory is not set"),
         )
-        .meaning("nothing is evicted now; with a maxmemory, locks would be")
-        .remedied("set maxmemory-policy to noeviction before anybody sets maxmemory"),
+        .meaning("nothing is evicted now; once maxmemory is set, locks can be evicted")
+        .remedied("set maxmemory-policy to noeviction before setting maxmemory"),
     }
 }
 
@@ -95,8 +95,8 @@ pub(super) fn memory(facts: &Facts) -> Option<Finding> {
             "memory",
             format!("{share} % of maxmemory is used"),
         )
-        .meaning("when it is full, no new claims are taken; renewals and releases still are")
-        .remedied("raise maxmemory, or remove what the server need not keep"),
+        .meaning("when memory is full, new claims fail; renewals and releases still work")
+        .remedied("raise maxmemory, or delete data that is not needed"),
     )
 }
 
@@ -120,9 +120,12 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
         } else {
             finding.meaning(match facts.part {
                 Part::Voter => {
-                    "a restart takes its vote away for a quarantine, and exclusion holds"
+                    "after a restart it does not vote until its quarantine is over; exclusion holds"
                 }
-                _ => "after a restart nothing is granted for a quarantine, and exclusion holds",
+                _ => {
+                    "after a restart it grants nothing until its quarantine is over; exclusion \
+                 holds"
+                }
             })
         };
     }
@@ -137,24 +140,27 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             let fsync = fsync.map_or(String::new(), |fsync| format!(", appendfsync {fsync}"));
             Finding::new(Severity::Note, check, format!("append-only file{fsync}"))
                 .meaning(
-                    "a crash of the machine can forget the grants of the last seconds, and another \
-                     client may be granted the same lock; tokens go on rising",
+                    "a machine crash can lose the grants of the last seconds: two clients can \
+                     hold; tokens keep rising",
                 )
-                .remedied("appendfsync always closes that; or fence what the lock protects")
+                .remedied(
+                    "set appendfsync always, or check fencing tokens where the lock protects \
+                 data",
+                )
         }
         _ if snapshots => Finding::new(Severity::Warning, check, "snapshots only")
             .meaning(
-                "a restart forgets the locks since the last snapshot, and brings back those that \
-                 were held then, until their TTL",
+                "a restart loses the locks granted since the last snapshot, and brings back \
+                 earlier ones",
             )
-            .remedied("set appendonly yes, or fence what the lock protects"),
+            .remedied("set appendonly yes, or check fencing tokens where the lock protects data"),
         _ => Finding::new(Severity::Warning, check, "none")
-            .meaning("a restart forgets all locks, and another client may be granted at once")
-            .remedied("set appendonly yes, or fence what the lock protects"),
+            .meaning("a restart loses all locks, and another client may be granted one at once")
+            .remedied("set appendonly yes, or check fencing tokens where the lock protects data"),
     }
 }
 
-/// What keeps the server from writing what it should.
+/// Findings about writes to disk that fail.
 pub(super) fn disk(facts: &Facts) -> Vec<Finding> {
     let failing = [
         ("rdb_last_bgsave_status", "its last snapshot failed"),
@@ -172,8 +178,8 @@ pub(super) fn disk(facts: &Facts) -> Vec<Finding> {
         .filter(|(field, _)| facts.info(field) == "err")
         .map(|(_, found)| {
             Finding::new(Severity::Warning, "disk", found)
-                .meaning("it may refuse all writes, and with them all locks")
-                .remedied("look at the server's log and at the space on its disk")
+                .meaning("it may refuse all writes, including those of locks")
+                .remedied("check the server's log and its free disk space")
         })
         .collect()
 }
@@ -188,16 +194,16 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
         let found = format!("{} connected", replicas.len());
         let finding = Finding::new(Severity::Note, "replicas", found);
         return vec![finding.meaning(
-            "one that takes over at the same address counts as a restart, with a quarantine",
+            "a replica that takes over at the same address counts as a restart, with a quarantine",
         )];
     }
     for replica in &replicas {
         let name = format!("{}:{}", replica.host, replica.port);
         let found = if !replica.online {
-            format!("replica {name} is not in step yet")
+            format!("replica {name} is still synchronising")
         } else if replica.silent_for >= SILENT {
             format!(
-                "nothing was heard of replica {name} for {} s",
+                "the primary has not heard from replica {name} for {} s",
                 replica.silent_for
             )
         } else {
@@ -205,16 +211,16 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
         };
         findings.push(
             Finding::new(Severity::Warning, "replicas", found)
-                .meaning("if it takes over, it has forgotten recent grants")
-                .remedied("look at its log, and at the network between the two"),
+                .meaning("if it is promoted, recent grants are lost")
+                .remedied("check its log, and the network between the two"),
         );
     }
     let found = format!("{} connected", replicas.len());
     findings.push(
         Finding::new(Severity::Note, "replicas", found).meaning(match facts.restart {
             Restart::Trust => {
-                "a fail-over can forget grants that had not reached the replica that takes over; \
-                 tokens go on rising"
+                "a fail-over can lose grants that had not reached the promoted replica; tokens \
+                 keep rising"
             }
             Restart::Quarantine(_) => "a fail-over is followed by a quarantine",
         }),
@@ -222,7 +228,7 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Whether a primary that is cut off goes on granting.
+/// Whether a primary that is cut off keeps granting.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     if let Restart::Quarantine(quarantine) = &facts.restart {
         return restart::isolation(facts, quarantine);
@@ -234,12 +240,12 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0")
             .meaning(
-                "a primary that is cut off from its replicas goes on granting while another has \
-                 taken its place",
+                "a primary that is cut off from its replicas keeps granting after a replica was \
+                 promoted",
             )
             .remedied(
-                "set min-replicas-to-write to the number of replicas that may take over, and \
-                 min-replicas-max-lag to a few seconds",
+                "set min-replicas-to-write to the number of replicas, and min-replicas-max-lag to \
+                 a few seconds",
             ),
     )
 }
@@ -249,9 +255,13 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
     let check = CLOCK;
     if !clock.advances {
         return Some(
-            Finding::new(Severity::Unsafe, check, "the server's clock stands still")
-                .meaning("leases do not end, and a dead holder keeps its lock")
-                .remedied("restart the server, and look at its clock source"),
+            Finding::new(
+                Severity::Unsafe,
+                check,
+                "the server's clock does not advance",
+            )
+            .meaning("leases do not expire, so a crashed holder keeps its lock")
+            .remedied("restart the server, and check its clock source"),
         );
     }
     let ahead = Duration::from_micros(clock.ahead.unsigned_abs());
@@ -261,21 +271,29 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
         "ahead of"
     };
     let within = millis(clock.within);
-    let found = format!("{} {way} ours (within {within})", millis(ahead));
+    let found = format!(
+        "{} {way} this host's clock (within {within})",
+        millis(ahead)
+    );
     if ahead <= CLOCK_TOLERANCE + clock.within {
         return Some(Finding::new(Severity::Fine, check, found));
     }
     Some(
         Finding::new(Severity::Warning, check, found)
             .meaning(
-                "one of the two is not kept by a time service; a step that sets the server's right \
-                 ends leases early, or keeps them longer",
+                "one of the two clocks is not synchronised; a step of it ends leases early or \
+                 prolongs them",
             )
-            .remedied("let a time service slew both clocks, and never step them"),
+            .remedied(
+                "synchronise both clocks with a time service that slews and never steps them",
+            ),
     )
 }
 
 pub(super) fn millis(time: Duration) -> String {
+    if time < Duration::from_micros(100) {
+        return "less than 0.1 ms".to_owned();
+    }
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
@@ -287,10 +305,8 @@ pub(super) fn latency(facts: &Facts) -> Option<Finding> {
     }
     Some(
         Finding::new(Severity::Warning, "latency", found)
-            .meaning("a lease is valid from when it was asked for: of a short one little is left")
-            .remedied(
-                "choose TTLs of a hundred such round trips or more; see the server's SLOWLOG",
-            ),
+            .meaning("validity counts from the request, so little is left of a short lease")
+            .remedied("choose TTLs of at least 100 such round trips; see the server's SLOWLOG"),
     )
 }
 
@@ -315,7 +331,7 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
             Finding::new(
                 Severity::Note,
                 "connections",
-                format!("idle ones are closed after {timeout} s"),
+                format!("the server closes idle connections after {timeout} s"),
             )
             .meaning("an idle client has to connect again before its next lock"),
         );

@@ -192,7 +192,7 @@ fn all_servers_together() {
     assert_eq!(worst(&[a.clone(), b], &trial), Some(Severity::Warning));
     let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
     let failed = Trial {
-        failed: Some(("take a lock", error)),
+        failed: Some(("acquire a lock", error)),
         ..Trial::default()
     };
     assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
@@ -277,9 +277,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     let tried = Trial::default();
     assert_eq!(of(&[], &tried), CLUSTER);
     assert_eq!(of(&["a".to_owned(), "b".to_owned()], &tried), NOTHING);
-    assert!(
-        of(&["a".to_owned()], &tried).ends_with("the locks that a keeps: they cannot be used.")
-    );
+    assert!(of(&["a".to_owned()], &tried).ends_with("the locks on a: they cannot be used."));
     assert_eq!(of(&[], &failed()), NOTHING);
 }
 
@@ -355,7 +353,7 @@ fn a_missing_right_comes_with_the_rule_that_would_do() {
     let mut facts = good();
     let error = StoreError::new(ErrorKind::Refused, "the user may not do this: evalsha");
     facts.trial = Some(Trial {
-        failed: Some(("take a lock", error)),
+        failed: Some(("acquire a lock", error)),
         ..Trial::default()
     });
     let findings = judge(&facts);
@@ -448,7 +446,7 @@ fn who_acknowledges_is_counted() {
     assert_eq!(severity, Severity::Unsafe, "{means}");
     let (severity, means) = judged(1, 1, 2);
     assert_eq!(severity, Severity::Note);
-    assert!(means.contains("may take over"), "{means}");
+    assert!(means.contains("may be promoted"), "{means}");
     let (severity, means) = judged(2, 2, 2);
     assert_eq!(severity, Severity::Note);
     assert!(means.contains("no lock is granted"), "{means}");

@@ -1,4 +1,4 @@
-//! What a majority says of a key.
+//! Tests: what a majority reports about a key.
 
 use std::time::Duration;
 

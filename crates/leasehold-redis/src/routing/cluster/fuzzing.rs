@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say. See [`crate::fuzzing`].
+//! The parsers of cluster answers. See [`crate::fuzzing`].
 
 use redis::{ServerError, Value};
 

@@ -1,4 +1,4 @@
-//! Which node has which slots, as far as is known, and the connections to the nodes.
+//! The current map from slots to nodes, and the connections to the nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

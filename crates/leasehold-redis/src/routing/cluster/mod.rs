@@ -1,13 +1,12 @@
-//! `redis-cluster://`: many primaries, each with some of the keys.
+//! Redis Cluster (`redis-cluster://`): many primaries, each with some of the keys.
 //!
-//! A key lies in one slot and a slot on one node, which one table says
-//! (`topology`); a task keeps it true (`topology_refresher`). Each node has one `ConnectionManager`
-//! connection, opened when it is first needed. A step goes to the node of its key;
-//! what that node answers instead of an answer says that nothing was carried out,
-//! and where to ask (`redirect`): only then the same step is sent again. What got
-//! no answer at all is `Unavailable`, as everywhere.
+//! Each key belongs to one slot, and each slot to one node. A table has this topology
+//! (`topology`), and a task refreshes it (`topology_refresher`). Each node has one connection
+//! (`ConnectionManager`), opened when it is first needed. A step goes to the node of its key. If
+//! the node answers with a redirection (`redirect`), nothing was carried out, and the same step
+//! is sent to the other node. A step without an answer is `Unavailable`, as everywhere.
 //!
-//! Pushes cross the cluster: the client listens on one node (`subscription_node`).
+//! The cluster forwards pushes, so the client subscribes at one node (`subscription_node`).
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
@@ -166,7 +165,7 @@ impl Cluster {
                 node => (node, Way::Asking),
             };
             let Some(address) = address else {
-                *why = not_served(&format!("nobody serves slot {slot}"));
+                *why = not_served(&format!("no node serves slot {slot}"));
                 self.until_changed(backoff.pause(), &mut changes).await;
                 continue;
             };
@@ -296,5 +295,5 @@ fn not_served(reason: &str) -> StoreError {
         ErrorKind::Unavailable,
         format!("the cluster cannot serve this key now: {reason}"),
     )
-    .with_hint("look at CLUSTER INFO on one of its nodes; asking again is safe")
+    .with_hint("check CLUSTER INFO on one of its nodes; retrying is safe")
 }

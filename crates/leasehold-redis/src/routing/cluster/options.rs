@@ -1,4 +1,4 @@
-//! Where the nodes are, and how to talk to them.
+//! Options of a cluster.
 
 use std::fmt;
 use std::fmt::Write;
@@ -24,18 +24,17 @@ const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisClusterOptions {
-    /// Hosts and ports of some nodes, which are asked for the others: one that
-    /// answers is enough.
+    /// Hosts and ports of some nodes, to discover the others. One reachable node is enough.
     pub seeds: Vec<(String, u16)>,
     /// Whether the connections are encrypted (feature `tls`).
     pub tls: bool,
-    /// The login, the certificates, the prefix, the retention and the time-outs,
-    /// the same for every node. Its address is not used, and its database is 0.
+    /// Login, certificates, prefix, retention and time-outs, the same for every node. Its address
+    /// is not used, and its database must be 0.
     pub node: RedisOptions,
 }
 
 impl RedisClusterOptions {
-    /// A cluster of which these nodes are known.
+    /// Makes options for a cluster with these nodes.
     pub fn new<H: Into<String>>(seeds: impl IntoIterator<Item = (H, u16)>) -> Self {
         Self {
             seeds: seeds
@@ -47,7 +46,7 @@ impl RedisClusterOptions {
         }
     }
 
-    /// Reads a URL:
+    /// Parses a URL:
     ///
     /// ```text
     /// redis-cluster://[user:password@]host[:port][,host[:port]…][/][?parameters]
@@ -55,11 +54,11 @@ impl RedisClusterOptions {
     /// valkey-cluster://…  valkeys-cluster://…     the same
     /// ```
     ///
-    /// Parameters: as [`RedisOptions::from_url`], but for `db`: a cluster has one
-    /// database only.
+    /// Parameters: those of [`RedisOptions::from_url`] except `db`, since a cluster has only one
+    /// database.
     ///
     /// # Errors
-    /// [`Invalid`], naming what cannot be read. The password is never repeated.
+    /// [`Invalid`] with the invalid part. The password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         Self::read_url(url).map_err(|invalid| discreet(url, invalid))
     }
@@ -73,7 +72,7 @@ impl RedisClusterOptions {
                 let scheme = scheme.split(':').next().unwrap_or_default();
                 let scheme = scheme.escape_debug();
                 return Err(Invalid::new(
-                    format!("the scheme {scheme}: is not one of a cluster"),
+                    format!("{scheme}: is not a URL scheme of a cluster"),
                     "use redis-cluster://, or rediss-cluster:// for TLS",
                 ));
             }
@@ -82,10 +81,7 @@ impl RedisClusterOptions {
         let (authority, tail) = rest.split_at(end);
         let tail = tail.strip_prefix('/').unwrap_or(tail);
         if !tail.is_empty() && !tail.starts_with('?') {
-            return Err(Invalid::new(
-                "a cluster has no databases to choose from",
-                EXAMPLE,
-            ));
+            return Err(Invalid::new("a cluster has only database 0", EXAMPLE));
         }
         let (login, hosts) = match authority.rfind('@') {
             Some(at) => authority.split_at(at + 1),
@@ -113,13 +109,16 @@ impl RedisClusterOptions {
         Ok(options)
     }
 
-    /// Refuses options that cannot work.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Invalid`], naming the option and its bounds.
+    /// [`Invalid`] with the option and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.seeds.is_empty() {
-            return Err(Invalid::new("no host of the cluster is named", EXAMPLE));
+            return Err(Invalid::new(
+                "the URL names no host of the cluster",
+                EXAMPLE,
+            ));
         }
         if self.node.db != 0 {
             return Err(Invalid::new(
@@ -130,21 +129,20 @@ impl RedisClusterOptions {
         if self.node.acknowledge.is_some() {
             return Err(Invalid::new(
                 "in a cluster, grants cannot wait for acknowledgements",
-                "leave out acknowledge; docs/stores/cluster.md says what a fail-over forgets",
+                "leave out acknowledge; docs/stores/cluster.md says what a fail-over can lose",
             ));
         }
         if self.node.restart != Restart::Trust {
             return Err(Invalid::new(
-                "in a cluster there is no quarantine: the mark of a node would have to lie in \
-                 the slot of each lock, and moves away with it",
-                "leave out restart; docs/stores/cluster.md says what a fail-over forgets",
+                "a cluster has no quarantine: the mark of a node would move away with its slots",
+                "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
             ));
         }
         self.seeds().try_for_each(|seed| self.at(&seed).check())
     }
 
-    /// The URL of these options, without the password: but for that it reads
-    /// back the same.
+    /// Returns the URL of these options, without the password. Except for that, parsing it gives
+    /// the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         let mark = Address::new("h", 1);
@@ -247,16 +245,13 @@ mod tests {
         for (url, message) in [
             ("redis-cluster://", "a host of the cluster is missing"),
             ("redis-cluster://a,,b", "a host of the cluster is missing"),
-            (
-                "redis-cluster://a/1",
-                "a cluster has no databases to choose from",
-            ),
+            ("redis-cluster://a/1", "a cluster has only database 0"),
             ("redis-cluster://a/?db=1", "a cluster has no database 1"),
-            ("redis://a", "the scheme redis: is not one of a cluster"),
-            ("a\nb", "the scheme a\\nb: is not one of a cluster"),
+            ("redis://a", "redis: is not a URL scheme of a cluster"),
+            ("a\nb", "a\\nb: is not a URL scheme of a cluster"),
             (
                 "redis-cluster:a",
-                "the scheme redis-cluster: is not one of a cluster",
+                "redis-cluster: is not a URL scheme of a cluster",
             ),
             (
                 "redis-cluster://:secret@a/?color=red",
@@ -264,7 +259,7 @@ mod tests {
             ),
             (
                 "redis-cluster://a/?prefix=lock:",
-                "the prefix \"lock:\" cannot be used",
+                "the prefix \"lock:\" is not allowed",
             ),
         ] {
             let refused = RedisClusterOptions::from_url(url).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a node answers when the key is not its own, or not now.
+//! Redirections: what a node answers if it does not serve the key (`MOVED`, `ASK`, `TRYAGAIN`).
 
 use redis::ServerError;
 

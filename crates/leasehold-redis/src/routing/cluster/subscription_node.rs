@@ -1,9 +1,9 @@
-//! Where a client listens: on one node, which hears what is published on any.
+//! The node at which a client subscribes. It receives all messages of the cluster.
 //!
-//! `PUBLISH` reaches all nodes, so any will do. The connection is one of its own:
-//! it can be lost and found elsewhere without a step noticing, and a node that is
-//! busy with steps of others delays no push. Each connection is an epoch; a step carries
-//! the one that was there before it was sent.
+//! `PUBLISH` reaches all nodes, so any node can be used. The connection is separate: it can be
+//! lost and opened at another node without effect on steps, and a node that is busy with steps
+//! delays no push. Each connection is an epoch. An answer has the epoch that was current before
+//! its step was sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -30,9 +30,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// The inbox of a client.
 pub(super) struct SubscriptionNode {
     pub(super) inbox: Arc<OwnInbox>,
-    /// Those who listen; none while nobody does.
+    /// The receiver of pushes, if there is one.
     sink: Mutex<Option<Arc<dyn PushSink>>>,
-    /// The connection on which pushes are heard.
+    /// The connection on which pushes are received.
     link: Mutex<Option<Arc<ConnectionManager>>>,
 }
 
@@ -45,14 +45,14 @@ impl SubscriptionNode {
         }
     }
 
-    /// Zero while nobody listens, or can.
+    /// Zero while the client is not subscribed.
     pub(super) fn epoch(&self) -> u64 {
         let link = lock(&self.link);
         let wire = link.as_ref().and_then(|link| link.current());
         wire.map_or(0, |wire| wire.epoch())
     }
 
-    /// Makes every claim ask where it stands, if anybody listens.
+    /// Makes every claim ask the store, if the client is subscribed.
     pub(super) fn reset(&self) {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {
@@ -60,7 +60,7 @@ impl SubscriptionNode {
         }
     }
 
-    /// The map has changed: a node that is not on it hears nothing.
+    /// Handles a changed map: a node that is not on it receives nothing.
     pub(super) fn check(&self, cluster: &Cluster) {
         let link = lock(&self.link).clone();
         let wire = link.and_then(|link| link.current());
@@ -87,7 +87,7 @@ pub(super) async fn listen(
         if current.is_some() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                "the inbox of this store is open already",
+                "the inbox of this store is already open",
             ));
         }
         *current = Some(Arc::clone(&sink));

@@ -1,4 +1,4 @@
-//! Which node has which slots.
+//! Parses the topology of a cluster: which node has which slots.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Keeps the map of a cluster true.
+//! Refreshes the topology of a cluster in the background.
 
 use std::sync::Arc;
 use std::sync::Weak;
@@ -111,9 +111,9 @@ impl Cluster {
         match Topology::read(&answer, node) {
             Some(topology) if topology.primaries().is_empty() => Err(StoreError::new(
                 ErrorKind::Unavailable,
-                format!("{node} knows of no node that has slots"),
+                format!("{node} knows no node that serves slots"),
             )
-            .with_hint("is the cluster set up? see redis-cli --cluster create")),
+            .with_hint("check that the cluster is created; see redis-cli --cluster create")),
             Some(topology) => Ok(topology),
             None => Err(script::unreadable(&answer)),
         }

@@ -1,4 +1,4 @@
-//! What the tests of the local store have in common.
+//! Helpers of the tests of the local store.
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::env;

@@ -1,5 +1,5 @@
-//! Clients that contend for a key while its server forgets, and a witness that
-//! knows of each until when it believes to hold.
+//! Clients that contend for a key while its server loses data, and a witness of the validity of
+//! each lease.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Nodes that fall, and others that take over.
+//! Failing nodes, and fail-overs.
 
 use super::*;
 use leasehold::store::Verbs as _;

@@ -1,4 +1,4 @@
-//! Getting in: rights, schemes, and nodes that are not there.
+//! Connecting to a cluster: permissions, URL schemes, and nodes that are down.
 
 use super::*;
 use leasehold::store::Verbs as _;

@@ -1,4 +1,4 @@
-//! What a Redis Cluster does to those who hold and wait: slots move, nodes die, homes are lost.
+//! Faults of a Redis Cluster: slots move, nodes die, subscription nodes are lost.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Slots that move from node to node.
+//! Slots that move between nodes.
 
 use super::*;
 use leasehold::store::Verbs as _;

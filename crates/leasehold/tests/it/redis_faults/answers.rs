@@ -1,4 +1,4 @@
-//! The answer is swallowed.
+//! Lost answers.
 
 use super::*;
 

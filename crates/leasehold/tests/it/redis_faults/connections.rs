@@ -1,4 +1,4 @@
-//! Connections and pushes are lost.
+//! Lost connections and lost pushes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Processes die.
+//! Crashes of client processes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The server forgets.
+//! Data loss of the server.
 
 use super::*;
 

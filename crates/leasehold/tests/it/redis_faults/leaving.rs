@@ -1,4 +1,4 @@
-//! Nothing is left behind.
+//! Cancelled and closed clients leave nothing in Redis.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! What may go wrong between a client, the network and one Redis server, and what users may rely
-//! on all the same. A proxy breaks connections at chosen points; processes are killed for real, by
-//! running this binary again in a role of its own.
+//! Faults between a client, the network and one Redis server, and what is guaranteed in spite of
+//! them. A proxy breaks connections at chosen points. Real processes are killed, which run this
+//! binary in a special role.
 #![cfg(feature = "redis")]
 #![allow(
     clippy::unwrap_used,

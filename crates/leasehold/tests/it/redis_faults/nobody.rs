@@ -1,4 +1,4 @@
-//! Nobody there, or nobody who lets us listen.
+//! Servers that are down, or do not allow a subscription.
 
 use super::*;
 

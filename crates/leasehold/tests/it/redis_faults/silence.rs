@@ -1,4 +1,4 @@
-//! Silence and slowness.
+//! Silent and slow servers.
 
 use super::*;
 
@@ -107,7 +107,7 @@ async fn a_lease_that_comes_too_late_is_not_handed_out() {
     let mutex = ours.mutex(KEY).unwrap();
     let error = soon("an answer", mutex.lock()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("too late"), "{error}");
+    assert!(error.to_string().contains("too slow"), "{error}");
     let tried = soon("an answer", mutex.try_lock()).await;
     assert_eq!(tried.unwrap_err().kind(), ErrorKind::Unavailable);
     proxy.heal();

@@ -1,4 +1,4 @@
-//! A Sentinel that says what the test wants it to say.
+//! A fake Sentinel with configured answers.
 #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 
 use std::sync::{Arc, Mutex};

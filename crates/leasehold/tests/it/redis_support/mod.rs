@@ -1,4 +1,4 @@
-//! What the tests of the Redis store share.
+//! Helpers of the tests of the Redis store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Independent servers, for the tests of Redlock.
+//! Helpers of the tests of Redlock: independent servers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,13 +1,13 @@
-//! Processes that the system does not let us signal, as people know them.
+//! Processes of the command, as people know them.
 
 use std::fmt;
 
 use rustix::process::Pid;
 use serde::Serialize;
 
-/// A process that is another user's.
+/// A process, with what the system says of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Refusal {
+pub(crate) struct NamedProcess {
     pid: i32,
     /// The program's name, as far as it may be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -17,7 +17,7 @@ pub(crate) struct Refusal {
     user: Option<String>,
 }
 
-impl Refusal {
+impl NamedProcess {
     pub(crate) fn of(pid: Pid) -> Self {
         let pid = pid.as_raw_nonzero().get();
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
@@ -29,9 +29,17 @@ impl Refusal {
             user: read("status").and_then(|status| user(effective(&status)?)),
         }
     }
+
+    /// Its program first, and no user.
+    pub(crate) fn in_short(&self) -> String {
+        match &self.program {
+            Some(program) => format!("{program} (pid {})", self.pid),
+            None => format!("pid {}", self.pid),
+        }
+    }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for NamedProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {}", self.pid)?;
         match (&self.program, &self.user) {
@@ -65,17 +73,18 @@ mod tests {
 
     #[test]
     fn a_process_is_named_with_its_program_and_its_user() {
-        let ours = Refusal::of(rustix::process::getpid());
+        let ours = NamedProcess::of(rustix::process::getpid());
         assert!(ours.program.is_some() && ours.user.is_some(), "{ours:?}");
         let status = "Name:\tsu\nUid:\t1000\t0\t0\t0\nGid:\t1\t1\t1\t1\n";
         assert_eq!(effective(status), Some("0"));
         assert_eq!(user("0").as_deref(), Some("root"));
         assert_eq!(user("4294900000").as_deref(), Some("4294900000"));
-        let refusal = Refusal {
+        let process = NamedProcess {
             pid: 7,
             program: Some("sleep".to_owned()),
             user: Some("root".to_owned()),
         };
-        assert_eq!(refusal.to_string(), "pid 7 (sleep, user root)");
+        assert_eq!(process.to_string(), "pid 7 (sleep, user root)");
+        assert_eq!(process.in_short(), "sleep (pid 7)");
     }
 }

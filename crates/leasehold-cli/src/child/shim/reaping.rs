@@ -1,0 +1,51 @@
+//! Reaping: of all children of a process, or of all but one.
+//!
+//! Nothing here allocates or takes a lock: the shim uses it in its copy of leasehold.
+
+use std::mem::MaybeUninit;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, wait};
+
+use super::reap;
+
+/// Reaps the children that have ended, but for that one.
+///
+/// The system names the oldest child that has ended. Behind `kept`, once that has ended, no other
+/// is seen.
+pub(super) fn reap_all_but(kept: Option<Pid>) {
+    while let Some(pid) = ended() {
+        if Some(pid) == kept {
+            return;
+        }
+        reap(pid);
+    }
+}
+
+/// Reaps all children that have ended. Answers whether there is no child left: of a subreaper, no
+/// descendant either.
+pub(super) fn is_alone() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(None) => return false,
+            Err(Errno::CHILD) => return true,
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// A child that has ended and is not reaped, if there is one.
+#[allow(unsafe_code, reason = "the safe interface does not say who has ended")]
+fn ended() -> Option<Pid> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is writable and of the right type; all zeroes are a valid value of it, with
+    // process id 0 when nobody has ended.
+    let ended = unsafe {
+        match libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) {
+            0 => info.assume_init().si_pid(),
+            _ => 0,
+        }
+    };
+    Pid::from_raw(ended)
+}

@@ -1,0 +1,310 @@
+//! What the command leaves running: without the lock, or with `--with-children` under it.
+
+use std::path::PathBuf;
+
+use leasehold_testkit::process::{Process, Signal};
+use rustix::process::{Pid, kill_process};
+
+use crate::common::{Store, events, on_each_store};
+use crate::terminal::shell;
+
+on_each_store! {
+    the_lock_is_released_when_the_command_ends,
+    with_children_the_lock_is_held_until_all_are_gone,
+    what_is_left_by_what_was_left_counts_too,
+    a_lost_lock_ends_what_was_left,
+    killed_itself_it_takes_along_what_was_left,
+    a_restart_goes_on_after_both_were_killed,
+}
+
+/// A daemon that waits at the gate, in a session of its own, with no parent and no output.
+const DAEMON: &str = "(setsid sh -c 'read go < gate' > /dev/null 2>&1 &)";
+
+/// Where processes of the command wait until they are let go.
+struct Gate(PathBuf);
+
+impl Gate {
+    fn new(store: &Store, name: &str) -> Self {
+        let gate = store.path(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+        Self(gate)
+    }
+
+    /// Lets one go that waits or will.
+    async fn open(&self) {
+        let gate = self.0.clone();
+        let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
+        opened.await.unwrap().unwrap();
+    }
+}
+
+fn start(store: &Store, options: &[&str], script: &str) -> Process {
+    let run = ["run", "--with-children"];
+    store.spawn(&[&run, options, &["k", "--", "sh", "-c", script]].concat())
+}
+
+/// Whether nobody holds the key.
+async fn is_free(store: &Store) -> bool {
+    let next = store.run(&["run", "-n", "k", "--", "true"]).await;
+    assert!([Some(0), Some(75)].contains(&next.code()), "{next:?}");
+    next.code() == Some(0)
+}
+
+fn pid(text: &str) -> Pid {
+    Pid::from_raw(text.parse().unwrap()).unwrap()
+}
+
+async fn the_lock_is_released_when_the_command_ends(store: &Store) {
+    let script = "sleep 600 > /dev/null 2>&1 & echo $!";
+    let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
+    assert_eq!(
+        (ended.code(), &*ended.stderr),
+        (Some(0), ""),
+        "{}",
+        ended.stdout
+    );
+    assert!(is_free(store).await);
+    kill_process(pid(ended.stdout.trim()), Signal::KILL).expect("it runs on");
+}
+
+async fn with_children_the_lock_is_held_until_all_are_gone(store: &Store) {
+    let gate = Gate::new(store, "gate");
+    let process = start(store, &[], &format!("{DAEMON}; exit 3"));
+    let said = process.stderr().wait_for("the command has ended").await;
+    let begins = "leasehold: the command has ended with status 3; holding k until a process that it \
+                  left is gone: sh (pid ";
+    assert!(said.starts_with(begins), "{said}");
+    assert!(!is_free(store).await);
+    gate.open().await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    assert!(is_free(store).await);
+}
+
+async fn what_is_left_by_what_was_left_counts_too(store: &Store) {
+    let (first, second) = (Gate::new(store, "first"), Gate::new(store, "second"));
+    // The last one has a parent until the first gate opens, and is an orphan then.
+    let script = "(sh -c 'sh -c \"echo up; read go < second\" & read go < first; echo over' &)";
+    let process = start(store, &[], script);
+    process.stderr().wait_for("holding k until").await;
+    process.stdout().wait_for("up").await;
+    first.open().await;
+    process.stdout().wait_for("over").await;
+    assert!(!is_free(store).await);
+    second.open().await;
+    assert_eq!(process.finish().await.code(), Some(0));
+    assert!(is_free(store).await);
+}
+
+async fn a_lost_lock_ends_what_was_left(store: &Store) {
+    let deaf = "trap \"\" TERM; echo up; exec sleep 600";
+    let script = format!("(setsid sh -c '{deaf}' &) ; (sh -c '{deaf}' &)");
+    let process = start(store, &["--grace", "100ms"], &script);
+    process.stderr().wait_for("holding k until").await;
+    for _ in 0..2 {
+        process.stdout().wait_for("up").await;
+    }
+    store.run(&["break", "--yes", "k"]).await;
+    // Its output ends with them.
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    assert!(ended.stderr.contains("lost k: "), "{}", ended.stderr);
+}
+
+async fn killed_itself_it_takes_along_what_was_left(store: &Store) {
+    let script = "(setsid sh -c 'trap \"\" TERM; echo up; exec sleep 600' &)";
+    let process = start(store, &[], script);
+    process.stderr().wait_for("holding k until").await;
+    process.stdout().wait_for("up").await;
+    process.signal_group(Signal::KILL);
+    assert_eq!(process.finish().await.code(), None);
+}
+
+async fn a_restart_goes_on_after_both_were_killed(store: &Store) {
+    let recovering = ["--recover-as", "svc"];
+    let script = "(sh -c 'echo up; exec sleep 600' &)";
+    let process = start(store, &recovering, script);
+    process.stderr().wait_for("holding k until").await;
+    process.stdout().wait_for("up").await;
+    process.signal(Signal::KILL);
+    process.finish().await;
+    let next = start(store, &[&recovering[..], &["-n"]].concat(), "echo on");
+    let ended = next.finish().await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(0), "on\n"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn where_nothing_is_left_nothing_is_said() {
+    let store = Store::memory();
+    for (script, status) in [("exit 0", 0), ("true & wait; exit 5", 5), ("kill $$", 143)] {
+        let ended = start(&store, &[], script).finish().await;
+        assert_eq!(
+            (ended.code(), &*ended.stderr),
+            (Some(status), ""),
+            "{script}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_lock_is_renewed_meanwhile() {
+    let store = Store::local();
+    let gate = Gate::new(&store, "gate");
+    let process = start(&store, &["--ttl", "3s"], DAEMON);
+    process.stderr().wait_for("holding k until").await;
+    // Longer than its lease without renewal.
+    tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
+    assert!(!is_free(&store).await);
+    gate.open().await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn signals_go_on_to_what_was_left() {
+    let store = Store::memory();
+    // A shell starts its background with SIGINT and SIGQUIT ignored.
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP] {
+        let script = "(setsid sh -c 'echo up; exec sleep 600' &) ; sleep 600 & exit 3";
+        let process = start(&store, &[], script);
+        process.stderr().wait_for("2 processes that it left").await;
+        process.stdout().wait_for("up").await;
+        process.signal(signal);
+        let ended = process.finish().await;
+        assert_eq!(ended.code(), Some(3), "{signal:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn the_longest_hold_ends_what_was_left() {
+    let store = Store::memory();
+    let script = "(setsid sh -c 'trap \"\" TERM; exec sleep 600' &) ; exit 0";
+    let process = start(&store, &["--max-hold", "4s"], script);
+    process.stderr().wait_for("holding k until").await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+}
+
+/// While the command is not reaped, the system names it first of all who have ended.
+#[tokio::test]
+async fn what_ends_meanwhile_is_reaped() {
+    let store = Store::memory();
+    let clean = "for i in 1 2 3 4 5 6 7 8 9; do (true &); done; n=0; \
+                 while ps --ppid $PPID -o stat= | grep -q Z && [ $n -lt 300 ]; do \
+                 n=$((n+1)); sleep 0.1; done; \
+                 cat /proc/$PPID/comm; ps --ppid $PPID -o stat=,comm=; echo over";
+    let gate = Gate::new(&store, "gate");
+    std::fs::write(store.path("clean.sh"), clean).unwrap();
+    let process = start(&store, &[], "(sh -c 'read go < gate; exec sh clean.sh' &)");
+    process.stderr().wait_for("holding k until").await;
+    gate.open().await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let zombies = ended.stdout.lines().filter(|line| line.starts_with('Z'));
+    assert_eq!(zombies.count(), 0, "{}", ended.stdout);
+    assert!(
+        ended.stdout.starts_with("leasehold-shim\n"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.ends_with("over\n"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn who_is_left_is_told_in_json() {
+    let store = Store::memory();
+    let gate = Gate::new(&store, "gate");
+    let run = ["run", "--json", "--with-children", "-k", "b", "-k", "a"];
+    let script = format!("{DAEMON}; kill -KILL $$");
+    let process = store.spawn(&[&run[..], &["--", "sh", "-c", &script]].concat());
+    process.stderr().wait_for("left_running").await;
+    gate.open().await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(137), "{}", ended.stderr);
+    let events = events(&ended.stderr);
+    let names: Vec<_> = events
+        .iter()
+        .map(|it| it["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["acquired", "left_running", "released", "exit"]);
+    let left = &events[1];
+    assert_eq!((&left["status"], &left["signal"]), (&137.into(), &9.into()));
+    assert_eq!(left["keys"].as_array().unwrap().len(), 2, "{left}");
+    let processes = left["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 1, "{left}");
+    assert_eq!(processes[0]["program"], "sh");
+    assert!(processes[0]["pid"].is_u64(), "{left}");
+}
+
+#[tokio::test]
+async fn a_term_lasts_until_all_are_gone() {
+    let store = Store::local();
+    let gate = Gate::new(&store, "gate");
+    let elect = ["elect", "-S", &store.url, "--with-children", "--once", "k"];
+    let script = format!("{DAEMON}; exit 4");
+    let process = store.spawn(&[&elect[..], &["--", "sh", "-c", &script]].concat());
+    process.stderr().wait_for("holding k until").await;
+    assert!(!is_free(&store).await);
+    gate.open().await;
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    assert!(is_free(&store).await);
+}
+
+#[tokio::test]
+async fn what_is_done_once_in_a_period_is_still_being_done() {
+    let store = Store::local();
+    let gate = Gate::new(&store, "gate");
+    let every = ["--every", "1h"];
+    let process = start(&store, &every, DAEMON);
+    process.stderr().wait_for("holding k until").await;
+    let again = store
+        .run(&["run", "--every", "1h", "--json", "k", "--", "true"])
+        .await;
+    let skipped = &events(&again.stderr)[0];
+    assert_eq!(
+        (&skipped["event"], &skipped["running"]),
+        (&"skipped".into(), &true.into())
+    );
+    gate.open().await;
+    assert_eq!(process.finish().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_shim_that_is_killed_meanwhile_is_said() {
+    let store = Store::memory();
+    let script = "echo $PPID; sleep 600 > /dev/null 2>&1 & echo $!";
+    let process = start(&store, &[], script);
+    let shim = pid(&process.stdout().wait_for("").await);
+    let left = pid(&process.stdout().wait_for("").await);
+    process.stderr().wait_for("holding k until").await;
+    kill_process(shim, Signal::KILL).unwrap();
+    let ended = process.finish().await;
+    let _ = kill_process(left, Signal::KILL);
+    assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
+    assert!(ended.stderr.contains("was killed"), "{}", ended.stderr);
+}
+
+#[test]
+fn ctrl_z_and_ctrl_c_work_while_it_waits_for_what_was_left() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
+    terminal.wait_for("holding k until");
+    terminal.types("\x1a");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("ready> ");
+    terminal.types("fg\n");
+    terminal.wait_for("\n");
+    terminal.types("\x03");
+    terminal.wait_for("ready> ");
+    terminal.types("echo \"status=$?\"\n");
+    terminal.wait_for("status=6");
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}

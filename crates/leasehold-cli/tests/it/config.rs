@@ -1,0 +1,187 @@
+//! Where settings come from: options, the environment, `leasehold.toml`, defaults.
+
+mod in_force;
+mod precedence;
+mod refused;
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::leasehold;
+use leasehold_testkit::process::{Finished, Process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A machine of its own: a home, and the system's file.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(place.user().parent().unwrap()).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn user(&self) -> PathBuf {
+        self.path("home/.config/leasehold/leasehold.toml")
+    }
+
+    fn system(&self) -> PathBuf {
+        self.path("system.toml")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = leasehold(arguments);
+        command
+            .env("HOME", self.path("home"))
+            .env("LEASEHOLD_SYSTEM_CONFIG", self.system())
+            .env_remove("LEASEHOLD_CONFIG")
+            .env_remove("XDG_CONFIG_HOME")
+            .env("XDG_STATE_HOME", self.path("state"))
+            .current_dir(self.0.path());
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Finished {
+        Process::run(self.command(arguments)).await
+    }
+
+    /// `leasehold config` with these arguments fails; what it says.
+    async fn refused(&self, arguments: &[&str]) -> String {
+        let ended = self.run(&[&["config"], arguments].concat()).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(64), ""),
+            "{}",
+            ended.stderr
+        );
+        ended.stderr
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+}
+
+/// What `leasehold config --json` shows.
+async fn shown(mut command: Command) -> Value {
+    command.arg("--json");
+    let ended = Process::run(command).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stderr, "");
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+/// Value and origin of each setting.
+fn settings(shown: &Value) -> BTreeMap<String, (Value, Value)> {
+    let rows = shown["settings"].as_array().unwrap().iter();
+    let row = |row: &Value| {
+        let key = row["key"].as_str().unwrap().to_owned();
+        (key, (row["value"].clone(), row["from"].clone()))
+    };
+    rows.map(row).collect()
+}
+#[tokio::test]
+async fn what_is_shown_has_its_shape() {
+    let place = Place::new();
+    write(&place.system(), "store = 'redis://host/'\n");
+    write(
+        &place.user(),
+        "label = 'mine'\n\n[profile.prod]\nttl = '1m'\n",
+    );
+    let profiled = ["config", "--profile", "prod", "-n"];
+    let json = shown(place.command(&profiled)).await;
+    assert_eq!(
+        json["profile"],
+        json!({
+            "name": "prod", "from": {"kind": "option", "name": "--profile"}
+        })
+    );
+    assert_eq!(json["unused"], json!([]));
+    assert_eq!(
+        json["files"],
+        json!([
+            {"path": place.user(), "whose": "user", "state": "read"},
+            {"path": place.system(), "whose": "system", "state": "read"},
+        ])
+    );
+    assert_eq!(
+        json["settings"][6],
+        json!({
+            "key": "ttl", "value": "1m",
+            "from": {"kind": "file", "path": place.user(), "line": 4, "profile": "prod"}
+        })
+    );
+    let in_force = settings(&json);
+    let typed = json!({"kind": "option", "name": "--no-wait"});
+    assert_eq!(in_force["wait"], (json!("0s"), typed));
+
+    let text = place.run(&profiled).await.stdout;
+    let user = place.user().display().to_string();
+    let system = place.system().display().to_string();
+    let line = |words: &[&str]| {
+        let has = |line: &str| line.split_whitespace().eq(words.iter().copied());
+        assert!(text.lines().any(has), "{words:?} in {text}");
+    };
+    line(&["store", "redis://host:6379/0", &format!("{system}:1")]);
+    line(&["label", "mine", &format!("{user}:1")]);
+    line(&["ttl", "1m", "profile", "prod", "in", &format!("{user}:4")]);
+    line(&["user", "-", "default"]);
+    line(&["profile", "prod", "(--profile)"]);
+    line(&[&user, "this", "user's", "read"]);
+    line(&[&system, "the", "system's", "read"]);
+
+    let nothing = Place::new();
+    let files = &shown(nothing.command(&["config"])).await["files"];
+    assert_eq!(files[0]["state"], "absent");
+    assert_eq!(files[1]["state"], "absent");
+}
+
+#[tokio::test]
+async fn the_users_file_is_where_the_environment_says() {
+    let place = Place::new();
+    write(&place.user(), "label = 'of home'\n");
+    let xdg = place.path("xdg/leasehold/leasehold.toml");
+    fs::create_dir_all(xdg.parent().unwrap()).unwrap();
+    write(&xdg, "label = 'of xdg'\n");
+    for (directory, label) in [("xdg", "of home"), ("", "of home"), ("/", "of xdg")] {
+        let mut command = place.command(&["config"]);
+        // A relative one does not count.
+        let directory = match directory {
+            "/" => place.path("xdg"),
+            relative => PathBuf::from(relative),
+        };
+        command.env("XDG_CONFIG_HOME", directory);
+        assert_eq!(settings(&shown(command).await)["label"].0, label);
+    }
+    let mut homeless = place.command(&["config"]);
+    homeless.env("HOME", "/dev/null");
+    assert_eq!(settings(&shown(homeless).await)["label"].0, Value::Null);
+}
+
+#[tokio::test]
+async fn relative_paths_are_relative_to_their_file() {
+    let place = Place::new();
+    write(
+        &place.user(),
+        "password-file = 'password'\ntls-ca = '~/ca.pem'\n",
+    );
+    let in_force = settings(&shown(place.command(&["config"])).await);
+    let beside = |name: &str| json!(place.user().with_file_name(name));
+    assert_eq!(in_force["password-file"].0, beside("password"));
+    assert_eq!(in_force["tls-ca"].0, beside("~/ca.pem"));
+
+    write(&place.path("here.toml"), "password-file = 'password'\n");
+    let named = place.command(&["config", "--config", "here.toml"]);
+    let in_force = settings(&shown(named).await);
+    assert_eq!(in_force["password-file"].0, "password");
+}

@@ -1,0 +1,194 @@
+//! Which place of a setting goes before which, and what sets each.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Place, settings, shown, write};
+use serde_json::{Value, json};
+
+/// A place where a setting can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    Option,
+    Variable,
+    UsersProfile,
+    SystemsProfile,
+    User,
+    System,
+    NamedProfile,
+    Named,
+}
+
+impl Layer {
+    const ALL: [Self; 8] = [
+        Self::Option,
+        Self::Variable,
+        Self::UsersProfile,
+        Self::SystemsProfile,
+        Self::User,
+        Self::System,
+        Self::NamedProfile,
+        Self::Named,
+    ];
+
+    /// A TTL that nothing else sets.
+    fn ttl(self) -> String {
+        format!(
+            "{}s",
+            11 + Self::ALL.iter().position(|it| *it == self).unwrap()
+        )
+    }
+}
+
+/// The TTL in force where it is set at these places.
+async fn ttl(set: &[Layer], arguments: &[&str], variables: &[(&str, &str)]) -> Value {
+    let place = Place::new();
+    let line = |from: Layer| match set.contains(&from) {
+        true => format!("ttl = \"{}\"\n", from.ttl()),
+        false => String::new(),
+    };
+    for (path, top, profile) in [
+        (place.user(), Layer::User, Layer::UsersProfile),
+        (place.system(), Layer::System, Layer::SystemsProfile),
+        (place.path("named.toml"), Layer::Named, Layer::NamedProfile),
+    ] {
+        write(
+            &path,
+            &format!("{}[profile.p]\n{}", line(top), line(profile)),
+        );
+    }
+    let mut command = place.command(&[&["config"], arguments].concat());
+    command.envs(variables.iter().copied());
+    if set.contains(&Layer::Option) {
+        command.args(["--ttl", &Layer::Option.ttl()]);
+    }
+    if set.contains(&Layer::Variable) {
+        command.env("LEASEHOLD_TTL", Layer::Variable.ttl());
+    }
+    settings(&shown(command).await)["ttl"].0.clone()
+}
+
+/// Each row of the order of precedence: with what is above it taken away, it is in force.
+#[tokio::test]
+async fn each_place_goes_before_those_below_it() {
+    use Layer::{
+        Named, NamedProfile, Option, System, SystemsProfile, User, UsersProfile, Variable,
+    };
+    let of_profile = [Option, Variable, UsersProfile, SystemsProfile, User, System];
+    let of_typed_profile = [Option, UsersProfile, SystemsProfile, Variable, User, System];
+    for (arguments, variables, order) in [
+        (&[][..], &[("LEASEHOLD_PROFILE", "p")][..], &of_profile[..]),
+        (&["--profile", "p"], &[], &of_typed_profile),
+        (&[], &[], &[Option, Variable, User, System]),
+        (
+            &["--config", "named.toml", "--profile", "p"],
+            &[],
+            &[Option, NamedProfile, Named, Variable],
+        ),
+        (
+            &[],
+            &[
+                ("LEASEHOLD_CONFIG", "named.toml"),
+                ("LEASEHOLD_PROFILE", "p"),
+            ],
+            &[Option, Variable, NamedProfile, Named],
+        ),
+        (
+            &["--profile", "p"],
+            &[
+                ("LEASEHOLD_CONFIG", "named.toml"),
+                ("LEASEHOLD_PROFILE", "q"),
+            ],
+            &[Option, NamedProfile, Variable, Named],
+        ),
+    ] {
+        let elsewhere: Vec<_> = Layer::ALL
+            .into_iter()
+            .filter(|from| !order.contains(from))
+            .collect();
+        for (above, expected) in order.iter().enumerate() {
+            let set = [&order[above..], &elsewhere].concat();
+            let found = ttl(&set, arguments, variables).await;
+            assert_eq!(found, expected.ttl(), "{arguments:?} {variables:?} {set:?}");
+        }
+        let found = ttl(&elsewhere, arguments, variables).await;
+        assert_eq!(found, "30s", "{arguments:?} {variables:?} {elsewhere:?}");
+    }
+}
+
+/// A row of the table of keys in `docs/configuration.md`.
+struct Documented {
+    key: String,
+    variable: String,
+    option: String,
+    default: String,
+}
+
+fn documented() -> Vec<Documented> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter(|line| line.contains("| `LEASEHOLD_"));
+    let row = |line: &str| {
+        let cells: Vec<_> = line
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        Documented {
+            key: cells[1].to_owned(),
+            variable: cells[2].to_owned(),
+            option: cells[3].to_owned(),
+            default: cells[4].to_owned(),
+        }
+    };
+    rows.map(row).collect()
+}
+
+/// A value for each key, as it is shown.
+const VALUES: [(&str, &str); 10] = [
+    ("store", "local:/somewhere"),
+    ("user", "app"),
+    ("password-file", "/x/password"),
+    ("tls-ca", "/x/ca.pem"),
+    ("tls-cert", "/x/client.pem"),
+    ("tls-key", "/x/client.key"),
+    ("ttl", "1m30s"),
+    ("wait", "5m"),
+    ("grace", "2s"),
+    ("label", "billing"),
+];
+
+#[tokio::test]
+async fn the_page_has_each_key_with_what_else_sets_it() {
+    let place = Place::new();
+    let table = documented();
+    let unset = settings(&shown(place.command(&["config"])).await);
+    assert_eq!(unset.len(), table.len());
+    for row in table {
+        let key = &*row.key;
+        let (_, value) = VALUES.iter().find(|(of, _)| *of == key).unwrap();
+        let in_force = async |command: Command| settings(&shown(command).await)[key].clone();
+
+        let usual = match &*row.default {
+            "none" => Value::Null,
+            "TTL/4, at most 5s" => json!("5s"),
+            usual => json!(usual),
+        };
+        assert_eq!(unset[key], (usual, json!({"kind": "default"})), "{key}");
+
+        let typed = place.command(&["config", &row.option, value]);
+        let from = json!({"kind": "option", "name": row.option});
+        assert_eq!(in_force(typed).await, (json!(value), from), "{key}");
+
+        let mut set = place.command(&["config"]);
+        set.env(&row.variable, value);
+        let from = json!({"kind": "variable", "name": row.variable});
+        assert_eq!(in_force(set).await, (json!(value), from), "{key}");
+
+        let file = place.path("of-key.toml");
+        write(&file, &format!("# A comment.\n{key} = {value:?}\n"));
+        let read = place.command(&["config", "--config", file.to_str().unwrap()]);
+        let from = json!({"kind": "file", "path": file, "line": 2, "profile": null});
+        assert_eq!(in_force(read).await, (json!(value), from), "{key}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Files, profiles and variables that cannot be used.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::{Place, write};
+use leasehold_testkit::process::Process;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_mistake_is_named_with_its_line_and_what_to_write() {
+    let place = Place::new();
+    let file = place.user();
+    for (text, line, said, hint) in [
+        (
+            "ttl = '1m'\nstroe = 'local:'\n",
+            2,
+            "no key \"stroe\"",
+            "did you mean store?",
+        ),
+        (
+            "password_file = 'x'\n",
+            1,
+            "no key",
+            "did you mean password-file?",
+        ),
+        (
+            "[profile.p]\n\nwiat = '5s'\n",
+            3,
+            "no key \"wiat\"",
+            "did you mean wait?",
+        ),
+        ("[profiles.p]\n", 1, "no key", "did you mean profile?"),
+        ("colour = 'red'\n", 1, "no key", "the keys are store, user"),
+        (
+            "password = 'hunter2'\n",
+            1,
+            "a password cannot be set",
+            "password-file",
+        ),
+        ("ttl = 30\n", 1, "ttl is not a text", "ttl = \"30s\""),
+        (
+            "ttl = '30'\n",
+            1,
+            "the value of ttl cannot be used",
+            "30s for seconds",
+        ),
+        (
+            "ttl = '1ms'\n",
+            1,
+            "a TTL of 1ms is out of bounds",
+            "50 ms and 24 h",
+        ),
+        ("grace = 'soon'\n", 1, "the value of grace", "1h30m"),
+        ("wait = ''\n", 1, "the wait is empty", "e.g. 5m"),
+        (
+            "store = ' '\n",
+            1,
+            "the store is empty",
+            "e.g. redis://host/",
+        ),
+        ("store = 'orders'\n", 1, "not a URL", "redis://host/"),
+        ("store = 'rediss:/x'\n", 1, "the value of store", "hint: "),
+        (
+            "[profile.p]\nttl = '9h'\nttl = '8h'\n",
+            3,
+            "duplicate key",
+            "hint: ",
+        ),
+        (
+            "ttl = '1m\nwait = '5s'\n",
+            1,
+            "not valid TOML",
+            "ttl = \"30s\"",
+        ),
+        (
+            "store = redis://:hunter2@h/\n",
+            1,
+            "not valid TOML",
+            "hint: ",
+        ),
+        (
+            "profile = 'p'\n",
+            1,
+            "profile is not a table",
+            "[profile.prod]",
+        ),
+        (
+            "profile.p = 'p'\n",
+            1,
+            "profile.p is not a table",
+            "[profile.prod]",
+        ),
+    ] {
+        write(&file, text);
+        let stderr = place.refused(&[]).await;
+        let place_of_it = format!("leasehold: {}:{line}: ", file.display());
+        assert!(stderr.starts_with(&place_of_it), "{text}: {stderr}");
+        for part in [said, hint, "leasehold: hint: "] {
+            assert!(stderr.contains(part), "{text}: {part} in {stderr}");
+        }
+        assert_eq!(stderr.lines().count(), 2, "{stderr}");
+        assert!(!stderr.contains("hunter2"), "{stderr}");
+    }
+    // Whoever uses a store says so, and does nothing.
+    write(&file, "stroe = 'local:'\n");
+    for arguments in [
+        &["run", "k", "--", "echo", "ran"][..],
+        &["hold", "k"],
+        &["ls"],
+        &["show", "k"],
+        &["top"],
+        &["doctor"],
+    ] {
+        let ended = place.run(arguments).await;
+        let outcome = (ended.code(), &*ended.stdout);
+        assert_eq!(outcome, (Some(64), ""), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("did you mean store?"),
+            "{}",
+            ended.stderr
+        );
+    }
+    let run = place.run(&["run", "--json", "k", "--", "true"]).await;
+    let last = run.stderr.lines().last().unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(last).unwrap(),
+        json!({"event": "exit", "status": 64, "signal": null})
+    );
+    assert_eq!(place.run(&["completions", "bash"]).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_wrong_variable_is_named() {
+    let place = Place::new();
+    for (name, value, said) in [
+        ("LEASEHOLD_TTL", "30", "30s for seconds"),
+        ("LEASEHOLD_WAIT", "", "the wait is empty"),
+        ("LEASEHOLD_GRACE", "soon", "1h30m"),
+        ("LEASEHOLD_CONFIG", "", "LEASEHOLD_CONFIG is empty"),
+        ("LEASEHOLD_PROFILE", "", "LEASEHOLD_PROFILE is empty"),
+        ("LEASEHOLD_PROFILE", "prod", "no leasehold.toml was found"),
+    ] {
+        let mut command = place.command(&["config"]);
+        command.env(name, value);
+        let ended = Process::run(command).await;
+        assert_eq!(ended.code(), Some(64), "{name}: {}", ended.stderr);
+        for part in [name, said] {
+            assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_profile_or_a_file_that_is_not_there_is_an_error() {
+    let place = Place::new();
+    write(&place.user(), "[profile.prod]\n[profile.staging]\n");
+    let near = place.refused(&["--profile", "prd"]).await;
+    for part in ["no profile \"prd\" (--profile)", "did you mean prod?"] {
+        assert!(near.contains(part), "{near}");
+    }
+    let far = place.refused(&["--profile", "x"]).await;
+    assert!(far.contains("there are prod, staging"), "{far}");
+
+    let missing = place.refused(&["--config", "none.toml"]).await;
+    for part in ["cannot read none.toml: No such file", "hint: --config"] {
+        assert!(missing.contains(part), "{missing}");
+    }
+    let directory = place.refused(&["--config", "home"]).await;
+    assert!(
+        directory.contains("cannot read home: Is a directory"),
+        "{directory}"
+    );
+    let long = place.path("long.toml");
+    write(&long, &"# long\n".repeat(200_000));
+    let long = place.refused(&["--config", "long.toml"]).await;
+    assert!(long.contains("it has more than 1 MiB"), "{long}");
+}
+
+#[tokio::test]
+async fn a_file_that_others_can_write_to_is_refused() {
+    let place = Place::new();
+    for path in [place.system(), place.user(), place.path("named.toml")] {
+        let name = path.to_str().unwrap();
+        let arguments: &[&str] = match path.ends_with("named.toml") {
+            true => &["--config", name],
+            false => &[],
+        };
+        write(&path, "label = 'x'\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o646)).unwrap();
+        let refused = place.refused(arguments).await;
+        for part in [
+            name,
+            "others than its owner can write",
+            "(mode 0646)",
+            "chmod go-w",
+        ] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

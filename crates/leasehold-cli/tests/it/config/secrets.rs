@@ -1,0 +1,116 @@
+//! Passwords: where they may stand, where they go, and that they are not shown.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::{Place, settings, shown, write};
+use leasehold_testkit::process::Process;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
+    let place = Place::new();
+    let file = place.user();
+    for url in [
+        "redis://app:hunter2@host/",
+        "redis-sentinel://app:hunter2@a,b,c/main",
+        "redis-cluster://:hunter2@a,b/",
+        "redlock://:hunter2@a,b,c",
+    ] {
+        write(&file, &format!("[profile.p]\nstore = '{url}'\n"));
+        let refused = place.refused(&[]).await;
+        for part in [":2: the value of store has a password", "password-file"] {
+            assert!(refused.contains(part), "{part} in {refused}");
+        }
+        assert!(!refused.contains("hunter2"), "{refused}");
+
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        for output in [&[][..], &["--json"]] {
+            let ended = place
+                .run(&[&["config", "--profile", "p"], output].concat())
+                .await;
+            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+            let all = ended.stdout + &ended.stderr;
+            assert!(all.contains(":***@") && !all.contains("hunter2"), "{all}");
+        }
+        fs::remove_file(&file).unwrap();
+    }
+    let mut by_variable = place.command(&["config", "-S", "redis://host/?user=app"]);
+    by_variable.env("LEASEHOLD_PASSWORD", "hunter2");
+    let ended = Process::run(by_variable).await;
+    assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
+}
+
+/// A password in the environment goes before a file that was found, and after one that was typed.
+#[tokio::test]
+async fn the_password_of_the_environment_has_its_place() {
+    let place = Place::new();
+    write(&place.user(), "[profile.p]\npassword-file = 'found'\n");
+    let shown_with = async |arguments: &[&str], by: &str| {
+        let mut command = place.command(&[&["config"], arguments].concat());
+        command
+            .env("LEASEHOLD_PASSWORD", "hunter2")
+            .env("LEASEHOLD_PROFILE", by);
+        let in_force = settings(&shown(command).await);
+        (
+            in_force["password-file"].0.clone(),
+            in_force.get("password").cloned(),
+        )
+    };
+    let hidden = Some((
+        json!("(hidden)"),
+        json!({"kind": "variable", "name": "LEASEHOLD_PASSWORD"}),
+    ));
+    assert_eq!(shown_with(&[], "p").await, (Value::Null, hidden));
+    let found = json!(place.user().with_file_name("found"));
+    assert_eq!(shown_with(&["--profile", "p"], "p").await, (found, None));
+    let typed = shown_with(&["--password-file", "typed"], "p").await;
+    assert_eq!(typed, (json!("typed"), None));
+}
+
+/// A password is sent to the server that it was written for, and to no other.
+#[tokio::test]
+async fn credentials_stay_with_their_store() {
+    let place = Place::new();
+    write(
+        &place.system(),
+        "store = 'redis://a/'\nuser = 'app'\npassword-file = 'password'\n",
+    );
+    write(
+        &place.user(),
+        "tls-ca = '/x/ca.pem'\n[profile.b]\nstore = 'redis://b/'\nuser = 'b'\n",
+    );
+    let shown_with = async |arguments: &[&str]| {
+        let json = shown(place.command(&[&["config"], arguments].concat())).await;
+        let in_force = settings(&json);
+        let value = |key: &str| in_force[key].0.clone();
+        let unused = json["unused"].as_array().unwrap().iter();
+        let unused: Vec<_> = unused
+            .map(|row| row["key"].as_str().unwrap().to_owned())
+            .collect();
+        (
+            [value("user"), value("password-file"), value("tls-ca")],
+            unused,
+        )
+    };
+    let password = json!(place.path("password"));
+    let all = [json!("app"), password, json!("/x/ca.pem")];
+    assert_eq!(shown_with(&[]).await, (all.clone(), vec![]));
+    assert_eq!(shown_with(&["-S", "redis://a/"]).await, (all, vec![]));
+    let none = [Value::Null, Value::Null, Value::Null];
+    let unused = ["user", "password-file", "tls-ca"].map(str::to_owned);
+    let (values, not_used) = shown_with(&["-S", "redis://c/"]).await;
+    assert_eq!(values, none);
+    assert_eq!(not_used, unused);
+    let (values, not_used) = shown_with(&["--profile", "b"]).await;
+    assert_eq!(values, [json!("b"), Value::Null, Value::Null]);
+    assert_eq!(not_used, unused[1..]);
+    let typed = shown_with(&["-S", "redis://c/", "--user", "me"]).await;
+    assert_eq!(typed.0[0], "me");
+    let said = place.run(&["config", "--profile", "b"]).await.stdout;
+    let line = "not used, as it is for another store: tls-ca (";
+    assert!(said.contains(line), "{said}");
+    // Where no file names a store, it is for any.
+    write(&place.system(), "user = 'app'\n");
+    assert_eq!(shown_with(&["-S", "redis://c/"]).await.0[0], "app");
+}

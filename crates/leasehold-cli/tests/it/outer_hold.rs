@@ -1,0 +1,203 @@
+//! A run within another that asks for a key which the outer one holds: told at once, not waited for.
+
+use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::server::RedisServer;
+
+use crate::common::{Store, events, leasehold, on_each_store};
+
+on_each_store! {
+    a_key_of_the_outer_run_is_not_waited_for,
+    nor_is_one_of_several,
+    nor_is_one_of_the_run_around_the_outer_one,
+    what_fits_beside_the_outer_one_is_granted,
+    without_waiting_it_is_busy_as_ever,
+}
+
+const NEVER: &str = "this command's own outer leasehold (pid ";
+
+/// Leasehold with these arguments, in the command of a leasehold with those.
+async fn nested(store: &Store, outer: &[&str], inner: &[&str]) -> Finished {
+    let mut command = store.command(outer);
+    command
+        .arg("--")
+        .arg(env!("CARGO_BIN_EXE_leasehold"))
+        .args(inner);
+    Process::run(command).await
+}
+
+fn refused(ended: &Finished, status: i32, key: &str, hint: &str) {
+    assert_eq!(ended.code(), Some(status), "{}", ended.stderr);
+    let lines: Vec<_> = ended.stderr.lines().collect();
+    let [message, advice] = lines[..] else {
+        panic!("{}", ended.stderr);
+    };
+    let begins = format!("leasehold: {key} is held by {NEVER}");
+    assert!(message.starts_with(&begins), "{message}");
+    let ends = "): waiting for it would never end";
+    assert!(message.ends_with(ends), "{message}");
+    assert_eq!(advice, format!("leasehold: hint: {hint}"));
+}
+
+async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
+    let again = "use --reentrant on both, or another key";
+    let other = "use another key";
+    for (outer, inner, status, hint) in [
+        (
+            &["run", "k"][..],
+            &["run", "k", "--", "true"][..],
+            75,
+            again,
+        ),
+        (
+            &["run", "k"],
+            &["run", "-w", "1h", "-E", "9", "k", "--", "true"],
+            9,
+            again,
+        ),
+        (
+            &["run", "k"],
+            &["run", "--reentrant", "k", "--", "true"],
+            75,
+            again,
+        ),
+        (
+            &["run", "--reentrant", "k"],
+            &["run", "k", "--", "true"],
+            75,
+            again,
+        ),
+        (&["run", "k"], &["hold", "k"], 75, again),
+        (&["run", "k"], &["run", "-s", "k", "--", "true"], 75, other),
+        (&["run", "-s", "k"], &["run", "k", "--", "true"], 75, other),
+        (
+            &["run", "k"],
+            &["elect", "-S", &store.url, "k", "--", "true"],
+            75,
+            other,
+        ),
+        (
+            &["run", "--limit", "3", "--take", "2", "k"],
+            &["run", "--limit", "3", "--take", "2", "k", "--", "true"],
+            75,
+            "use a higher --limit, or another key",
+        ),
+    ] {
+        refused(&nested(store, outer, inner).await, status, "k", hint);
+    }
+}
+
+async fn nor_is_one_of_several(store: &Store) {
+    // Of the others, one is held by a stranger.
+    let (_holder, _) = store.holder(&["a"]).await;
+    let inner = ["run", "-k", "a", "-k", "k", "-k", "z", "--", "true"];
+    let ended = nested(store, &["run", "k"], &inner).await;
+    refused(&ended, 75, "k", "use another key");
+    let ended = nested(
+        store,
+        &["run", "-k", "b", "-k", "k"],
+        &["run", "k", "--", "true"],
+    )
+    .await;
+    refused(&ended, 75, "k", "use --reentrant on both, or another key");
+}
+
+async fn nor_is_one_of_the_run_around_the_outer_one(store: &Store) {
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let inner = [
+        "run", "between", "--", leasehold, "run", "--json", "k", "--", "true",
+    ];
+    let ended = nested(store, &["run", "k"], &inner).await;
+    assert_eq!(ended.code(), Some(75), "{}", ended.stderr);
+    let error = &events(&ended.stderr)[0];
+    assert_eq!(
+        (&error["event"], &error["status"]),
+        (&"error".into(), &75.into())
+    );
+    assert!(
+        error["message"].as_str().unwrap().contains(NEVER),
+        "{error}"
+    );
+}
+
+async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
+    for (outer, inner) in [
+        (
+            &["run", "-s", "k"][..],
+            &["run", "-s", "k", "--", "true"][..],
+        ),
+        (
+            &["run", "--limit", "2", "k"],
+            &["run", "--limit", "2", "k", "--", "true"],
+        ),
+        (
+            &["run", "--reentrant", "k"],
+            &["run", "--reentrant", "k", "--", "true"],
+        ),
+        (&["run", "k"], &["run", "other", "--", "true"]),
+    ] {
+        let ended = nested(store, outer, inner).await;
+        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""), "{inner:?}");
+    }
+    // It waits for a stranger only.
+    let (holder, _) = store.holder(&["--limit", "2", "k"]).await;
+    let mut command = store.command(&["run", "--limit", "2", "k", "--"]);
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    command.args([leasehold, "run", "--limit", "2", "k", "--", "true"]);
+    let waiting = Process::spawn(command);
+    waiting.stderr().wait_for("waiting for k").await;
+    holder.signal(leasehold_testkit::process::Signal::TERM);
+    let ended = waiting.finish().await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+}
+
+async fn without_waiting_it_is_busy_as_ever(store: &Store) {
+    for (inner, status) in [
+        (&["run", "-n", "k", "--", "true"][..], 75),
+        (&["run", "--every", "1h", "k", "--", "true"], 0),
+    ] {
+        let ended = nested(store, &["run", "k"], inner).await;
+        assert_eq!(ended.code(), Some(status), "{}", ended.stderr);
+        assert!(!ended.stderr.contains(NEVER), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn where_claims_do_not_queue_it_is_told_too() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
+    let addresses = servers.iter().map(|server| server.address().to_string());
+    let url = format!("redlock://{}/", addresses.collect::<Vec<_>>().join(","));
+    let on = |arguments: &[&str]| {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", &url);
+        Process::run(command)
+    };
+    let new = on(&["init"]).await;
+    assert_eq!(new.code(), Some(0), "{}", new.stderr);
+    let binary = env!("CARGO_BIN_EXE_leasehold");
+    let ended = on(&["run", "k", "--", binary, "run", "k", "--", "true"]).await;
+    refused(&ended, 75, "k", "use --reentrant on both, or another key");
+    let ended = on(&["run", "k", "--", binary, "run", "other", "--", "true"]).await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+}
+
+/// What the outer run does not wait for may wait for it, if it says so.
+#[tokio::test]
+async fn without_the_context_it_waits() {
+    let store = Store::local();
+    let script = "env -u LEASEHOLD_CONTEXT \"$0\" run k -- echo ran & read go < gate";
+    let gate = store.path("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let command = store.command(&["run", "k", "--", "bash", "-c", script, leasehold]);
+    let process = Process::spawn(command);
+    process.stderr().wait_for("waiting for k").await;
+    let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
+    opened.await.unwrap().unwrap();
+    let ended = process.finish().await;
+    assert!(
+        ended.stdout.contains("ran"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
+}

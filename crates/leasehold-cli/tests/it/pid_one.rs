@@ -1,0 +1,151 @@
+//! Leasehold as the first process of a container: here of a process namespace.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use leasehold_testkit::process::{Finished, Process, Signal};
+use rustix::process::{Pid, geteuid, kill_process};
+
+use crate::common::Store;
+
+/// Prints how many have ended and are not reaped, as soon as there are none, or after 30 s.
+const NO_ZOMBIES: &str = "n=0; while grep -qs '^State:.Z' /proc/[0-9]*/status && [ $n -lt 300 ]; do \
+                          n=$((n+1)); sleep 0.1; done; \
+                          echo zombies $(cat /proc/[0-9]*/status 2> /dev/null | grep -c '^State:.Z')";
+
+/// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.
+fn in_container(store: &Store, arguments: &[&str]) -> Command {
+    let leasehold = store.command(arguments);
+    let mut command = Command::new("unshare");
+    command.args(["--fork", "--pid", "--mount-proc"]);
+    if !geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command
+        .arg(leasehold.get_program())
+        .args(leasehold.get_args());
+    for (name, value) in leasehold.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(store.path(""));
+    command
+}
+
+async fn run(store: &Store, script: &str) -> Finished {
+    Process::run(in_container(store, &["run", "k", "--", "sh", "-c", script])).await
+}
+
+/// The first process of the namespace, as it is known outside.
+fn first_of(unshare: &Process) -> Pid {
+    let id = unshare.pid();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+}
+
+fn is_leasehold(pid: Pid) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    program.file_name() == Path::new(env!("CARGO_BIN_EXE_leasehold")).file_name()
+}
+
+/// A shell in the namespace of that process, which did not start it: as `docker exec` does it.
+fn exec(first: Pid, script: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    let first = first.as_raw_nonzero().to_string();
+    command.args(["--target", &first, "--pid", "--mount"]);
+    if !geteuid().is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    let arguments: [&OsStr; 3] = ["sh".as_ref(), "-c".as_ref(), script.as_ref()];
+    command.args(arguments);
+    command
+}
+
+#[tokio::test]
+async fn the_exit_status_is_the_commands_own() {
+    let ended = run(&Store::memory(), "(sleep 0.2 &) ; exit 3").await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    let ended = run(&Store::memory(), "cat /proc/1/comm").await;
+    assert_eq!(ended.stdout, "leasehold\n", "it is the first");
+}
+
+#[tokio::test]
+async fn what_the_command_leaves_behind_is_reaped() {
+    let script = format!("for i in 1 2 3 4 5 6 7 8 9; do (true &); done; {NO_ZOMBIES}; exit 3");
+    let ended = run(&Store::memory(), &script).await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    assert_eq!(ended.stdout, "zombies 0\n");
+}
+
+#[tokio::test]
+async fn what_others_leave_behind_is_reaped() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["waited-for"]).await;
+    let running = in_container(
+        &store,
+        &["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"],
+    );
+    let running = Process::spawn(running);
+    running.stdout().wait_for("up").await;
+    let waiting = Process::spawn(in_container(&store, &["hold", "waited-for"]));
+    waiting.stderr().wait_for("waiting for").await;
+    for process in [&running, &waiting] {
+        let first = first_of(process);
+        assert!(is_leasehold(first));
+        // The orphan says whose it is now, and ends.
+        let orphan = "read go < gate; grep PPid /proc/self/status; echo ends $$";
+        rustix::fs::mkfifoat(rustix::fs::CWD, store.path("gate"), rustix::fs::Mode::RWXU).unwrap();
+        let script = format!("(sh -c '{orphan}' &) ; echo go > gate");
+        let mut left = exec(first, &script);
+        left.current_dir(store.path(""));
+        let left = Process::run(left).await;
+        assert_eq!(left.code(), Some(0), "{}", left.stderr);
+        assert!(left.stdout.contains("ends "), "{}", left.stdout);
+        let looked = Process::run(exec(first, NO_ZOMBIES)).await;
+        assert_eq!(looked.stdout, "zombies 0\n", "{}", left.stdout);
+        std::fs::remove_file(store.path("gate")).unwrap();
+    }
+    drop(holder);
+}
+
+#[tokio::test]
+async fn signals_go_on_to_the_command() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let script = format!(
+            "trap 'exit 9' {}; echo up; while :; do sleep 0.1; done",
+            signal.as_raw()
+        );
+        let store = Store::memory();
+        let process = in_container(&store, &["run", "k", "--", "bash", "-c", &script]);
+        let process = Process::spawn(process);
+        process.stdout().wait_for("up").await;
+        kill_process(first_of(&process), signal).unwrap();
+        let ended = process.finish().await;
+        assert_eq!(ended.code(), Some(9), "{signal:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_waiting() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["k"]).await;
+    let process = Process::spawn(in_container(&store, &["run", "k", "--", "true"]));
+    process.stderr().wait_for("waiting for k").await;
+    kill_process(first_of(&process), Signal::TERM).unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn with_children_it_ends_after_them() {
+    let store = Store::memory();
+    let script = "(setsid sh -c 'echo up; sleep 0.2; echo over' &) ; exit 3";
+    let run = ["run", "--with-children", "k", "--", "sh", "-c", script];
+    let ended = Process::run(in_container(&store, &run)).await;
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    // Without, the system ends them with the first process.
+    assert_eq!(ended.stdout, "up\nover\n");
+}

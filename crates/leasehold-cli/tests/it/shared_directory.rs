@@ -1,0 +1,480 @@
+//! Several users of one machine in a directory that their group shares: real users and groups,
+//! by numbers that the machine has no names for. Only root can be others.
+#![cfg(target_os = "linux")]
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leasehold_testkit::process::{Finished, Process, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::leasehold;
+
+/// The group that shares, and two of its members.
+const GROUP: u32 = 4_300;
+const ANN: User = User(4_301, GROUP);
+const BOB: User = User(4_302, GROUP);
+/// No member.
+const EVE: User = User(4_303, 0);
+const ROOT: User = User(0, 0);
+
+/// The number of a user, and of the group that it is in beside its own.
+#[derive(Clone, Copy)]
+struct User(u32, u32);
+
+/// A place that all can look into, with a command that all can start.
+struct Machine {
+    files: TempDir,
+    command: PathBuf,
+}
+
+impl Machine {
+    /// `None`, and a word about it, for who is not root.
+    fn new() -> Option<Self> {
+        let files = tempfile::tempdir().unwrap();
+        set_mode(files.path(), 0o755);
+        let probe = files.path().join("probe");
+        fs::write(&probe, "").unwrap();
+        if lchown(&probe, Some(ANN.0), Some(GROUP)).is_err() {
+            eprintln!("left out: only root can be other users");
+            return None;
+        }
+        // Where it was built, others may not look.
+        let command = files.path().join("leasehold");
+        let built = leasehold(&[]).get_program().to_owned();
+        if fs::hard_link(&built, &command).is_err() {
+            fs::copy(&built, &command).unwrap();
+        }
+        Some(Self { files, command })
+    }
+
+    /// The same, with a directory that was made for the group.
+    async fn shared() -> Option<Self> {
+        let machine = Self::new()?;
+        let made = machine.run(ROOT, &["init"]).await;
+        assert_eq!(made.code(), Some(0), "{}", made.stderr);
+        Some(machine)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.files.path().join("locks")
+    }
+
+    fn url(&self) -> String {
+        format!("local:{}?group={GROUP}", self.directory().display())
+    }
+
+    /// The command, started by that user, whose umask lets nobody else have anything.
+    fn by(&self, user: User, arguments: &[&str]) -> Command {
+        self.by_at(user, &self.url(), arguments)
+    }
+
+    fn by_at(&self, User(user, group): User, url: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={user}"), &format!("--regid={user}")]);
+        match group {
+            0 => command.arg("--clear-groups"),
+            group => command.arg(format!("--groups={group}")),
+        };
+        command
+            .args(["sh", "-c", "umask 077; exec \"$@\"", "sh"])
+            .arg(&self.command)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.files.path())
+            .env("LEASEHOLD_STORE", url)
+            .current_dir("/");
+        command
+    }
+
+    async fn run(&self, user: User, arguments: &[&str]) -> Finished {
+        Process::run(self.by(user, arguments)).await
+    }
+
+    async fn show(&self, user: User, key: &str) -> Value {
+        let shown = self.run(user, &["show", key, "--json"]).await;
+        assert_eq!(shown.code(), Some(0), "{}", shown.stderr);
+        serde_json::from_str(&shown.stdout).unwrap()
+    }
+
+    /// Waits until so many wait.
+    async fn until_waiting(&self, key: &str, number: usize) {
+        while self.show(ROOT, key).await["waiters"]
+            .as_array()
+            .unwrap()
+            .len()
+            != number
+        {}
+    }
+
+    /// A process that holds, and its token.
+    async fn holder(&self, user: User, key: &str) -> (Process, u64) {
+        let holder = Process::spawn(self.by(user, &["hold", key]));
+        let token = holder.stdout().wait_for("").await.parse().unwrap();
+        (holder, token)
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// That it was refused in one sentence with these parts, hint included.
+#[track_caller]
+fn refused(ended: &Finished, parts: &[&str]) {
+    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    for part in parts {
+        assert!(ended.stderr.contains(part), "no {part:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn init_makes_the_directory_and_says_so() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let absent = machine.run(ANN, &["run", "k", "--", "true"]).await;
+    refused(
+        &absent,
+        &["there is no directory", "leasehold init -S 'local:/"],
+    );
+    let made = machine.run(ROOT, &["init", "--json"]).await;
+    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    let line: Value = serde_json::from_str(&made.stdout).unwrap();
+    assert_eq!(line["outcome"], "new");
+    assert_eq!(line["server"], machine.directory().to_str().unwrap());
+    assert!(
+        made.stderr
+            .contains("was made, for the members of the group 4300")
+    );
+    let seen = fs::metadata(machine.directory()).unwrap();
+    let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
+    assert_eq!(rights, (0, GROUP, 0o2750));
+    let again = machine.run(ROOT, &["init"]).await;
+    assert!(
+        again.stderr.contains("was there already"),
+        "{}",
+        again.stderr
+    );
+    // Who is no root and no owner cannot mend it.
+    refused(
+        &machine.run(BOB, &["init"]).await,
+        &["belongs to user 0", "as root"],
+    );
+}
+
+#[tokio::test]
+async fn a_member_makes_one_as_well() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    lchown(machine.files.path(), Some(ANN.0), None).unwrap();
+    refused(
+        &machine.run(EVE, &["init"]).await,
+        &["is for the group 4300", "user 4303 is not"],
+    );
+    let made = machine.run(ANN, &["init"]).await;
+    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    assert_eq!(fs::metadata(machine.directory()).unwrap().uid(), ANN.0);
+    let (_holder, _) = machine.holder(ANN, "k").await;
+    for other in [BOB, ROOT] {
+        let busy = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
+        assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+    }
+}
+
+#[tokio::test]
+async fn init_without_a_group_makes_the_directory_of_one_user() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    lchown(machine.files.path(), Some(ANN.0), None).unwrap();
+    let url = format!("local:{}", machine.directory().display());
+    for said in [
+        "was made, for this user alone",
+        "was there already, for this user alone",
+    ] {
+        let made = Process::run(machine.by_at(ANN, &url, &["init"])).await;
+        assert_eq!(made.code(), Some(0), "{}", made.stderr);
+        assert!(made.stderr.contains(said), "{}", made.stderr);
+    }
+    assert_eq!(
+        fs::metadata(machine.directory()).unwrap().mode() & 0o7777,
+        0o700
+    );
+    let other = Process::run(machine.by_at(BOB, &url, &["ls"])).await;
+    refused(
+        &other,
+        &["belongs to user 4301, not to 4302", "leasehold init"],
+    );
+    let nothing = Process::run({
+        let mut command = machine.by(ANN, &["init"]);
+        command.env_remove("LEASEHOLD_STORE");
+        command
+    });
+    let nothing = nothing.await;
+    assert_eq!(nothing.code(), Some(64), "{}", nothing.stderr);
+    assert!(
+        nothing.stderr.contains("no store is named"),
+        "{}",
+        nothing.stderr
+    );
+}
+
+/// However the files of one are opened by another: each of them first makes them.
+#[tokio::test]
+async fn members_and_root_exclude_each_other_whatever_their_umask() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let mut last = 0;
+    for (one, other) in [
+        (ANN, BOB),
+        (BOB, ROOT),
+        (ROOT, ANN),
+        (BOB, ANN),
+        (ANN, ROOT),
+    ] {
+        let (holder, token) = machine.holder(one, "k").await;
+        assert!(token > last, "tokens rise among users");
+        last = token;
+        let busy = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
+        assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+        holder.signal(Signal::TERM);
+        holder.wait().await;
+        let free = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
+        assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
+    }
+    // Opened without the group it is the same one.
+    let (_holder, _) = machine.holder(ANN, "k").await;
+    let plain = format!("local:{}", machine.directory().display());
+    let busy = machine.by_at(BOB, &plain, &["run", "-n", "k", "--", "true"]);
+    assert_eq!(Process::run(busy).await.code(), Some(75));
+}
+
+/// In the order of arrival, whoever they are, and each is told at once: no push is turned away.
+#[tokio::test]
+async fn a_release_hands_on_to_the_next_user_in_line() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let mut command = machine.by(ANN, &["hold", "k"]);
+    command.env("LEASEHOLD_LOG", "leasehold_local=trace");
+    let first = Process::spawn(command);
+    first.stdout().wait_for("").await;
+    let mut line = Vec::new();
+    for (number, user) in [BOB, ROOT, ANN, BOB].into_iter().enumerate() {
+        let mut command = machine.by(user, &["hold", "k"]);
+        command.env("LEASEHOLD_LOG", "leasehold_local=trace");
+        line.push(Process::spawn(command));
+        machine.until_waiting("k", number + 1).await;
+    }
+    let (mut holder, mut last) = (first, 0);
+    for next in line {
+        holder.signal(Signal::TERM);
+        let token = next.stdout().wait_for("").await.parse::<u64>().unwrap();
+        assert!(token > last, "in order");
+        last = token;
+        let ended = holder.finish().await;
+        assert!(!ended.stderr.contains("was not heard"), "{}", ended.stderr);
+        holder = next;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    for (one, other) in [(ANN, BOB), (BOB, ANN), (ROOT, BOB), (ANN, ROOT)] {
+        let (holder, token) = machine.holder(one, "k").await;
+        let waiter = Process::spawn(machine.by(other, &["hold", "k"]));
+        machine.until_waiting("k", 1).await;
+        holder.signal(Signal::KILL);
+        // Its lease would last for 30 s more, and the test waits for a minute: so look.
+        let next = waiter.stdout().wait_for("").await.parse::<u64>().unwrap();
+        assert!(next > token);
+        let left = fs::read_dir(machine.directory().join("sessions")).unwrap();
+        assert_eq!(left.count(), 1, "the files of the dead are removed");
+        waiter.signal(Signal::TERM);
+        waiter.wait().await;
+    }
+}
+
+#[tokio::test]
+async fn members_look_and_break() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let (holder, token) = machine.holder(ANN, "k").await;
+    let shown = machine.show(BOB, "k").await;
+    assert_eq!(shown["holders"][0]["token"], token);
+    let listed = machine.run(BOB, &["ls", "--json"]).await;
+    assert!(listed.stdout.contains("\"k\""), "{}", listed.stdout);
+    let broken = machine.run(BOB, &["break", "-y", "k"]).await;
+    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    assert_eq!(holder.wait().await.code(), Some(79), "it is told\n{holder}");
+    let free = machine.run(ROOT, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!(free.code(), Some(0), "{}", free.stderr);
+    // And what one logs, another logs on and reads.
+    for user in [ANN, BOB] {
+        let url = format!("{}&audit=1000", machine.url());
+        let logged = machine.by_at(user, &url, &["run", "k", "--", "true"]);
+        assert_eq!(Process::run(logged).await.code(), Some(0));
+    }
+    let log = machine.run(ROOT, &["log", "--json", "k"]).await;
+    assert!(log.stdout.lines().count() >= 2, "{}", log.stdout);
+}
+
+#[tokio::test]
+async fn who_is_no_member_is_refused_and_told_what_to_do() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let plain = format!("local:{}", machine.directory().display());
+    for url in [machine.url(), plain] {
+        for arguments in [&["run", "k", "--", "true"][..], &["ls"], &["show", "k"]] {
+            let ended = Process::run(machine.by_at(EVE, &url, arguments)).await;
+            let directory = machine.directory();
+            refused(
+                &ended,
+                &[
+                    directory.to_str().unwrap(),
+                    "group 4300",
+                    "user 4303 is not",
+                ],
+            );
+        }
+    }
+    // A user that the machine knows is told how it is added.
+    let nobody = User(65_534, 0);
+    let ended = machine.run(nobody, &["run", "k", "--", "true"]).await;
+    refused(
+        &ended,
+        &[
+            "nobody (65534) is not",
+            "usermod -aG 4300 nobody",
+            "log in again",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn rights_that_are_not_those_of_the_group_are_named() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let (holder, _) = machine.holder(ANN, "k").await;
+    holder.signal(Signal::TERM);
+    holder.wait().await;
+    let record = machine.directory().join("records/k.rec");
+    let run = ["run", "-n", "k", "--", "true"];
+    for odd in [0o600, 0o640, 0o666] {
+        set_mode(&record, odd);
+        let said = format!("k.rec has mode {odd:o}");
+        let command = format!("chmod 660 {}", record.display());
+        refused(&machine.run(BOB, &run).await, &[&said, &command]);
+        // Other keys are served.
+        let other = machine.run(BOB, &["run", "other", "--", "true"]).await;
+        assert_eq!(other.code(), Some(0), "{}", other.stderr);
+    }
+    set_mode(&record, 0o660);
+    lchown(&record, None, Some(ANN.0)).unwrap();
+    refused(
+        &machine.run(BOB, &run).await,
+        &["belongs to the group 4301", "chgrp 4300"],
+    );
+    lchown(&record, None, Some(GROUP)).unwrap();
+    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    // A pipe in its place is not waited for.
+    fs::remove_file(&record).unwrap();
+    let made = Command::new("mkfifo").arg(&record).status().unwrap();
+    assert!(made.success());
+    lchown(&record, None, Some(GROUP)).unwrap();
+    set_mode(&record, 0o660);
+    let piped = machine.run(BOB, &run).await;
+    assert_eq!(piped.code(), Some(65), "{}", piped.stderr);
+    assert!(
+        piped.stderr.contains("k.rec is no file"),
+        "{}",
+        piped.stderr
+    );
+    let clock = machine.directory().join("clock");
+    set_mode(&clock, 0o600);
+    refused(&machine.run(BOB, &run).await, &["clock has mode 600"]);
+    set_mode(&clock, 0o660);
+    for (name, right, odd, said) in [
+        ("records", 0o2770, 0o700, "records has mode 700"),
+        ("", 0o2750, 0o700, "locks has mode 700"),
+        ("group", 0o640, 0o600, "group does not say for which group"),
+    ] {
+        let path = machine.directory().join(name);
+        set_mode(&path, odd);
+        let hint = format!("{right:o}");
+        refused(&machine.run(BOB, &run).await, &[said, &hint]);
+        set_mode(&path, right);
+    }
+    assert_eq!(machine.run(ANN, &["ls"]).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn parents_that_are_in_the_way_are_named() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let parent = machine.files.path();
+    let run = ["run", "-n", "k", "--", "true"];
+    set_mode(parent, 0o777);
+    refused(
+        &machine.run(BOB, &run).await,
+        &["others could replace", "chmod go-w"],
+    );
+    set_mode(parent, 0o755);
+    lchown(parent, Some(EVE.0), None).unwrap();
+    refused(&machine.run(BOB, &run).await, &["user 4303 could replace"]);
+    lchown(parent, Some(0), None).unwrap();
+    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+}
+
+/// The members write to its parts, and only the owner to the directory: what they could put into
+/// the place of a part would lead root elsewhere.
+#[tokio::test]
+async fn members_cannot_exchange_the_parts() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let inside = machine.directory();
+    let tried = machine.by(ANN, &[]);
+    let mut moved = Command::new(tried.get_program());
+    moved
+        .args(tried.get_args().take_while(|argument| *argument != "sh"))
+        .arg("mv")
+        .args([inside.join("records"), inside.join("away")]);
+    let ended = Process::run(moved).await;
+    assert_ne!(ended.code(), Some(0));
+    assert!(inside.join("records").exists());
+}
+
+#[tokio::test]
+async fn the_doctor_speaks_of_the_group() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let report = machine.run(BOB, &["doctor"]).await;
+    assert_eq!(report.code(), Some(0), "{}", report.stdout);
+    for part in ["for the members of the group 4300", "take, keep and break"] {
+        assert!(report.stdout.contains(part), "{}", report.stdout);
+    }
+    let report = machine.run(EVE, &["doctor"]).await;
+    assert_eq!(report.code(), Some(2), "{}", report.stdout);
+    assert!(
+        report.stdout.contains("user 4303 is not"),
+        "{}",
+        report.stdout
+    );
+}

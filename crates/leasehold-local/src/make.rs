@@ -1,0 +1,137 @@
+//! Makes the directory of a group, for `leasehold init`.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use leasehold_store::StoreError;
+use rustix::fs::{Dir, Gid, Mode, OFlags, RawMode, Stat, fchmod, fchown, fstat, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+#[cfg(target_os = "linux")]
+use super::directory::check_local;
+use super::directory::{KEYS, failed, refused};
+use super::group::Group;
+use super::shared::{
+    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, bad_mark, check_way, make_file, mark,
+    of_another,
+};
+use super::{clock, walk};
+
+/// What the owner writes for the members to read.
+const OF_MARK: RawMode = 0o640;
+
+/// The files beside the parts. Only the owner can make them; the clock is empty until somebody has
+/// set it.
+const FILES: [&str; 3] = [KEYS, clock::FILE, clock::LOCK];
+
+/// Makes the directory for the group, of one that is empty if there is one. What is missing of one
+/// that was made before is made again. Says whether it was made now.
+pub(super) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
+    if !group.has_us() {
+        return Err(group.not_ours(path));
+    }
+    let failed = |errno| failed(path, "make", errno);
+    let (directory, stat) = open(path)?;
+    #[cfg(target_os = "linux")]
+    check_local(path, &directory)?;
+    let made_for = mark(&directory, &stat).map_err(|errno| match errno {
+        Errno::INVAL => bad_mark(path),
+        errno => failed(errno),
+    })?;
+    match made_for {
+        Some(gid) if gid == group.gid => {}
+        Some(gid) => return Err(of_another(path, &Group::of(gid), group)),
+        None if is_empty(&directory).map_err(failed)? => {}
+        None => {
+            return Err(refused(
+                format!(
+                    "the directory {} is not empty, and was not made for a group",
+                    path.display()
+                ),
+                "name another, or remove what is in it when nobody uses it",
+            ));
+        }
+    }
+    fill(&directory, group).map_err(failed)?;
+    Ok(made_for.is_none())
+}
+
+/// Opens the directory, made if need be, for this user alone as yet.
+fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
+    let failed = |errno| failed(path, "make", errno);
+    let shown = path.display();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refused(
+            format!("{shown} cannot be made"),
+            "name a directory in it with local:/some/dir?group=NAME",
+        ));
+    };
+    let found = walk::find(parent, false).map_err(|error| match rustix::fs::stat(parent) {
+        Err(Errno::NOENT) => {
+            let parent = parent.display();
+            refused(
+                format!("there is no directory {parent}"),
+                format!("mkdir -p {parent}, so that the members of the group may pass it"),
+            )
+        }
+        _ => error,
+    })?;
+    walk::make(&found.fd, name).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(&found.fd, name, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::LOOP | Errno::NOTDIR => refused(
+            format!("{shown} is no directory"),
+            "name the directory itself, and no link to it, with local:/some/dir?group=NAME",
+        ),
+        errno => failed(errno),
+    })?;
+    let stat = fstat(&directory).map_err(failed)?;
+    let me = geteuid();
+    if !me.is_root() && stat.st_uid != me.as_raw() {
+        return Err(refused(
+            format!("the directory {shown} belongs to user {}", stat.st_uid),
+            "run this as root or as that user",
+        ));
+    }
+    check_way(path, &found, &stat)?;
+    Ok((directory, stat))
+}
+
+fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
+    for entry in Dir::read_from(directory)? {
+        let name = entry?.file_name().to_bytes().to_owned();
+        if !matches!(&*name, b"." | b"..") && !name.starts_with(UNFINISHED.as_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes what belongs into it. The mark is the first, so that who was killed in between can go
+/// on; that members may enter is the last.
+fn fill(directory: &OwnedFd, group: &Group) -> Result<(), Errno> {
+    let at = directory.as_fd();
+    let number = format!("{}\n", group.gid);
+    make_file(at, MARK, OF_MARK, group, number.as_bytes())?;
+    for name in PARTS {
+        walk::make(directory, name)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        share(
+            &openat(directory, name, flags, Mode::empty())?,
+            group,
+            OF_PARTS,
+        )?;
+    }
+    for name in FILES {
+        make_file(at, name, OF_FILES, group, b"")?;
+    }
+    share(directory, group, OF_TOP)
+}
+
+/// Gives an open directory to the group.
+fn share(directory: &OwnedFd, group: &Group, mode: RawMode) -> Result<(), Errno> {
+    fchown(directory, None, Some(Gid::from_raw(group.gid)))?;
+    // Changing the group takes the bit away that files inherit it by.
+    fchmod(directory, Mode::from_raw_mode(mode))
+}

@@ -1,0 +1,418 @@
+//! A directory that the members of a group share: how it is recognised, what is checked of it, and
+//! how files are made in it. `make.rs` makes it.
+//!
+//! Only its owner can write to the directory itself, so that no member can put something else in
+//! the place of its parts. Members write to the parts, and a part belongs to the owner too.
+//!
+//! ```text
+//! .             2750  the owner, and the group
+//! group         0640  the number of the group: this is what makes it a group's
+//! records/ …    2770  what is made in it belongs to the group
+//! records/k.rec 0660  whoever made it
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use leasehold_store::random::random_u64;
+use leasehold_store::{ErrorKind, StoreError};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, fchmod, fchown, fstat,
+    linkat, openat, renameat_with, statat, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::directory::{
+    AUDIT, Directory, INBOXES, RECORDS, SESSIONS, failed, is_regular, open_at, refused,
+};
+use super::file;
+use super::group::Group;
+use super::options;
+use super::walk::Found;
+
+/// The file that says for which group it was made.
+pub(super) const MARK: &str = "group";
+
+/// The directories in it.
+pub(super) const PARTS: [&str; 4] = [RECORDS, SESSIONS, INBOXES, AUDIT];
+
+/// How the names of files begin that are not finished.
+pub(super) const UNFINISHED: &str = ".new-";
+
+/// Modes, and what of each is looked at: what the owner may do is the owner's affair.
+pub(super) const OF_TOP: RawMode = 0o2750;
+pub(super) const OF_PARTS: RawMode = 0o2770;
+pub(super) const OF_FILES: RawMode = 0o660;
+const LOOKED_AT: RawMode = 0o2077;
+
+/// A mark has a number and a line end.
+const LONGEST_MARK: usize = 32;
+
+/// What is known of a directory that a group shares.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) group: Group,
+    /// Those of [`PARTS`], in that order: names on the way to a file could come to mean something
+    /// else.
+    parts: [OwnedFd; 4],
+}
+
+impl Shared {
+    /// Looks whether the directory that was found is a group's, and refuses one in which somebody
+    /// else than its owner and the members could do something. `None`: it is no group's.
+    pub(super) fn of(
+        path: &Path,
+        found: &Found,
+        top: &Stat,
+        wanted: Option<Group>,
+    ) -> Result<Option<Self>, StoreError> {
+        let made_for = match mark(&found.fd, top) {
+            Ok(made_for) => made_for,
+            Err(Errno::ACCESS) => return outside(path, top, wanted.as_ref()).map_or(Ok(None), Err),
+            Err(Errno::INVAL) => return Err(bad_mark(path)),
+            Err(errno) => return Err(failed(path, "look at", errno)),
+        };
+        let Some(gid) = made_for else {
+            return wanted.map_or(Ok(None), |group| Err(not_shared(path, &group)));
+        };
+        if cfg!(not(any(target_os = "linux", target_os = "android"))) {
+            let message = "the directory of a group can be checked on Linux only";
+            return Err(StoreError::new(ErrorKind::Unsupported, message));
+        }
+        let group = Group::of(gid);
+        if let Some(wanted) = wanted.filter(|wanted| wanted.gid != gid) {
+            return Err(of_another(path, &group, &wanted));
+        }
+        check(path, top, OF_TOP, &group)?;
+        if !group.has_us() {
+            return Err(group.not_ours(path));
+        }
+        check_way(path, found, top)?;
+        let part = |name| part(path, &found.fd, top, name, &group);
+        let parts = [
+            part(RECORDS)?,
+            part(SESSIONS)?,
+            part(INBOXES)?,
+            part(AUDIT)?,
+        ];
+        Ok(Some(Self { group, parts }))
+    }
+
+    /// The open part in which that is, and its name there.
+    pub(super) fn part<'a>(&'a self, name: &'a str) -> Option<(BorrowedFd<'a>, &'a str)> {
+        let (part, name) = name.split_once('/').unwrap_or((name, "."));
+        let number = PARTS.iter().position(|one| *one == part)?;
+        Some((self.parts[number].as_fd(), name))
+    }
+
+    /// Opens a file, and refuses one that is not as files of the group are.
+    pub(super) fn file(
+        &self,
+        at: BorrowedFd<'_>,
+        name: &str,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
+        // What a member has put there may be no file, and is not waited for.
+        let open = flags.difference(OFlags::CREATE) | OFlags::NONBLOCK;
+        loop {
+            match open_at(at, name, open, Mode::empty()) {
+                Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
+                    make_file(at, name, OF_FILES, &self.group, b"")?;
+                }
+                opened => {
+                    let (opened, directory) = (opened?, flags.contains(OFlags::DIRECTORY));
+                    let stat = fstat(&opened)?;
+                    return match is_regular(&stat) {
+                        _ if directory => Ok(opened),
+                        false => Err(Errno::NXIO),
+                        // Who may open it has the rights of its mode.
+                        true if stat.st_gid != self.group.gid || stat.st_mode & 0o7 != 0 => {
+                            Err(Errno::ACCESS)
+                        }
+                        true => Ok(opened),
+                    };
+                }
+            }
+        }
+    }
+
+    /// What is wrong with a file that could not be opened; `None`: nothing that can be seen.
+    pub(super) fn complaint(&self, directory: &Directory, name: &str) -> Option<StoreError> {
+        let path = &directory.path().join(name);
+        let (at, name) = directory.at(name);
+        match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if !is_regular(&stat) => Some(refused(
+                format!("{} is no file", path.display()),
+                "a member of the group has put it there: look at it, and remove it",
+            )),
+            Ok(stat) => check(path, &stat, OF_FILES, &self.group).err(),
+            Err(Errno::NOENT) => Some(missing(path, directory.path(), &self.group)),
+            Err(_) => None,
+        }
+    }
+
+    /// Removes files whose makers died before they were finished.
+    pub(super) fn remove_unfinished<'a>(
+        &self,
+        names: impl Iterator<Item = &'a String>,
+        part: &str,
+        before: u64,
+    ) {
+        let Some((at, _)) = self.part(part) else {
+            return;
+        };
+        for name in names {
+            let stat = statat(at, &**name, AtFlags::SYMLINK_NOFOLLOW);
+            let is_old = |stat: Stat| u64::try_from(stat.st_mtime).unwrap_or(0) < before;
+            if stat.is_ok_and(is_old) {
+                unlinkat(at, &**name, AtFlags::empty()).ok();
+            }
+        }
+    }
+}
+
+/// Makes a file as it has to be, under another name, before it gets its own: another member could
+/// not open what a process has left that was killed in between. One that is there stays.
+pub(super) fn make_file(
+    at: BorrowedFd<'_>,
+    name: &str,
+    mode: RawMode,
+    group: &Group,
+    content: &[u8],
+) -> Result<(), Errno> {
+    let new = format!("{UNFINISHED}{:016x}", random_u64());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = retry_on_intr(|| openat(at, &new, flags, Mode::from_raw_mode(0o600)))?;
+    let named = fchown(&made, None, Some(Gid::from_raw(group.gid)))
+        // Whatever the umask.
+        .and_then(|()| fchmod(&made, Mode::from_raw_mode(mode)))
+        .and_then(|()| file::write(&made, content, 0))
+        .and_then(|()| give_name(at, &new, name));
+    if named.is_err() {
+        unlinkat(at, &new, AtFlags::empty()).ok();
+    }
+    match named {
+        Err(Errno::EXIST) => Ok(()),
+        named => named,
+    }
+}
+
+/// Renames a file to a name that nothing has.
+fn give_name(at: BorrowedFd<'_>, new: &str, name: &str) -> Result<(), Errno> {
+    match renameat_with(at, new, at, name, RenameFlags::NOREPLACE) {
+        // Not on every file system.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(at, new, at, name, AtFlags::empty())?;
+            unlinkat(at, new, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
+
+/// The number of the group for which a directory was made. `INVAL`: what says so is no number, or
+/// could be somebody else's.
+pub(super) fn mark(directory: impl AsFd, top: &Stat) -> Result<Option<u32>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let open = match open_at(directory.as_fd(), MARK, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        open => open?,
+    };
+    let stat = fstat(&open)?;
+    if !is_regular(&stat) || !is_of_owner(&stat, top) || stat.st_mode & 0o22 != 0 {
+        return Err(Errno::INVAL);
+    }
+    let text = String::from_utf8(file::read(&open, 0, LONGEST_MARK)?).unwrap_or_default();
+    let gid = Group::number(text.trim_end());
+    gid.map(Some).ok_or(Errno::INVAL)
+}
+
+/// Opens a part of the directory, and looks whether it is as it has to be.
+fn part(
+    path: &Path,
+    directory: &OwnedFd,
+    top: &Stat,
+    name: &str,
+    group: &Group,
+) -> Result<OwnedFd, StoreError> {
+    let whole = path.join(name);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match openat(directory, name, flags, Mode::empty()) {
+        Ok(opened) => opened,
+        Err(Errno::NOENT) => return Err(missing(&whole, path, group)),
+        Err(Errno::ACCESS) => {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            let wrong = stat.map(|stat| check(&whole, &stat, OF_PARTS, group));
+            return Err(match wrong {
+                Ok(Err(error)) => error,
+                _ => failed(path, "open", Errno::ACCESS),
+            });
+        }
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            return Err(refused(
+                format!("{} is no directory", whole.display()),
+                "only root and the owner can have put it there: look at it, and remove it",
+            ));
+        }
+        Err(errno) => return Err(failed(path, "open", errno)),
+    };
+    let stat = fstat(&opened).map_err(|errno| failed(path, "look at", errno))?;
+    if !is_of_owner(&stat, top) {
+        let shown = whole.display();
+        return Err(refused(
+            format!(
+                "{shown} belongs to user {}, not to the owner of the directory",
+                stat.st_uid
+            ),
+            format!("chown {} {shown}, as root", top.st_uid),
+        ));
+    }
+    check(&whole, &stat, OF_PARTS, group)?;
+    Ok(opened)
+}
+
+fn mode_of(stat: &Stat) -> RawMode {
+    stat.st_mode & 0o7777
+}
+
+fn is_of_owner(stat: &Stat, top: &Stat) -> bool {
+    [0, top.st_uid].contains(&stat.st_uid)
+}
+
+/// Refuses what does not belong to the group, or has other rights for it and for others.
+pub(super) fn check(
+    path: &Path,
+    stat: &Stat,
+    mode: RawMode,
+    group: &Group,
+) -> Result<(), StoreError> {
+    let found = mode_of(stat);
+    let right_group = stat.st_gid == group.gid;
+    if right_group && found & LOOKED_AT == mode & LOOKED_AT {
+        return Ok(());
+    }
+    let shown = path.display();
+    let (message, command) = if right_group {
+        (
+            format!("{shown} has mode {found:o}, and {mode:o} is what the group {group} needs"),
+            format!("chmod {mode:o} {shown}"),
+        )
+    } else {
+        let other = Group::of(stat.st_gid);
+        (
+            format!("{shown} belongs to the group {other}, not to {group}"),
+            format!("chgrp {0} {shown} && chmod {mode:o} {shown}", group.text()),
+        )
+    };
+    let owner = stat.st_uid;
+    let hint = format!("{command}, as root or as its owner, who is user {owner}");
+    Err(refused(message, hint))
+}
+
+/// Refuses a directory in whose place others could put something.
+pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), StoreError> {
+    let me = rustix::process::geteuid().as_raw();
+    for (passed, stat) in &found.through {
+        let (on_the_way, shown) = (passed.display(), path.display());
+        let (owner, mode) = (stat.st_uid, mode_of(stat));
+        if ![0, me, top.st_uid].contains(&owner) {
+            return Err(refused(
+                format!(
+                    "user {owner} could replace the directory {shown}: {on_the_way} is that user's"
+                ),
+                "name a directory below directories of root, with local:/some/dir?group=NAME",
+            ));
+        }
+        if mode & 0o22 != 0 && mode & 0o1000 == 0 {
+            return Err(refused(
+                format!(
+                    "others could replace the directory {shown}: {on_the_way} has mode {mode:o}"
+                ),
+                format!("chmod go-w {on_the_way}, or chmod +t {on_the_way}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What to tell who cannot look into the directory, if it seems to be a group's.
+fn outside(path: &Path, top: &Stat, wanted: Option<&Group>) -> Option<StoreError> {
+    let of_group = Group::of(top.st_gid);
+    let checked = check(path, top, OF_TOP, &of_group);
+    match wanted {
+        Some(wanted) if wanted.gid != of_group.gid => return Some(not_shared(path, wanted)),
+        None if checked.is_err() => return None,
+        _ => {}
+    }
+    Some(match checked {
+        Err(error) => error,
+        Ok(()) if of_group.has_us() => bad_mark(path),
+        Ok(()) => of_group.not_ours(path),
+    })
+}
+
+fn not_shared(path: &Path, group: &Group) -> StoreError {
+    refused(
+        format!(
+            "the directory {} was not made for the group {group}",
+            path.display()
+        ),
+        format!(
+            "{}, as root, shares a directory that is empty",
+            init(path, group)
+        ),
+    )
+}
+
+pub(super) fn of_another(path: &Path, group: &Group, wanted: &Group) -> StoreError {
+    refused(
+        format!(
+            "the directory {} is for the group {group}, not for {wanted}",
+            path.display()
+        ),
+        format!("name it with ?group={}, or another directory", group.text()),
+    )
+}
+
+pub(super) fn bad_mark(path: &Path) -> StoreError {
+    refused(
+        format!(
+            "{} does not say for which group it is, or may not be read",
+            path.join(MARK).display()
+        ),
+        "write the number of the group into it, as the owner of the directory, with mode 640",
+    )
+}
+
+fn missing(path: &Path, directory: &Path, group: &Group) -> StoreError {
+    refused(
+        format!("{} is missing", path.display()),
+        format!(
+            "{}, as root or as the owner of the directory, makes it again",
+            init(directory, group)
+        ),
+    )
+}
+
+/// The command that makes the directory.
+pub(super) fn init(path: &Path, group: &Group) -> String {
+    let usual = options::LocalOptions::default();
+    let url = options::url(path, usual.retention, None, Some(&group.text()));
+    format!("leasehold init -S '{url}'")
+}
+
+/// The path of a directory that is found by its group's name.
+pub(super) fn absent(path: &Path, group: &Group) -> StoreError {
+    refused(
+        format!("there is no directory {}", path.display()),
+        format!("{} makes it, as root", init(path, group)),
+    )
+}
+
+/// Whether that is a socket of this user.
+pub(super) fn is_our_socket(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests;

@@ -202,7 +202,7 @@ async fn a_file_that_others_can_read_is_refused(store: &Store) {
         let ended = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
         assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
         assert!(
-            ended.stderr.contains("is not this user's alone"),
+            ended.stderr.contains("other users can access"),
             "{}",
             ended.stderr
         );

@@ -349,8 +349,8 @@ async fn what_cannot_be_served_has_one_sentence() {
             64,
             "name an address and a port",
         ),
-        (vec!["--listen", "0.0.0.0:0"], 64, "takes a token"),
-        (vec!["--allow-break"], 64, "--allow-break takes a token"),
+        (vec!["--listen", "0.0.0.0:0"], 64, "a token is required"),
+        (vec!["--allow-break"], 64, "--allow-break requires a token"),
         (
             vec!["--token-file", "/nowhere"],
             64,

@@ -118,7 +118,7 @@ impl Directory {
     /// Where something in it is: an open directory, and its name there.
     pub(super) fn at<'a>(&'a self, name: &'a str) -> (BorrowedFd<'a>, &'a str) {
         let part = self.shared.as_ref().and_then(|shared| shared.part(name));
-        part.unwrap_or((self.fd.as_fd(), name))
+        part.unwrap_or_else(|| (self.fd.as_fd(), name))
     }
 
     pub(super) fn path(&self) -> &Path {

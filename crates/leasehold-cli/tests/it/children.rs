@@ -17,8 +17,10 @@ on_each_store! {
     a_restart_goes_on_after_both_were_killed,
 }
 
-/// A daemon that waits at the gate, in a session of its own, with no parent and no output.
-const DAEMON: &str = "(setsid sh -c 'read go < gate' > /dev/null 2>&1 &)";
+/// A daemon that waits at the gate, in a session of its own, with no parent and no output. The
+/// command goes on once it runs.
+const DAEMON: &str = "mkfifo up; \
+    (setsid sh -c 'echo up > up; read go < gate' > /dev/null 2>&1 &); read up < up";
 
 /// Where processes of the command wait until they are let go.
 struct Gate(PathBuf);
@@ -291,7 +293,21 @@ async fn a_shim_that_is_killed_meanwhile_is_said() {
 }
 
 #[test]
-fn ctrl_z_and_ctrl_c_work_while_it_waits_for_what_was_left() {
+fn ctrl_c_ends_what_was_left() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
+    terminal.wait_for("holding k until");
+    terminal.types("\x03");
+    terminal.wait_for("ready> ");
+    terminal.types("echo \"status=$?\"\n");
+    terminal.wait_for("status=6");
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
+#[test]
+fn ctrl_z_stops_what_was_left_too() {
     let store = Store::memory();
     let mut terminal = shell(&store);
     terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
@@ -299,11 +315,10 @@ fn ctrl_z_and_ctrl_c_work_while_it_waits_for_what_was_left() {
     terminal.types("\x1a");
     terminal.wait_for("Stopped");
     terminal.wait_for("ready> ");
-    terminal.types("fg\n");
-    terminal.wait_for("\n");
-    terminal.types("\x03");
+    terminal.types("echo stopped=$(ps -t $(tty) -o stat=,comm= | grep -c '^T.*sleep')\n");
+    terminal.wait_for("stopped=1");
     terminal.wait_for("ready> ");
-    terminal.types("echo \"status=$?\"\n");
+    terminal.types("bg; kill -TERM %1; wait %1; echo \"status=$?\"\n");
     terminal.wait_for("status=6");
     terminal.types("exit 4\n");
     assert_eq!(terminal.finish().0.code(), Some(4));

@@ -173,7 +173,7 @@ async fn a_timer_s_job_runs_on_one_machine_and_is_skipped_on_the_others() {
         let skipped = start(unit, &machines[1]).finish().await;
         assert_eq!((skipped.code(), &*skipped.stdout), (Some(0), ""));
         assert!(
-            skipped.stderr.contains(" is running on "),
+            skipped.stderr.contains(" running on "),
             "{}",
             skipped.stderr
         );

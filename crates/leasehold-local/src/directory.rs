@@ -274,14 +274,12 @@ fn check_owner(path: &Path, stat: &Stat) -> Result<(), StoreError> {
         let owner = stat.st_uid;
         return Err(refused(
             format!("the directory {shown} belongs to user {owner}, not to {me}"),
-            "local locks are among the processes of one user, or of a group if the directory was \
-             made for one (leasehold init): run as that user, or name another directory with \
-             local:/some/dir",
+            "run as that user, use a directory of a group (leasehold init), or name another: local:/some/dir",
         ));
     }
     if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
         return Err(refused(
-            format!("others than its owner may write to the directory {shown}"),
+            format!("other users can write to the directory {shown}"),
             format!("chmod go-w {shown}, or name another directory with local:/some/dir"),
         ));
     }
@@ -311,8 +309,7 @@ pub(super) fn check_local(path: &Path, fd: impl AsFd) -> Result<(), StoreError> 
     let shown = path.display();
     Err(refused(
         format!("the directory {shown} is on a network file system ({kind})"),
-        "a local store is among the processes of one machine: name a directory on its own \
-         disk with local:/some/dir",
+        "name a directory on a disk of this machine: local:/some/dir",
     ))
 }
 
@@ -343,7 +340,7 @@ pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
         Errno::MFILE | Errno::NFILE => (": too many open files", "raise the limit (ulimit -n)"),
         Errno::NOENT | Errno::STALE => (
             ": it was removed while in use",
-            "start again: it is made anew",
+            "start again: it is created again",
         ),
         _ => ("", ""),
     };

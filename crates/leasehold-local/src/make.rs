@@ -81,8 +81,8 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&found.fd, name, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => refused(
-            format!("{shown} is no directory"),
-            "name the directory itself, and no link to it, with local:/some/dir?group=NAME",
+            format!("{shown} is not a directory"),
+            "name the directory itself and not a link to it, with local:/some/dir?group=NAME",
         ),
         errno => failed(errno),
     })?;

@@ -63,7 +63,7 @@ impl Directory {
     pub(super) fn open_for(path: PathBuf, group: Option<&str>) -> Result<Self, StoreError> {
         let group = group.map(Group::find).transpose()?;
         let found = walk::find(&path, group.is_none()).map_err(|error| match &group {
-            Some(group) if is_absent(&path) => shared::absent(&path, group),
+            Some(group) if is_absent(&path) => shared::refusal::absent(&path, group),
             _ => error,
         })?;
         let look = |errno| failed(&path, "look at", errno);

@@ -12,9 +12,9 @@ use rustix::process::geteuid;
 use super::directory::check_local;
 use super::directory::{KEYS, failed, refused};
 use super::group::Group;
+use super::shared::refusal::{bad_mark, of_another};
 use super::shared::{
-    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, bad_mark, check_way, make_file, mark,
-    of_another,
+    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, check_way, make_file, mark,
 };
 use super::{clock, walk};
 

@@ -432,7 +432,7 @@ async fn ls_names_what_it_passes_over() {
         assert!(listed.stdout.contains("held"), "{}", listed.stdout);
         assert_eq!(
             listed.stderr,
-            "leasehold: warning: passed over other\\u{202e}s: the key contains a list that is \
+            "leasehold: warning: skipped other\\u{202e}s: the key contains a list that is \
              not leasehold's; nothing was changed\n"
         );
     }

@@ -306,6 +306,40 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
     }
 }
 
+/// Wherever they are: as they start, as they make the files of a key, as they hold it.
+#[tokio::test]
+async fn killed_members_leave_nothing_that_locks_out_the_others() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let users = [ANN, BOB, ROOT];
+    let (mut running, mut to_kill): (Vec<Process>, Option<Process>) = Default::default();
+    for number in 0..48 {
+        let key = format!("k{}", number / 8);
+        let run = machine.by(users[number % 3], &["run", &key, "--", "true"]);
+        let started = Process::spawn(run);
+        // The one before has come somewhere by now.
+        if let Some(before) = to_kill.take() {
+            before.signal(Signal::KILL);
+            before.wait().await;
+        }
+        match number % 2 {
+            0 => to_kill = Some(started),
+            _ => running.push(started),
+        }
+    }
+    for one in running {
+        let ended = one.finish().await;
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    }
+    for key in (0..6).map(|number| format!("k{number}")) {
+        for user in users {
+            let free = machine.run(user, &["run", "-n", &key, "--", "true"]).await;
+            assert_eq!(free.code(), Some(0), "{}", free.stderr);
+        }
+    }
+}
+
 #[tokio::test]
 async fn members_look_and_break() {
     let Some(machine) = Machine::shared().await else {

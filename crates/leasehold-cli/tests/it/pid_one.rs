@@ -14,7 +14,7 @@ use crate::common::Store;
 fn in_container(store: &Store, arguments: &[&str]) -> Command {
     let leasehold = store.command(arguments);
     let mut command = Command::new("unshare");
-    command.args(["--fork", "--pid", "--mount-proc"]);
+    command.args(["--kill-child", "--pid", "--mount-proc"]);
     if !geteuid().is_root() {
         command.arg("--map-root-user");
     }

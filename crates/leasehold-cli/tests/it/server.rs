@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Store, events, leasehold};
+use crate::common::{Store, events, json_lines, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -453,7 +453,7 @@ async fn ls_prints_thousands_of_keys() {
     let headings = table.lines().filter(|line| line.starts_with("KEY "));
     assert_eq!(headings.count(), 1);
     let json = run(&url, &["ls", "--json", "copy/*"]).await.stdout;
-    let keys: std::collections::BTreeSet<_> = events(&json)
+    let keys: std::collections::BTreeSet<_> = json_lines(&json)
         .iter()
         .map(|key| key["key"].to_string())
         .collect();

@@ -135,12 +135,17 @@ pub(crate) fn leasehold(arguments: &[&str]) -> Command {
     command
 }
 
-/// The lines of JSON that a process wrote, without what is in each of them: when it was, and where.
+/// The lines of JSON that a process wrote.
+pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+    text.lines().map(line).collect()
+}
+
+/// Its events, without what is in each of them: when it was, and where.
 pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
     let mut runs = std::collections::BTreeSet::new();
-    let line = |line| {
-        let mut event: serde_json::Value =
-            serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+    let event = |mut event: serde_json::Value| {
+        let line = event.to_string();
         let fields = event.as_object_mut().expect("an object");
         for field in ["time", "host", "pid"] {
             assert!(fields.remove(field).is_some(), "no {field}: {line}");
@@ -148,7 +153,7 @@ pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
         runs.insert(fields.remove("run").expect("a run").to_string());
         event
     };
-    let events = stderr.lines().map(line).collect();
+    let events = json_lines(stderr).into_iter().map(event).collect();
     assert!(runs.len() <= 1, "one run: {runs:?}");
     events
 }

@@ -199,9 +199,10 @@ pub(crate) struct RunArgs {
     ///
     /// For schedulers; it does not wait. Several machines may start the job at the same time: one
     /// of them runs it, if all name the same store. If no store is named, every machine runs it,
-    /// and a warning says so. Schedulers are not exact, so the lock stays taken for the period less
-    /// a tenth of it, or less 30s if that is shorter. A job that fails or crashes does not free the
-    /// lock sooner. -q prints nothing when the job is skipped; -E chooses another status.
+    /// and a warning says so. The lock stays taken for the period less a tenth of it, or less 30s
+    /// if that is shorter. Make the period shorter than the shortest time between two starts, for
+    /// example 12h for a daily job. A job that fails or crashes does not free the lock sooner. -q
+    /// prints nothing when the job is skipped; -E chooses another status.
     #[arg(
         long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
         conflicts_with_all = [

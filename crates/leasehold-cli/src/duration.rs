@@ -95,7 +95,7 @@ mod tests {
     fn says_what_is_wrong() {
         assert_eq!(
             parse("30"),
-            Err("say the unit: 30s for seconds, 30m for minutes".to_owned())
+            Err("add a unit: 30s for seconds, 30m for minutes".to_owned())
         );
         for text in ["", "soon", "-1s", "5 parsecs", "9999999999999999y"] {
             assert!(parse(text).is_err(), "{text}");

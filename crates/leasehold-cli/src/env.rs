@@ -4,6 +4,8 @@
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
 /// How the store is opened, for a leasehold that the guarded command starts.
 pub(crate) const STORE_FILE: &str = "LEASEHOLD_STORE_FILE";
+/// How long an outage of the store is waited through.
+pub(crate) const RETRY_FOR: &str = "LEASEHOLD_RETRY_FOR";
 /// The user name at the store.
 pub(crate) const USER: &str = "LEASEHOLD_USER";
 /// The password at the store.
@@ -49,44 +51,44 @@ pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
 /// What is read, for the help and the manual: a variable, two spaces, what it means.
 pub(crate) const READ: &str = "\
-LEASEHOLD_STORE          the store, when -S does not name one; must not be empty
-LEASEHOLD_STORE_FILE     set by an outer leasehold: how its store is opened, for -S or \
-                         LEASEHOLD_STORE that name the same
-LEASEHOLD_USER           the user name at the store
-LEASEHOLD_PASSWORD       the password at the store; not handed to the guarded command
+LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error
+LEASEHOLD_STORE_FILE     set by an outer leasehold: how to open its store; used if -S or \
+                         LEASEHOLD_STORE name the same store
+LEASEHOLD_USER           the user name for the store
+LEASEHOLD_PASSWORD       the password for the store; not passed to the guarded command
 LEASEHOLD_PASSWORD_FILE  a file whose first line is the password
-LEASEHOLD_TLS_CA         PEM file of the certificates to believe
-LEASEHOLD_TLS_CERT       PEM file of the client's certificate
-LEASEHOLD_TLS_KEY        PEM file of the client's key
-LEASEHOLD_TTL            how long the lock outlives a crash, when --ttl does not say
-LEASEHOLD_WAIT           how long to wait, when neither -w nor -n says; `forever` is one answer
-LEASEHOLD_GRACE          how long before the lock's end the command is told to stop
-LEASEHOLD_LABEL          what others see of us, beside host and process id
+LEASEHOLD_TLS_CA         PEM file of the certificates to trust
+LEASEHOLD_TLS_CERT       PEM file of the client certificate
+LEASEHOLD_TLS_KEY        PEM file of the key of the client certificate
+LEASEHOLD_TTL            how long the lock stays taken after a crash, without --ttl
+LEASEHOLD_WAIT           how long to wait, without -w and -n; or `forever`
+LEASEHOLD_RETRY_FOR      how long to retry an unavailable store, without --retry-for
+LEASEHOLD_GRACE          how long before the end of the lease the command is asked to stop
+LEASEHOLD_LABEL          a name that others see, without --label
 LEASEHOLD_CONFIG         the leasehold.toml to read, instead of the user's and the system's
-LEASEHOLD_PROFILE        the profile of leasehold.toml to use, when --profile names none
+LEASEHOLD_PROFILE        the profile of leasehold.toml to use, without --profile
 LEASEHOLD_SYSTEM_CONFIG  where the system's file is, instead of /etc/leasehold/leasehold.toml
-LEASEHOLD_OWNER          whose lock --reentrant enters again: 32 hexadecimal digits, a secret
-LEASEHOLD_CONTEXT        set by an outer leasehold, which waits for what runs within it; `leasehold \
-                         deadlocks` needs it
-LEASEHOLD_SERVE_TOKEN    serve: the token that it asks for, when --token-file names none
-LEASEHOLD_LOG            which log lines to show, e.g. leasehold=trace
-NO_COLOR                 no colours in help texts and in top when set";
+LEASEHOLD_OWNER          set by an outer leasehold: the owner for --reentrant, a secret
+LEASEHOLD_CONTEXT        set by an outer leasehold: the work that it belongs to, for deadlocks
+LEASEHOLD_SERVE_TOKEN    serve: the token that clients must send, without --token-file
+LEASEHOLD_LOG            which log lines to print, e.g. info or leasehold=trace
+NO_COLOR                 if set, no colours in help texts and in top";
 
 /// What the guarded command is given, for the help and the manual.
 pub(crate) const GIVEN: &str = "\
-LEASEHOLD_KEY         the key; of several the first
-LEASEHOLD_TOKEN       the fencing token: hand it to what you protect, which refuses lower ones; \
-                      with -s or --limit the number of the grant, which does not fence; not set \
-                      where the store has no tokens (layout=classic)
+LEASEHOLD_KEY         the key; with several keys, the first
+LEASEHOLD_TOKEN       the fencing token: pass it to the resource, which refuses lower tokens; \
+                      with -s or --limit the number of the grant, which cannot fence; not set if \
+                      the store has no tokens (layout=classic)
 LEASEHOLD_TOKENS      all keys with their tokens, as a JSON object on one line: \
                       {\"account/1\":17}
 LEASEHOLD_TERM        elect: the term, which is the fencing token
-LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner leasehold enter \
-                      again
-LEASEHOLD_CONTEXT     says that an inner leasehold belongs to this one: see deadlocks
+LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner leasehold get the \
+                      lock too
+LEASEHOLD_CONTEXT     the work that an inner leasehold belongs to, for deadlocks
 LEASEHOLD_STORE       the store, without password
-LEASEHOLD_STORE_FILE  what an inner leasehold opens that store with, secrets included: a file \
-                      in memory that only this user can read, and only while we live (on Linux)";
+LEASEHOLD_STORE_FILE  how an inner leasehold opens that store, with secrets: a file in memory \
+                      that only this user can read while leasehold runs (on Linux)";
 
 #[cfg(test)]
 mod tests {
@@ -110,6 +112,7 @@ mod tests {
             TLS_KEY,
             TTL,
             WAIT,
+            RETRY_FOR,
             GRACE,
             LABEL,
             CONFIG,

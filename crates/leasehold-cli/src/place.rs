@@ -20,7 +20,7 @@ pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
     Err(
         Failure::usage("no store is named: each machine would have a leader of its own").hint(
             "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
-             leasehold.toml; say -S local: for an election among the processes of this machine",
+             leasehold.toml; -S local: is for an election among the processes of this machine",
         ),
     )
 }
@@ -28,9 +28,10 @@ pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
 /// Says that a periodic job is one of this machine only, when no store is named.
 pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer) {
     if !store.is_named() {
-        printer.warn(
-            "no store is named: the job runs once in each period on this machine, and on every \
-             other one too; name the store of all with -S URL or LEASEHOLD_STORE, or say -S local:",
+        printer.warn_with_hint(
+            "no store is named: every machine runs this job once per period",
+            "name the store that the machines share, with -S URL, LEASEHOLD_STORE or \
+             leasehold.toml; -S local: confirms that each machine runs it",
         );
     }
 }
@@ -39,12 +40,14 @@ pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer)
 /// of this user.
 pub(crate) fn say_if_elsewhere(store: &StoreArgs, printer: &Printer) {
     if let Some((here, named_by, usual)) = elsewhere(store.url()) {
-        printer.warn(format!(
-            "local: is {} here, because of {named_by}: processes of this user that use {} do not \
-             see these locks; name one directory for all with -S local:/some/dir",
-            here.display(),
-            usual.display()
-        ));
+        printer.warn_with_hint(
+            format!(
+                "local: is {} here, because of {named_by}; this user's other processes use {}",
+                here.display(),
+                usual.display()
+            ),
+            "they do not see these locks; name one directory for all: -S local:/some/dir",
+        );
     }
 }
 

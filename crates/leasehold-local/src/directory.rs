@@ -63,7 +63,7 @@ impl Directory {
     pub(super) fn open_for(path: PathBuf, group: Option<&str>) -> Result<Self, StoreError> {
         let group = group.map(Group::find).transpose()?;
         let found = walk::find(&path, group.is_none()).map_err(|error| match &group {
-            Some(group) if is_absent(&path) => shared::absent(&path, group),
+            Some(group) if is_absent(&path) => shared::refusal::absent(&path, group),
             _ => error,
         })?;
         let look = |errno| failed(&path, "look at", errno);
@@ -118,7 +118,7 @@ impl Directory {
     /// Where something in it is: an open directory, and its name there.
     pub(super) fn at<'a>(&'a self, name: &'a str) -> (BorrowedFd<'a>, &'a str) {
         let part = self.shared.as_ref().and_then(|shared| shared.part(name));
-        part.unwrap_or((self.fd.as_fd(), name))
+        part.unwrap_or_else(|| (self.fd.as_fd(), name))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -274,14 +274,12 @@ fn check_owner(path: &Path, stat: &Stat) -> Result<(), StoreError> {
         let owner = stat.st_uid;
         return Err(refused(
             format!("the directory {shown} belongs to user {owner}, not to {me}"),
-            "local locks are among the processes of one user, or of a group if the directory was \
-             made for one (leasehold init): run as that user, or name another directory with \
-             local:/some/dir",
+            "run as that user, use a directory of a group (leasehold init), or name another: local:/some/dir",
         ));
     }
     if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
         return Err(refused(
-            format!("others than its owner may write to the directory {shown}"),
+            format!("other users can write to the directory {shown}"),
             format!("chmod go-w {shown}, or name another directory with local:/some/dir"),
         ));
     }
@@ -311,8 +309,7 @@ pub(super) fn check_local(path: &Path, fd: impl AsFd) -> Result<(), StoreError> 
     let shown = path.display();
     Err(refused(
         format!("the directory {shown} is on a network file system ({kind})"),
-        "a local store is among the processes of one machine: name a directory on its own \
-         disk with local:/some/dir",
+        "name a directory on a disk of this machine: local:/some/dir",
     ))
 }
 
@@ -343,7 +340,7 @@ pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
         Errno::MFILE | Errno::NFILE => (": too many open files", "raise the limit (ulimit -n)"),
         Errno::NOENT | Errno::STALE => (
             ": it was removed while in use",
-            "start again: it is made anew",
+            "start again: it is created again",
         ),
         _ => ("", ""),
     };

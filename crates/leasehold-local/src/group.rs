@@ -77,11 +77,11 @@ impl Group {
         let members = members.ok().flatten().map(|group| group.mem);
         let (shown, hint) = match &user {
             Some(user) if members.unwrap_or_default().contains(&user.name) => (
-                format!("{} ({me}) is not yet", user.name),
+                format!("{} ({me}) is not yet a member in this session", user.name),
                 format!("log in again: {} was added since", user.name),
             ),
             Some(user) => (
-                format!("{} ({me}) is not", user.name),
+                format!("{} ({me}) is not a member", user.name),
                 format!(
                     "have it added with usermod -aG {} {}, and log in again",
                     self.text(),
@@ -89,7 +89,7 @@ impl Group {
                 ),
             ),
             None => (
-                format!("{me} is not"),
+                format!("{me} is not a member"),
                 format!(
                     "give the process that group; a container gets it with --group-add {}",
                     self.gid
@@ -97,8 +97,7 @@ impl Group {
             ),
         };
         let directory = directory.display();
-        let message =
-            format!("the directory {directory} is for the group {self}, in which user {shown}");
+        let message = format!("the directory {directory} is for the group {self}: user {shown}");
         refused(message, hint)
     }
 }

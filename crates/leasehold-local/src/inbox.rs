@@ -152,7 +152,7 @@ impl OpenInbox {
         state.epoch = epoch;
         let here = || Arc::downgrade(&store);
         let no_socket = |error: &_| {
-            tracing::debug!(%error, "no socket for pushes: asking often instead");
+            tracing::debug!(%error, "cannot open a socket for pushes; polling instead");
         };
         let bound = bind(&store).inspect_err(no_socket);
         state.reader = bound.ok().map(|socket| Reader {

@@ -175,7 +175,7 @@ impl Inner {
             watcher: Arc::default(),
             records: OpenRecords::default(),
             outbox: inbox::outbox().map_err(|error| {
-                StoreError::new(ErrorKind::Refused, "there are no more sockets").with_source(error)
+                StoreError::new(ErrorKind::Refused, "cannot open another socket").with_source(error)
             })?,
         }))
     }
@@ -195,7 +195,7 @@ impl Inner {
         if commands.iter().any(asks_to_have) || !self.directory.has_gone() {
             return Err(error);
         }
-        tracing::warn!(%error, "what was held there is lost");
+        tracing::warn!(%error, "the locks in that directory are lost");
         let gone = |one: &_| Queue::default().apply(one, self.clock.now());
         Ok(Ok(commands.iter().map(gone).collect()))
     }

@@ -281,7 +281,7 @@ impl AuditLog for FileLog {
                 match serde_json::from_slice(line) {
                     Ok(record) if self.means(&record) => records.push(record),
                     Err(_) if !line.is_empty() => {
-                        tracing::warn!("passed over a line of the audit log that cannot be read");
+                        tracing::warn!("skipped a line of the audit log that cannot be read");
                     }
                     _ => {}
                 }

@@ -12,9 +12,9 @@ use rustix::process::geteuid;
 use super::directory::check_local;
 use super::directory::{KEYS, failed, refused};
 use super::group::Group;
+use super::shared::refusal::{bad_mark, of_another};
 use super::shared::{
-    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, bad_mark, check_way, make_file, mark,
-    of_another,
+    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, check_way, make_file, mark,
 };
 use super::{clock, walk};
 
@@ -81,8 +81,8 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&found.fd, name, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => refused(
-            format!("{shown} is no directory"),
-            "name the directory itself, and no link to it, with local:/some/dir?group=NAME",
+            format!("{shown} is not a directory"),
+            "name the directory itself and not a link to it, with local:/some/dir?group=NAME",
         ),
         errno => failed(errno),
     })?;

@@ -62,7 +62,7 @@ impl LocalOptions {
         let rest = url.strip_prefix("local:").ok_or_else(|| {
             // It may be a server's, with its password.
             Invalid::new(
-                "this is no address of a local store",
+                "this is not the URL of a local store",
                 "write local: or local:/some/dir",
             )
         })?;
@@ -79,7 +79,7 @@ impl LocalOptions {
                 _ => {
                     return Err(Invalid::new(
                         format!("a local store has no option {pair:?}"),
-                        "there are retention=, audit= and group=, e.g. \
+                        "the options are retention=, audit= and group=, e.g. \
                          local:?retention=24h&audit=10000",
                     ));
                 }
@@ -101,7 +101,7 @@ impl LocalOptions {
         if self.retention < TOMBSTONE_LIFE {
             return Err(Invalid::new(
                 format!("a retention of {:?} is too short", self.retention),
-                "keep idle keys for 60 s at least: released claims are remembered as long",
+                "use at least 60 s: released claims are remembered for that time",
             ));
         }
         let Some(group) = &self.group else {
@@ -177,7 +177,7 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
         .map_err(|_| Invalid::plain(format!("the path {path:?} is not UTF-8")))?;
     if decoded.contains('\0') {
         return Err(Invalid::plain(format!(
-            "the path {path:?} holds a zero byte"
+            "the path {path:?} contains a zero byte"
         )));
     }
     if let Some(rest) = decoded.strip_prefix("//")
@@ -224,7 +224,7 @@ fn retention(text: &str) -> Result<Duration, Invalid> {
     };
     let seconds = UNITS.into_iter().find_map(of).ok_or_else(|| {
         Invalid::new(
-            format!("{text:?} is no retention"),
+            format!("{text:?} is not a retention"),
             "write a number and s, m, h or d, e.g. 24h",
         )
     })?;

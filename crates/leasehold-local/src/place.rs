@@ -254,7 +254,7 @@ impl Place {
 
     fn corrupt(&self, what: &str) -> StoreError {
         StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown()))
-            .with_hint("it was left as it is: look at it, and remove it when nobody uses the key")
+            .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
     }
 }
 

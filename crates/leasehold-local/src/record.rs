@@ -334,7 +334,7 @@ fn frame(
     let mut bytes = Vec::with_capacity(SMALLEST / 2);
     bytes.resize(FRAME_HEAD, 0);
     lines(&mut bytes).map_err(|error| {
-        let message = "the queue cannot be written down";
+        let message = "the queue cannot be serialised";
         StoreError::new(ErrorKind::Refused, message).with_source(error)
     })?;
     bytes.push(b'\n');

@@ -63,7 +63,7 @@ impl Scheme for Local {
             None => Finding::new(
                 Severity::Fine,
                 "users",
-                "the directory is this user's alone",
+                "only this user can use the directory",
             ),
         };
         findings.push(users);

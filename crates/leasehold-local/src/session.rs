@@ -85,7 +85,7 @@ impl Session {
         if session.is_dead(&session.inbox) {
             let shown = session.directory.path().display();
             return Err(refused(
-                format!("the file system of {shown} keeps no locks"),
+                format!("the file system of {shown} does not support locks"),
                 "name a directory on a local disk: local:/some/dir",
             ));
         }
@@ -125,8 +125,7 @@ impl Session {
         match Life::begin(&self.directory, &self.inbox, WAIT) {
             Ok(life) => {
                 tracing::warn!(
-                    "somebody has removed the file of this client in {}: \
-                     what it held may be lost",
+                    "the file of this client in {} was removed: its locks may be lost",
                     self.directory.path().display()
                 );
                 latest.next.set(Box::new(life)).is_ok()

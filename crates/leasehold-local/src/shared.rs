@@ -11,6 +11,8 @@
 //! records/k.rec 0660  whoever made it
 //! ```
 
+pub(super) mod refusal;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -27,8 +29,8 @@ use super::directory::{
 };
 use super::file;
 use super::group::Group;
-use super::options;
 use super::walk::Found;
+use refusal::{bad_mark, missing, not_shared, of_another, outside};
 
 /// The file that says for which group it was made.
 pub(super) const MARK: &str = "group";
@@ -332,80 +334,6 @@ pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), St
         }
     }
     Ok(())
-}
-
-/// What to tell who cannot look into the directory, if it seems to be a group's.
-fn outside(path: &Path, top: &Stat, wanted: Option<&Group>) -> Option<StoreError> {
-    let of_group = Group::of(top.st_gid);
-    let checked = check(path, top, OF_TOP, &of_group);
-    match wanted {
-        Some(wanted) if wanted.gid != of_group.gid => return Some(not_shared(path, wanted)),
-        None if checked.is_err() => return None,
-        _ => {}
-    }
-    Some(match checked {
-        Err(error) => error,
-        Ok(()) if of_group.has_us() => bad_mark(path),
-        Ok(()) => of_group.not_ours(path),
-    })
-}
-
-fn not_shared(path: &Path, group: &Group) -> StoreError {
-    refused(
-        format!(
-            "the directory {} was not made for the group {group}",
-            path.display()
-        ),
-        format!(
-            "{}, as root, shares a directory that is empty",
-            init(path, group)
-        ),
-    )
-}
-
-pub(super) fn of_another(path: &Path, group: &Group, wanted: &Group) -> StoreError {
-    refused(
-        format!(
-            "the directory {} is for the group {group}, not for {wanted}",
-            path.display()
-        ),
-        format!("name it with ?group={}, or another directory", group.text()),
-    )
-}
-
-pub(super) fn bad_mark(path: &Path) -> StoreError {
-    refused(
-        format!(
-            "{} does not say for which group it is, or may not be read",
-            path.join(MARK).display()
-        ),
-        "write the number of the group into it, as the owner of the directory, with mode 640",
-    )
-}
-
-fn missing(path: &Path, directory: &Path, group: &Group) -> StoreError {
-    refused(
-        format!("{} is missing", path.display()),
-        format!(
-            "{}, as root or as the owner of the directory, makes it again",
-            init(directory, group)
-        ),
-    )
-}
-
-/// The command that makes the directory.
-pub(super) fn init(path: &Path, group: &Group) -> String {
-    let usual = options::LocalOptions::default();
-    let url = options::url(path, usual.retention, None, Some(&group.text()));
-    format!("leasehold init -S '{url}'")
-}
-
-/// The path of a directory that is found by its group's name.
-pub(super) fn absent(path: &Path, group: &Group) -> StoreError {
-    refused(
-        format!("there is no directory {}", path.display()),
-        format!("{} makes it, as root", init(path, group)),
-    )
 }
 
 /// Whether that is a socket of this user.

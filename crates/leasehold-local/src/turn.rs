@@ -40,8 +40,7 @@ pub(super) async fn in_turn(store: &Arc<Inner>, keys: &[&Key]) -> Result<Vec<Key
         let lock = timeout_at(until, next.lock()).await.map_err(|_| {
             let message = format!("could not lock the record of this key within {PATIENCE:?}");
             unavailable(&message).with_hint(
-                "a process that uses the same directory may be stopped in mid-step, \
-                 or very many use the key",
+                "a process that uses the directory may be stopped in the middle of a step, or very many use the key",
             )
         })??;
         // Else not kept: all begin with the first, so that one of them gets through.

@@ -279,8 +279,8 @@ pub(super) fn foreign(found: &str) -> StoreError {
 pub(super) fn other_settings() -> StoreError {
     refused(
         "the server belongs to clients with other settings",
-        "use the same max_ttl and quarantine in all clients with this prefix; `leasehold init` \
-         moves the server to new ones; a redlock:// set must not use it too",
+        "use one max_ttl and quarantine in all clients, and no redlock:// set; `leasehold init` \
+         changes them",
     )
 }
 

@@ -323,7 +323,7 @@ mod tests {
         assert!(read::<Exclusive>(r#""Exclusive""#, "ab").is_ok());
         for claim in ["", "\u{20ac}", "a b"] {
             let why = read::<Exclusive>(r#""Exclusive""#, claim).unwrap_err();
-            assert!(why.contains("a claim id is"), "{why}");
+            assert!(why.contains("a claim id must be"), "{why}");
         }
         assert!(read::<Permits>(r#"{"Permits":{"of":3,"take":1}}"#, "ab").is_ok());
         let why = read::<Permits>(r#"{"Permits":{"of":3,"take":0}}"#, "ab").unwrap_err();

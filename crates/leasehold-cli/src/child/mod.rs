@@ -243,6 +243,8 @@ impl Child {
         let mut bytes = [0; Report::LENGTH];
         let read = match self.reports.try_read(&mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            // It was killed before it had read our request.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             read => read?,
         };
         let whole = (read == Report::LENGTH).then_some(bytes);

@@ -111,6 +111,7 @@ impl Command {
                     store: &mut args.common.store,
                     lease: Some(&mut args.lease),
                     wait: Some(&mut args.wait.limit.wait),
+                    retry_for: Some(&mut args.wait.retry.retry_for),
                     grace: Some(&mut args.guard.grace.grace),
                 });
             }
@@ -119,6 +120,7 @@ impl Command {
                     store: &mut args.common.store,
                     lease: Some(&mut args.lease),
                     wait: Some(&mut args.wait.limit.wait),
+                    retry_for: Some(&mut args.wait.retry.retry_for),
                     grace: None,
                 });
             }
@@ -127,6 +129,7 @@ impl Command {
                     store: &mut args.common.store,
                     lease: Some(&mut args.lease),
                     wait: None,
+                    retry_for: Some(&mut args.retry.retry_for),
                     grace: Some(&mut args.guard.grace.grace),
                 });
             }
@@ -135,6 +138,7 @@ impl Command {
                     store: &mut args.common.store,
                     lease: None,
                     wait: Some(&mut args.wait),
+                    retry_for: Some(&mut args.retry.retry_for),
                     grace: None,
                 });
             }
@@ -158,6 +162,7 @@ impl Command {
             store,
             lease: None,
             wait: None,
+            retry_for: None,
             grace: None,
         })
     }
@@ -165,11 +170,11 @@ impl Command {
 
 /// Run a command while holding a lock
 ///
-/// The command gets the signals that we get, and the terminal if there is one. It is told to stop
-/// before its lock can be somebody else's, and killed when it does not. If we are killed, so is it.
-/// On Linux that goes for all that it has started, in other groups, sessions and under other users
-/// too, as far as we may kill them; elsewhere for its process group. What it has left running when
-/// it ends by itself runs on, without the lock: --with-children holds the lock for that, too.
+/// The command gets the signals that leasehold gets, and the terminal if there is one. Before
+/// another can get the lock, leasehold asks the command to stop, and kills it if it does not. When
+/// leasehold itself is killed, the command is killed too. On Linux this includes every process that
+/// the command has started, also in other groups and sessions and under other users, as far as
+/// leasehold may signal them. On other systems it is the command's process group.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
@@ -178,7 +183,7 @@ impl Command {
                   Exit statuses and environment: leasehold run --help",
     after_long_help = run_help()
 )]
-#[command(mut_arg("json", |json| json.help("Say what happens as lines of JSON on standard error")))]
+#[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
@@ -190,13 +195,14 @@ pub(crate) struct RunArgs {
     /// Run this line in /bin/sh, in place of a command
     #[arg(short = 'c', long = "shell", value_name = "LINE", conflicts_with = "command", help_heading = None)]
     pub(crate) shell: Option<OsString>,
-    /// Run once in each period, for schedulers: if it ran or runs within it, say so and end with 0
+    /// Run once in each period; otherwise say why not, and end with status 0
     ///
-    /// Does not wait. Several machines may start it at once: one of them runs it, if they name
-    /// the same store. When none is named, each machine runs it, and a line says so. As two starts
-    /// are never exactly one period apart, the lock stays taken for a little less than the period:
-    /// less the smaller of a tenth of it and 30s. A failure of the command, or a crash, does not
-    /// free it sooner. -q says nothing when it is skipped; -E chooses another status.
+    /// For schedulers; it does not wait. Several machines may start the job at the same time: one
+    /// of them runs it, if all name the same store. If no store is named, every machine runs it,
+    /// and a warning says so. The lock stays taken for the period less a tenth of it, or less 30s
+    /// if that is shorter. Make the period shorter than the shortest time between two starts, for
+    /// example 12h for a daily job. A job that fails or crashes does not free the lock sooner. -q
+    /// prints nothing when the job is skipped; -E chooses another status.
     #[arg(
         long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
         conflicts_with_all = [
@@ -204,12 +210,12 @@ pub(crate) struct RunArgs {
         ]
     )]
     pub(crate) every: Option<Duration>,
-    /// After a crash, a restart under the same name on this host goes on without waiting
+    /// After a crash, let a restart with the same name on this host take the lease over
     ///
-    /// For jobs that a service manager restarts. What the lock is known by is kept in a file that
-    /// only this user can read, in $XDG_STATE_HOME/leasehold, else ~/.local/state/leasehold, for
-    /// root /var/lib/leasehold. The system tells whether the process before and all that its
-    /// command had started are gone; while they are not, the restart waits in line.
+    /// For jobs that a service manager restarts. leasehold keeps the claim id in a file that only
+    /// this user can read, in $XDG_STATE_HOME/leasehold, else ~/.local/state/leasehold, and for
+    /// root in /var/lib/leasehold. While the previous process, or a process that its command has
+    /// started, still runs, the restart waits in the queue.
     #[arg(
         long, help_heading = "Jobs", value_name = "NAME",
         value_parser = NonEmptyStringValueParser::new(),
@@ -238,40 +244,43 @@ impl RunArgs {
     }
 }
 
-/// Hold a lock until a signal comes
+/// Hold a lock until a signal arrives
 ///
-/// Prints the fencing token once the lock is held; of several keys, a line with token and key for
+/// Prints the fencing token once it has the lock; with several keys, a line with token and key for
 /// each. Ends with status 0 on a signal, and with 79 when the lock is lost. A script that runs
-/// several commands under one lock starts it in the background with --while-parent, so that the
-/// lock is released when the script ends, however it ends; see the examples.
+/// several commands under one lock starts `hold` in the background with --while-parent: then the
+/// lock is released when the script ends, also when it is killed. See the examples.
 #[derive(Debug, Args)]
 #[command(after_help = HOLD_EXAMPLES)]
 #[command(mut_arg("json", |json| json.help(
-    "Print an object with the token, and what happens as lines of JSON on standard error"
+    "Print an object with the token, and events as lines of JSON on standard error"
 )))]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
-    /// Release the lock when the process that has started us ends, however it ends
+    /// Release the lock when the parent process ends
     ///
-    /// That is the shell of a script, also where it was killed. When the lock is lost, the process
-    /// gets SIGTERM, as nothing may go on under a lock that is lost. With sudo in between, that
-    /// process is sudo, and not the script.
+    /// The parent is the shell that runs the script. When the lock is lost, the parent gets
+    /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
+    /// the parent is sudo and not the script.
     #[arg(long, help_heading = "Scripts")]
     pub(crate) while_parent: bool,
-    /// Release the lock when descriptor N is at its end: a pipe that the script keeps open
+    /// Release the lock at the end of file on descriptor N
+    ///
+    /// For a pipe whose other end the script keeps open.
     #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = Inherited::parse)]
     pub(crate) fd: Option<Inherited>,
-    /// Write the lease to this file once the lock is held, for `leasehold renew` and `release`
+    /// Save the lease to this file, for `leasehold renew` and `leasehold release`
     ///
-    /// Whoever can read the file can renew and release the lease: only this user can. It is removed
-    /// at the end. When it is removed before, the lock is released within a second.
+    /// Only this user can read the file: whoever has it can renew and release the lease. leasehold
+    /// removes it at the end. If another removes it before, the lock is released within a second.
     #[arg(long, help_heading = "Scripts", value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// End once the lease is saved, and leave it to its TTL
+    /// End as soon as the lease is saved, without releasing it
     ///
-    /// Nobody renews it then but `leasehold renew FILE`. For a lock that several jobs of a pipeline
-    /// share, on machines that have the file. Not on local:, where a lock ends with its process.
+    /// The lease then ends with its TTL unless `leasehold renew FILE` renews it. For a lock that
+    /// several jobs of a pipeline share, also on different machines. Not available on local:, where
+    /// a lock ends with its process.
     #[arg(
         long, help_heading = "Scripts", requires = "save", conflicts_with_all = ["while_parent", "fd"]
     )]
@@ -299,16 +308,16 @@ Several commands of one shell script under one lock:
 
 /// Wait until nobody holds a lock, without taking it
 ///
-/// Ends with 0 as soon as the key is free, and with 75 when the time of -w is over. It promises
-/// nothing: another may acquire the lock at once. To run a command under the lock use `run`.
+/// Ends with 0 as soon as the key is free, and with 75 when the time of -w is over. Another may
+/// take the lock right after that: to run a command under the lock, use `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold wait -w 10m migrate/app && ./server")]
-#[command(mut_arg("json", |json| json.help("Say what happens as lines of JSON on standard error")))]
+#[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
 pub(crate) struct WaitForArgs {
     /// The key to wait for
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// Give up after so long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
     #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
     pub(crate) wait: Option<Setting<Wait>>,
     /// The exit status when the key was not free in time [default: 75]
@@ -320,9 +329,9 @@ pub(crate) struct WaitForArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Renew a lease that `hold --save` has written to a file
+/// Renew a lease that `hold --save` has saved
 ///
-/// The lease then ends in that time at the earliest. Ends with 79 if the lease has ended before.
+/// Ends with 79 if the lease has already ended.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold renew --ttl 10m deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
@@ -330,17 +339,18 @@ pub(crate) struct RenewArgs {
     /// The file of `hold --save`
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// In what time the lease ends, unless it is renewed again [default: the TTL of `hold`]
+    /// How long the lease lasts from now on, unless it is renewed again [default: the TTL of
+    /// `hold`]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
-/// Release a lease that `hold --save` has written to a file
+/// Release a lease that `hold --save` has saved
 ///
-/// Removes the file; a `hold` that still runs ends with status 0. Ends with 79 if the lease had
-/// ended before: then another may have held the lock since.
+/// Removes the file. If that `hold` still runs, it ends with status 0. Ends with 79 if the lease
+/// had already ended: another may have held the lock since.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold release deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
@@ -352,16 +362,16 @@ pub(crate) struct ReleaseArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Run a command on one machine of many: where it leads
+/// Run a command on one machine of many: the leader
 ///
-/// Stands for election, runs the command while it leads, and stands again after the term: when the
-/// lock was lost (the command is stopped before another can lead, as `run` does it), and when the
-/// command ended by itself, whatever its status. Then it resigns first, so that another leads if
-/// one stands, and pauses: for a second, and twice as long after each term that was shorter than
-/// ten seconds, up to 30s. A signal goes on to the command; when that has ended, so do we, with its
-/// status (SIGHUP ends us only if it ended the command). While the store cannot be used we go on
-/// asking, from the start on. The store must be named: in local: each machine would have a leader
-/// of its own, which -S local: asks for.
+/// Each candidate waits until it leads, then runs the command. When the lock is lost, the command
+/// is stopped before another can lead, as with `run`. When the command ends, with any status, the
+/// leader resigns, so that another candidate leads. It then pauses for one second, and twice as
+/// long after each term shorter than 10s, up to 30s, and is a candidate again. A signal goes to the
+/// command; when the command has ended, leasehold ends with its status. (SIGHUP ends leasehold only
+/// if it ended the command.) While the store is unavailable, leasehold tries again, also at the
+/// start. A store must be named: in local: each machine would have a leader of its own. Use -S
+/// local: if that is wanted.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
@@ -369,7 +379,7 @@ pub(crate) struct ReleaseArgs {
     after_long_help = elect_help()
 )]
 #[command(mut_arg("json", |json| json.help(
-    "Say what happens as lines of JSON: leaders on standard output, all else on standard error"
+    "Print lines of JSON: leaders on standard output, events on standard error"
 )))]
 pub(crate) struct ElectArgs {
     /// The election, e.g. scheduler
@@ -382,13 +392,13 @@ pub(crate) struct ElectArgs {
         value_name = "COMMAND"
     )]
     pub(crate) command: Vec<OsString>,
-    /// What those who observe are told while we lead, e.g. an address
+    /// A text that observers see while this candidate leads, e.g. an address
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// End with the command's status when it has ended by itself, instead of standing again
+    /// End with the command's status when it has ended, instead of being a candidate again
     #[arg(long)]
     pub(crate) once: bool,
-    /// Print who leads, and each change, until a signal comes
+    /// Print who leads, and each change, until a signal arrives
     #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
     pub(crate) observe: bool,
     #[command(flatten)]
@@ -420,11 +430,11 @@ pub(crate) struct ShowArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Say what can be promised on a store, and what endangers it
+/// Check a store: what it promises, and what puts that at risk
 ///
-/// Looks at each server, measures it, and uses a lock of its own there once, which takes a second
-/// or two. Ends with 0 if all is well or only worth a note, 1 with warnings, 2 if locks do not work
-/// there or exclude nobody.
+/// Looks at each server, measures it, and takes a lock of its own there once, which takes a second
+/// or two. Ends with 0 if there are no warnings, 1 with warnings, and 2 if locks do not work there
+/// or do not exclude anybody.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold doctor -S redis://10.0.0.5/ || mail -s locks ops")]
 pub(crate) struct DoctorArgs {
@@ -445,14 +455,14 @@ pub(crate) struct LsArgs {
         help = "Which keys: * for any text, ? for any character, [ab] for one of these"
     )]
     pub(crate) pattern: String,
-    /// Go on, and print the locks again when they have changed, until a signal comes
+    /// Print the locks again whenever they change, until a signal arrives
     ///
-    /// Looks at the store so often [default: 1s], at least 100ms apart, and less often where a
-    /// look takes long, so that it costs the server a twentieth of a core at most. At a terminal
-    /// the table is cleared and printed anew each time. Otherwise each change is a table of its
-    /// own behind a line with the time; what is left of a lease is no change. With --json, a line
-    /// for each lock that has changed, and one without holders and waiters for a lock that nobody
-    /// uses any more. While the store does not answer, it goes on asking, and says so once.
+    /// Reads the store once per interval [default: 1s], at least 100ms apart, and less often if a
+    /// reading takes long: it costs the server at most a twentieth of a core. At a terminal, the
+    /// table replaces the last one. Otherwise each change is a table of its own after a line with
+    /// the time; the remaining time of a lease does not count as a change. With --json, one line
+    /// for each lock that has changed; a lock that nobody uses any more has a line without holders
+    /// and waiters. While the store does not answer, it tries again, and says so once.
     #[arg(
         short, long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true,
         default_missing_value = "1s", value_parser = duration::parse_interval
@@ -477,9 +487,9 @@ impl LsArgs {
 
 /// Show who held which lock when, from the audit log
 ///
-/// The store keeps the log where clients open it with audit: -S 'redis://host/?audit=10000' keeps
-/// 10,000 entries, audit=24h those of a day. Each entry is written by the step that it tells of.
-/// What clients do that open the store without audit is not in it.
+/// The store writes the log for clients that open it with audit: -S 'redis://host/?audit=10000'
+/// keeps 10,000 entries, audit=24h keeps those of a day. Each entry is written in the same atomic
+/// step as the change. Changes by clients that open the store without audit are not in the log.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold log --since 1h orders/42\n  \
     leasehold log --follow --json | jq -c 'select(.event == \"expired\")'")]
@@ -488,13 +498,13 @@ pub(crate) struct LogArgs {
     /// The key; all keys unless said
     #[arg(value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Entries of so long a time, up to now; all that are kept unless said
+    /// Only entries of the last DURATION [default: all that are kept]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) since: Option<Duration>,
-    /// Only what happened to the holds of one owner: its label, host, process id, or host:pid
+    /// Only the holds of one owner: its label, host, process id, or host:pid
     #[arg(long, value_name = "OWNER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) owner: Option<String>,
-    /// Go on with what happens from now on
+    /// Continue with new entries until a signal arrives
     #[arg(short, long)]
     pub(crate) follow: bool,
     #[command(flatten)]
@@ -503,12 +513,12 @@ pub(crate) struct LogArgs {
 
 /// Show the locks of a store on a full screen, as they change
 ///
-/// The table is sorted by the number of waiters, the time since the grant, or how often the
-/// holders change: keys w, a and r. Enter shows who holds and who waits, / filters, b breaks a
-/// lock after a question, q quits, ? shows all keys. The store is asked once in an interval, and
-/// less often where it has so many locks that reading them would take more than a twentieth of a
-/// core of the server; those on the screen are read once in an interval all the same. While the
-/// store does not answer, the last data stays, with its age.
+/// The table is sorted by the number of waiters, the age of the hold, or how often the holders
+/// change: keys w, a and r. Enter shows holders and waiters, / filters, b breaks a lock after a
+/// question, q quits, ? shows all keys. The store is read once per interval, and less often if
+/// reading all locks would take more than a twentieth of a core of the server; the locks on the
+/// screen are always read once per interval. While the store does not answer, the last data stays
+/// on the screen, with its age.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold top -S redis://host/ 'orders/*'")]
 pub(crate) struct TopArgs {
@@ -528,12 +538,12 @@ pub(crate) struct TopArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// Find locks that wait for each other
+/// Find claims that wait for each other
 ///
-/// Prints a line for each deadlock: who holds what and waits for what, and for how long. Ends with
-/// 0 if there is none, and 1 if there are some. It finds those among runs that say who runs within
-/// whom: nested runs of leasehold do so by themselves, programs with the library's contexts. It does
-/// not see what a program waits for outside of this store.
+/// Prints a line for each deadlock: who holds and waits for what, and for how long. Ends with 0 if
+/// there is none, and 1 if there are some. It finds deadlocks among claims that say which work they
+/// belong to: nested runs of leasehold do so, and programs that use the library's contexts. It
+/// cannot see what a program waits for outside of this store.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold deadlocks -S redis://host/ || mail -s deadlock ops")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per deadlock")))]
@@ -542,12 +552,12 @@ pub(crate) struct DeadlocksArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Serve the locks of a store as a page, as JSON and as metrics
+/// Serve the locks of a store as a web page, as JSON and as metrics
 ///
-/// The page shows all locks as they change, the queue and the history of a key, who waits for whom,
-/// and what doctor says of the servers. It is read-only, and only this machine reaches it, unless you
-/// say otherwise. /api/v1 has the same as JSON, /metrics for Prometheus. The store is read only while
-/// somebody looks, with a twentieth of a core at most. Ends with 0 on a signal.
+/// The page shows all locks as they change, the queue and the history of a key, deadlocks, and the
+/// findings of doctor. It is read-only, and listens on this machine only, unless options say
+/// otherwise. /api/v1 has the same as JSON, /metrics is for Prometheus. The store is read only
+/// while a page or a scrape asks, and takes at most a twentieth of a core. Ends with 0 on a signal.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold serve -S redis://host/\n  \
                         leasehold serve -S redis://host/ --listen 0.0.0.0:7480 --host locks.example \\\n    \
@@ -580,10 +590,10 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| hint.to_owned())
 }
 
-/// Take a lock from whoever holds it, for administrators
+/// Take a lock from its holders, for administrators
 ///
-/// The token is raised first: what checks tokens refuses the old holder from then on. The holder
-/// is told that it lost. Asks before it does so.
+/// The token is raised first: a resource that checks tokens then refuses the former holder. The
+/// holder is told that it has lost the lock. Asks for confirmation at a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold break --yes orders/42")]
 pub(crate) struct BreakArgs {
@@ -599,35 +609,35 @@ pub(crate) struct BreakArgs {
 
 /// Change the number of permits of a semaphore, for administrators
 ///
-/// Growing lets waiters in at once; shrinking takes nothing away from those who hold. Who claims
-/// with the old --limit is refused from then on, while the key is in use.
+/// With more permits, waiters are granted at once. With fewer, holders keep what they have. While
+/// the key is in use, a claim with the old --limit is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold resize mailers --from 3 --to 5")]
 pub(crate) struct ResizeArgs {
     /// The semaphore's key
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// How many permits there are: a change that somebody else made is not overwritten
+    /// The number of permits now; if it is another, nothing is changed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) from: u32,
-    /// How many permits there shall be
+    /// The new number of permits
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) to: u32,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
-/// Mark servers that have never been used, or make a directory that the users of a group share
+/// Mark new servers, or make a directory that the users of a group share
 ///
-/// Servers are those of a redlock:// URL, or one with restart=quarantine.
-/// A server without a mark may have lost its data, and gives no votes, or grants nothing, for its
-/// quarantine (twice max_ttl). This says that those without one are new, so that they do at once.
-/// Run it once, before the first lock; never for a server that has lost its data. A server that is
-/// marked already is left as it is; one of another set, or with other settings, is moved to these,
-/// with a quarantine. It fails if a server is not new, and in quarantine.
+/// Servers are those of a redlock:// URL, or one with restart=quarantine. A server without a mark
+/// may have lost its data: it gives no votes, or grants nothing, for its quarantine (twice
+/// max_ttl). `init` declares that servers without a mark are new, so that they can be used at once.
+/// Run it once, before the first lock, and never for a server that has lost its data. A server that
+/// is already marked does not change. A server of another set, or with other settings, is moved to
+/// this set, with a quarantine. `init` fails if a server is not new and is in quarantine.
 ///
-/// A directory with ?group=NAME is made for the members of that group, of an empty one if there is
-/// one; run this as root, or as a member. What is missing of one that was made before is made again.
+/// local:/dir?group=NAME makes a directory for the members of that group, or adds what is missing
+/// in it. Run this as root or as a member. The directory must be empty or not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'\n  \
@@ -638,11 +648,11 @@ pub(crate) struct InitArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Measure what a lock costs here, beside the raw server
+/// Measure what a lock costs here, compared with the raw server
 ///
-/// Uncontended locks at 1, 16, 64 and 256 tasks, and one key passed on among 2, 100 and 1,000
-/// waiters. Ratios compare with what the same server does in the same run through a plain
-/// connection. Measure on a server that is idle otherwise.
+/// Measures uncontended locks with 1, 16, 64 and 256 tasks, and one key that 2, 100 and 1,000
+/// waiters pass on. The ratios compare with the same server in the same run, through a plain
+/// connection. Use a server that is otherwise idle.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold bench -S redis://127.0.0.1/")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per measurement")))]
@@ -653,7 +663,7 @@ pub(crate) struct BenchArgs {
     /// How often each measurement is repeated; medians are printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: u8,
-    /// Also hold so many leases for 20 s, and say what renewing them costs
+    /// Also hold N leases for 20 s, and print what renewing them costs
     #[arg(long, value_name = "N")]
     pub(crate) leases: Option<usize>,
     #[command(flatten)]
@@ -673,6 +683,8 @@ pub(crate) struct BenchArgs {
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     pub(crate) wait: WaitLimitArgs,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
     #[command(flatten)]
@@ -720,8 +732,8 @@ fn elect_help() -> String {
 fn long_help(examples: &str) -> String {
     format!(
         "Example:\n{examples}\n\n{}\n\n\
-         Whoever stops leasehold stops the renewals: after Ctrl-Z or SIGSTOP the lock ends with its\n\
-         TTL. When leasehold goes on after that, it kills the command, with status 79.",
+         A leasehold that is stopped renews nothing: after Ctrl-Z or SIGSTOP the lock ends with its TTL.\n\
+         When leasehold continues after that, it kills the command and ends with status 79.",
         tables()
     )
 }

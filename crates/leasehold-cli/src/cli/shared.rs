@@ -18,14 +18,14 @@ use crate::{duration, exit};
 pub(crate) struct StoreArgs {
     /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
     /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or
-    /// redlock://h1,h2,h3; those of Redis with ?layout=classic share locks with other libraries
-    /// [env: LEASEHOLD_STORE] [default: local:]
+    /// redlock://h1,h2,h3; Redis with ?layout=classic shares locks with other libraries [env:
+    /// LEASEHOLD_STORE] [default: local:]
     ///
-    /// When no store is named, it is `local:`, which serves the processes of one user on one
-    /// machine and needs no server. A fleet names its store: `run --every` says so when none is
-    /// named, and `elect` refuses, unless -S local: is said. A password in the URL can be seen by
-    /// others of this machine in the list of processes, as all arguments can: better put the URL
-    /// into LEASEHOLD_STORE or leasehold.toml, or the password into a file.
+    /// local: needs no server and serves the processes of one user on one machine. Machines that
+    /// share locks must name the same store: `run --every` warns when no store is named, and
+    /// `elect` refuses. Other users of this machine can see a password in this option in the list
+    /// of processes: put the URL into LEASEHOLD_STORE or leasehold.toml, or the password into a
+    /// file.
     #[arg(
         short = 'S', long = "store", value_name = "URL",
         value_parser = typed(parse_store, "--store")
@@ -41,32 +41,32 @@ pub(crate) struct StoreArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct AccessArgs {
-    /// The user name at the store [env: LEASEHOLD_USER]
+    /// The user name for the store [env: LEASEHOLD_USER]
     #[arg(
         long, value_name = "NAME",
         value_parser = typed(StringValueParser::new(), "--user")
     )]
     pub(crate) user: Option<Setting<String>>,
-    /// A file whose first line is the password at the store; read again with each connection
-    /// [env: LEASEHOLD_PASSWORD_FILE]
+    /// A file whose first line is the password for the store; read for each connection [env:
+    /// LEASEHOLD_PASSWORD_FILE]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
         value_parser = typed(PathBufValueParser::new(), "--password-file")
     )]
     pub(crate) password_file: Option<Setting<PathBuf>>,
-    /// PEM file of the certificates to believe, instead of the system's [env: LEASEHOLD_TLS_CA]
+    /// PEM file of the certificates to trust, instead of the system's [env: LEASEHOLD_TLS_CA]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
         value_parser = typed(PathBufValueParser::new(), "--tls-ca")
     )]
     pub(crate) tls_ca: Option<Setting<PathBuf>>,
-    /// PEM file of our certificate [env: LEASEHOLD_TLS_CERT]
+    /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
         value_parser = typed(PathBufValueParser::new(), "--tls-cert")
     )]
     pub(crate) tls_cert: Option<Setting<PathBuf>>,
-    /// PEM file of our key [env: LEASEHOLD_TLS_KEY]
+    /// PEM file of the key of the client certificate [env: LEASEHOLD_TLS_KEY]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
         value_parser = typed(PathBufValueParser::new(), "--tls-key")
@@ -194,10 +194,10 @@ pub(crate) fn parse_store(text: &str) -> Result<String, String> {
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say what is going on
+    /// Print each step
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print one JSON object
@@ -209,12 +209,13 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct MetricsArgs {
-    /// Keep metrics of the lock in this file, for the textfile collector of node_exporter
+    /// Write metrics of the lock to this file, for the textfile collector of node_exporter
     ///
-    /// The file tells whether the lock is held, how long the job waited for it and held it, the exit
-    /// status, and when the job last ran and last succeeded. It is replaced at the start, on each
-    /// change, every 10s and at the end. If it cannot be written, a warning says so once, and the
-    /// job goes on. Use one file for each job; the collector reads files whose names end in .prom.
+    /// The file says whether the lock is held, how long the job waited for it and held it, the exit
+    /// status, and when the job last ran and last succeeded. leasehold replaces it at the start, on
+    /// each change, every 10s, and at the end. If it cannot be written, a warning says so once, and
+    /// the job continues. Use one file for each job; the collector reads files whose names end in
+    /// .prom.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_file: Option<PathBuf>,
 }
@@ -232,10 +233,10 @@ pub(crate) struct CommonArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
 pub(crate) struct LockArgs {
-    /// What is to be protected, e.g. orders/42
+    /// The name of the lock, e.g. orders/42
     #[arg(value_name = "KEY", required_unless_present = "keys", help_heading = None)]
     pub(crate) key: Option<String>,
-    /// Several keys as one lock, all or none: say it once for each
+    /// One of several keys, held together: all or none; repeat it for each key
     #[arg(short, long = "key", value_name = "KEY", conflicts_with = "key")]
     pub(crate) keys: Vec<String>,
     /// As a reader: together with other readers, while no writer holds it
@@ -244,31 +245,31 @@ pub(crate) struct LockArgs {
     /// As a writer: alone (the default)
     #[arg(short = 'x', long, conflicts_with = "limit")]
     pub(crate) exclusive: bool,
-    /// At most N at once; all who use the key say the same number
+    /// At most N holders at once (a semaphore); all users of the key give the same N
     #[arg(
         long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with_all = ["keys", "reentrant"]
     )]
     pub(crate) limit: Option<u32>,
-    /// Count for K of the N [default: 1]
+    /// Take K of the N permits [default: 1]
     #[arg(
         long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..),
         requires = "limit"
     )]
     pub(crate) take: Option<u32>,
-    /// Enter at once where an outer `leasehold run --reentrant` holds the key already
+    /// Get the lock at once if an outer `leasehold run --reentrant` holds it
     ///
-    /// Whoever has its LEASEHOLD_OWNER in the environment counts as the same owner. The key is
-    /// free when the last of them has given it back.
+    /// The inner run counts as the same owner if LEASEHOLD_OWNER of the outer one is in its
+    /// environment. The key is free when all of them have released it.
     #[arg(long, conflicts_with = "keys")]
     pub(crate) reentrant: bool,
-    /// Keep the lock taken for so long at least, also when we end sooner or crash
+    /// Keep the lock taken for at least this long, even after an earlier end or a crash
     // Of several keys those that were got first would stay taken although not all were got.
     #[arg(
         long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys"
     )]
     pub(crate) min_hold: Option<Duration>,
-    /// Give the lock up after so long, as if it were lost; run: once the command has ended
+    /// Give the lock up after this long, as if it were lost; `run` first ends the command
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
 }
@@ -287,11 +288,11 @@ impl LockArgs {
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     pub(crate) limit: WaitLimitArgs,
-    /// Look for a deadlock after so long, and give up if we are the youngest in one
+    /// Look for a deadlock after this long, and give up if this claim is the youngest in it
     ///
-    /// A deadlock is found among runs that say who runs within whom, as nested runs do by
-    /// themselves. The exit status is that of a lock that was not obtained in time. Without this,
-    /// a nested run says after a second that it is in a deadlock, and goes on waiting.
+    /// leasehold finds deadlocks among nested runs, and among programs that use contexts. The exit
+    /// status is that of a lock that was not obtained in time. Without this option a nested run
+    /// prints a warning after one second of a deadlock, and keeps waiting.
     #[arg(
         long, value_name = "DURATION", value_parser = duration::parse,
         conflicts_with = "no_wait"
@@ -312,31 +313,40 @@ impl WaitArgs {
 }
 
 /// How long an outage of the store is waited through.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct RetryArgs {
-    /// Give up when the store has been unavailable for so long
+    /// Give up when the store has been unavailable for this long [env: LEASEHOLD_RETRY_FOR]
     ///
-    /// Without it, an outage is waited through as long as the lock is waited for, and with -n or
-    /// --every not at all. With it, `run -n` asks an unavailable store again for that time, and
-    /// still ends at once when another holds the lock. The exit status is 69.
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) retry_for: Option<Duration>,
+    /// Without it, leasehold retries for as long as it waits for the lock; with -n or --every it
+    /// does not retry. With it, `run -n` retries an unavailable store for this long, and still ends
+    /// at once when another holds the lock. The exit status is 69.
+    #[arg(
+        long, value_name = "DURATION", value_parser = typed(duration::parse, "--retry-for")
+    )]
+    pub(crate) retry_for: Option<Setting<Duration>>,
+}
+
+impl RetryArgs {
+    /// The longest outage that is waited through, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.retry_for.as_ref().map(|retry_for| retry_for.value)
+    }
 }
 
 /// How long to wait at most.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitLimitArgs {
-    /// Give up at once when the lock is not free
+    /// Do not wait: give up if the lock is not free
     #[arg(short, long, conflicts_with = "wait")]
     no_wait: bool,
-    /// Give up after so long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
     ///
-    /// That counts from the start, connecting included. An outage of the store, its start and its
-    /// quarantine are waited through, with a line that says so; after an outage a claim that was
-    /// in the queue goes to its end. What waiting cannot mend, as a wrong password, ends it at
-    /// once.
+    /// The time starts with the command and includes connecting. During an outage, a start or a
+    /// quarantine of the store leasehold keeps trying, and a line says so; after an outage, a claim
+    /// that was in the queue starts again at its end. Errors that waiting cannot repair, such as a
+    /// wrong password, end the command at once.
     #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
     pub(crate) wait: Option<Setting<Wait>>,
 }
@@ -367,13 +377,13 @@ pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Lease")]
 pub(crate) struct LeaseArgs {
-    /// How long the lock outlives a crash of ours: it is renewed while we live
+    /// How long the lock stays taken after a crash of leasehold, which renews it while it runs
     /// [env: LEASEHOLD_TTL] [default: 30s]
     #[arg(
         long, value_name = "DURATION", value_parser = typed(duration::parse, "--ttl")
     )]
     pub(crate) ttl: Option<Setting<Duration>>,
-    /// What others see of us, beside host and process id [env: LEASEHOLD_LABEL]
+    /// A name that others see, beside host and process id [env: LEASEHOLD_LABEL]
     #[arg(
         long, value_name = "TEXT",
         value_parser = typed(StringValueParser::new(), "--label")
@@ -398,12 +408,13 @@ pub(crate) struct GuardArgs {
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
     pub(crate) grace: GraceArgs,
-    /// Hold the lock until all that the command has started is gone
+    /// Hold the lock until every process that the command has started has ended
     ///
-    /// Without it the lock is released when the command itself ends, and background processes of
-    /// it run on. With it the lock is held and renewed until they have ended: on Linux all that
-    /// the command has started, daemons too, elsewhere its process group. Signals go on to all of
-    /// them, Ctrl-C as SIGTERM, and so does the end of the lock. The exit status is the command's.
+    /// Without it, the lock is released when the command itself ends, and its background processes
+    /// continue without the lock. With it, the lock is held and renewed until they have ended: on
+    /// Linux every process that the command has started, daemons too; on other systems its process
+    /// group. They get the signals that leasehold gets, with SIGTERM in place of Ctrl-C, and are
+    /// stopped when the lock is lost. The exit status is the command's own.
     #[arg(long, help_heading = "Jobs")]
     pub(crate) with_children: bool,
 }
@@ -412,8 +423,8 @@ pub(crate) struct GuardArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Loss")]
 pub(crate) struct GraceArgs {
-    /// How long before the lock's end the command is told to stop
-    /// [env: LEASEHOLD_GRACE] [default: TTL/4, at most 5s]
+    /// How long before the end of the lease the command is asked to stop [env: LEASEHOLD_GRACE]
+    /// [default: TTL/4, at most 5s]
     #[arg(
         long, value_name = "DURATION", value_parser = typed(duration::parse, "--grace")
     )]

@@ -54,12 +54,14 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
     let mut store = args.common.store.clone();
     let mut lease = args.lease.clone();
     let mut wait = args.wait.clone();
+    let mut retry = args.retry.clone();
     let mut grace = args.grace.clone();
     let config = Config::load(&store.files)?;
     let unused = config.fill(&mut Configurable {
         store: &mut store,
         lease: Some(&mut lease),
         wait: Some(&mut wait.wait),
+        retry_for: Some(&mut retry.retry_for),
         grace: Some(&mut grace.grace),
     });
     let named = store.named();
@@ -80,6 +82,7 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
         row(Key::TlsKey, access.tls_key, path),
         row(Key::Ttl, Some(ttl.clone()), duration),
         row(Key::Wait, Some(wait.wait()), limit),
+        row(Key::RetryFor, retry.retry_for, duration),
         row(Key::Grace, Some(grace.grace(&ttl)?), duration),
         row(Key::Label, lease.label, |label| label),
     ];

@@ -49,7 +49,7 @@ fn asking<'a>(wanted: &'a Wanted, args: &ElectArgs) -> Asking<'a> {
     Asking {
         keys: &wanted.keys,
         wait: Wait::Forever,
-        retry_for: args.retry.retry_for,
+        retry_for: args.retry.limit(),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
     let asking = Asking {
         keys: &wanted.keys,
         wait: patience.wait(),
-        retry_for: args.wait.retry.retry_for,
+        retry_for: args.wait.retry.limit(),
     };
     let bound = Bound::of(args)?;
     let mut end = Box::pin(bound.clone().end());

@@ -31,7 +31,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
     let asking = Asking {
         keys: std::slice::from_ref(&args.key),
         wait: Wait::Forever,
-        retry_for: args.retry.retry_for,
+        retry_for: args.retry.limit(),
     };
     let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
     let ControlFlow::Continue(connected) = connecting.await? else {

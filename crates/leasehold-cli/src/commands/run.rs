@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
     let asking = Asking {
         keys: &wanted.keys,
         wait: patience.wait(),
-        retry_for: args.wait.retry.retry_for,
+        retry_for: args.wait.retry.limit(),
     };
     let connecting = connect_to_hold(store, &lease, asking, printer);
     let connected = match connecting.await? {

@@ -22,7 +22,7 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
     let asking = Asking {
         keys: std::slice::from_ref(&args.key),
         wait: args.wait.as_ref().map_or(Wait::Forever, |wait| wait.value),
-        retry_for: args.retry.retry_for,
+        retry_for: args.retry.limit(),
     };
     let connecting = connect_patiently(&args.common.store, Settings::default(), asking, printer);
     let connected = match connecting.await? {

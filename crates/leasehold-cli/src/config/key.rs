@@ -14,13 +14,14 @@ pub(crate) enum Key {
     TlsKey,
     Ttl,
     Wait,
+    RetryFor,
     Grace,
     Label,
 }
 
 impl Key {
     /// In the order in which they are shown.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Store,
         Self::User,
         Self::PasswordFile,
@@ -29,6 +30,7 @@ impl Key {
         Self::TlsKey,
         Self::Ttl,
         Self::Wait,
+        Self::RetryFor,
         Self::Grace,
         Self::Label,
     ];
@@ -44,6 +46,7 @@ impl Key {
             Self::TlsKey => "tls-key",
             Self::Ttl => "ttl",
             Self::Wait => "wait",
+            Self::RetryFor => "retry-for",
             Self::Grace => "grace",
             Self::Label => "label",
         }
@@ -60,6 +63,7 @@ impl Key {
             Self::TlsKey => env::TLS_KEY,
             Self::Ttl => env::TTL,
             Self::Wait => env::WAIT,
+            Self::RetryFor => env::RETRY_FOR,
             Self::Grace => env::GRACE,
             Self::Label => env::LABEL,
         }
@@ -76,6 +80,7 @@ impl Key {
             Self::TlsKey => "client.key",
             Self::Ttl => "30s",
             Self::Wait => "5m",
+            Self::RetryFor => "10m",
             Self::Grace => "5s",
             Self::Label => "billing",
         }

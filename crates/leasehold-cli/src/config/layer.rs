@@ -21,6 +21,7 @@ pub(crate) struct Layer {
     pub(crate) access: AccessArgs,
     pub(crate) lease: LeaseArgs,
     pub(crate) wait: Option<Setting<Wait>>,
+    pub(crate) retry_for: Option<Setting<Duration>>,
     pub(crate) grace: Option<Setting<Duration>>,
 }
 
@@ -87,6 +88,9 @@ impl Layer {
             Key::TlsKey => access.tls_key = Some(Setting::new(written.path(), from)),
             Key::Ttl => lease.ttl = Some(Setting::new(written.ttl()?, from)),
             Key::Wait => self.wait = Some(Setting::new(parse_wait(&written.text()?)?, from)),
+            Key::RetryFor => {
+                self.retry_for = Some(Setting::new(duration::parse(&written.text()?)?, from));
+            }
             Key::Grace => {
                 self.grace = Some(Setting::new(duration::parse(&written.text()?)?, from));
             }
@@ -105,6 +109,7 @@ impl Layer {
                 label: self.lease.label.or(below.lease.label),
             },
             wait: self.wait.or(below.wait),
+            retry_for: self.retry_for.or(below.retry_for),
             grace: self.grace.or(below.grace),
         }
     }

@@ -58,6 +58,7 @@ pub(crate) struct Configurable<'a> {
     pub(crate) store: &'a mut StoreArgs,
     pub(crate) lease: Option<&'a mut LeaseArgs>,
     pub(crate) wait: Option<&'a mut Option<Setting<Wait>>>,
+    pub(crate) retry_for: Option<&'a mut Option<Setting<Duration>>>,
     pub(crate) grace: Option<&'a mut Option<Setting<Duration>>>,
 }
 
@@ -129,6 +130,9 @@ impl Config {
         }
         if let Some(wait) = &mut into.wait {
             **wait = wait.take().or(found.wait);
+        }
+        if let Some(retry_for) = &mut into.retry_for {
+            **retry_for = retry_for.take().or(found.retry_for);
         }
         if let Some(grace) = &mut into.grace {
             **grace = grace.take().or(found.grace);

@@ -60,7 +60,7 @@ struct Origin {
 struct EventLine<'a> {
     #[serde(flatten)]
     event: &'a Event,
-    time: Timestamp,
+    time: String,
     host: &'a str,
     pid: u32,
     run: &'a str,
@@ -82,7 +82,7 @@ impl Origin {
     fn line<'a>(&'a self, event: &'a Event) -> EventLine<'a> {
         EventLine {
             event,
-            time: Timestamp::now(),
+            time: format!("{:.3}", Timestamp::now()),
             host: &self.host,
             pid: self.pid,
             run: &self.run,

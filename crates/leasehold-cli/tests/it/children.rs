@@ -17,21 +17,32 @@ on_each_store! {
     a_restart_goes_on_after_both_were_killed,
 }
 
-/// A daemon that waits at the gate, in a session of its own, with no parent and no output.
-const DAEMON: &str = "(setsid sh -c 'read go < gate' > /dev/null 2>&1 &)";
+/// A daemon that waits at the gate, in a session of its own, with no parent and no output. The
+/// command goes on once it runs.
+const DAEMON: &str = "mkfifo up; \
+    (setsid sh -c 'echo up > up; read go < gate' > /dev/null 2>&1 &); read up < up";
+
+/// Makes nine orphans, whose process ids are `pids` then.
+pub(crate) const ORPHANS: &str = "for i in 1 2 3 4 5 6 7 8 9; do (sh -c 'echo $$ >> pids' &); done; \
+    while [ $(cat pids | wc -l) -lt 9 ]; do :; done 2> /dev/null; pids=$(cat pids);";
+
+/// Waits until those processes are gone, zombies too; says what is left of them after 30 s.
+pub(crate) const GONE: &str = "n=0; for p in $pids; do \
+    while [ -e /proc/$p ] && [ $n -lt 300 ]; do n=$((n+1)); sleep 0.1; done; \
+    [ ! -e /proc/$p ] || grep State /proc/$p/status; done; echo looked";
 
 /// Where processes of the command wait until they are let go.
-struct Gate(PathBuf);
+pub(crate) struct Gate(PathBuf);
 
 impl Gate {
-    fn new(store: &Store, name: &str) -> Self {
+    pub(crate) fn new(store: &Store, name: &str) -> Self {
         let gate = store.path(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
         Self(gate)
     }
 
     /// Lets one go that waits or will.
-    async fn open(&self) {
+    pub(crate) async fn open(&self) {
         let gate = self.0.clone();
         let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
         opened.await.unwrap().unwrap();
@@ -194,25 +205,16 @@ async fn the_longest_hold_ends_what_was_left() {
 #[tokio::test]
 async fn what_ends_meanwhile_is_reaped() {
     let store = Store::memory();
-    let clean = "for i in 1 2 3 4 5 6 7 8 9; do (true &); done; n=0; \
-                 while ps --ppid $PPID -o stat= | grep -q Z && [ $n -lt 300 ]; do \
-                 n=$((n+1)); sleep 0.1; done; \
-                 cat /proc/$PPID/comm; ps --ppid $PPID -o stat=,comm=; echo over";
     let gate = Gate::new(&store, "gate");
-    std::fs::write(store.path("clean.sh"), clean).unwrap();
-    let process = start(&store, &[], "(sh -c 'read go < gate; exec sh clean.sh' &)");
+    let meanwhile = format!("{ORPHANS} cat /proc/$PPID/comm; {GONE}");
+    std::fs::write(store.path("meanwhile.sh"), meanwhile).unwrap();
+    let script = "(sh -c 'read go < gate; exec sh meanwhile.sh' &)";
+    let process = start(&store, &[], script);
     process.stderr().wait_for("holding k until").await;
     gate.open().await;
     let ended = process.finish().await;
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    let zombies = ended.stdout.lines().filter(|line| line.starts_with('Z'));
-    assert_eq!(zombies.count(), 0, "{}", ended.stdout);
-    assert!(
-        ended.stdout.starts_with("leasehold-shim\n"),
-        "{}",
-        ended.stdout
-    );
-    assert!(ended.stdout.ends_with("over\n"), "{}", ended.stdout);
+    assert_eq!(ended.stdout, "leasehold-shim\nlooked\n");
 }
 
 #[tokio::test]
@@ -291,7 +293,21 @@ async fn a_shim_that_is_killed_meanwhile_is_said() {
 }
 
 #[test]
-fn ctrl_z_and_ctrl_c_work_while_it_waits_for_what_was_left() {
+fn ctrl_c_ends_what_was_left() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
+    terminal.wait_for("holding k until");
+    terminal.types("\x03");
+    terminal.wait_for("ready> ");
+    terminal.types("echo \"status=$?\"\n");
+    terminal.wait_for("status=6");
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
+#[test]
+fn ctrl_z_stops_what_was_left_too() {
     let store = Store::memory();
     let mut terminal = shell(&store);
     terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
@@ -299,11 +315,10 @@ fn ctrl_z_and_ctrl_c_work_while_it_waits_for_what_was_left() {
     terminal.types("\x1a");
     terminal.wait_for("Stopped");
     terminal.wait_for("ready> ");
-    terminal.types("fg\n");
-    terminal.wait_for("\n");
-    terminal.types("\x03");
+    terminal.types("echo stopped=$(ps -t $(tty) -o stat=,comm= | grep -c '^T.*sleep')\n");
+    terminal.wait_for("stopped=1");
     terminal.wait_for("ready> ");
-    terminal.types("echo \"status=$?\"\n");
+    terminal.types("bg; kill -TERM %1; wait %1; echo \"status=$?\"\n");
     terminal.wait_for("status=6");
     terminal.types("exit 4\n");
     assert_eq!(terminal.finish().0.code(), Some(4));

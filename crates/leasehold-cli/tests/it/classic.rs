@@ -71,7 +71,7 @@ async fn the_key_is_the_one_that_others_use() {
     taken.unwrap();
     let busy = run(&server, &["run", "-n", "invoice-42", "--", "true"]).await;
     assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
-    let held = "invoice-42 is held by the claim 012345…, does not expire";
+    let held = "invoice-42 is held by the claim 012345…; it does not expire";
     assert!(busy.stderr.contains(held), "{}", busy.stderr);
 
     let shown = run(&server, &["show", "invoice-42"]).await;
@@ -120,7 +120,7 @@ async fn what_it_cannot_do_is_said() {
         assert_ne!(refused.code(), Some(0), "{arguments:?}");
         let said = &refused.stderr;
         assert!(said.contains("the classic layout cannot do this"), "{said}");
-        assert!(said.contains("hint: leave out layout=classic"), "{said}");
+        assert!(said.contains("leave out layout=classic"), "{said}");
     }
     let recovered = ["run", "--recover-as", "job", "k", "--", "true"];
     let refused = run(&server, &recovered).await;

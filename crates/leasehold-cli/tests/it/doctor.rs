@@ -107,7 +107,7 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
         seen.stdout
     );
     assert!(
-        seen.stdout.contains("resetchannels, and &leasehold:*"),
+        seen.stdout.contains("resetchannels, with &leasehold:*"),
         "{}",
         seen.stdout
     );

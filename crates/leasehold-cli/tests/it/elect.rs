@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{Store, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
     observer.signal(Signal::TERM);
     let seen = observer.finish().await;
     assert_eq!(seen.code(), Some(0), "{}", seen.stderr);
-    let seen: Vec<_> = events(&seen.stdout)
+    let seen: Vec<_> = json_lines(&seen.stdout)
         .into_iter()
         .filter(|seen| seen["term"].is_u64())
         .map(|seen| (seen["term"].as_u64().unwrap(), seen["note"].clone()))

@@ -151,7 +151,7 @@ fn a_broken_link_is_seen() {
     let page = Page {
         name: "docs/new.md".to_owned(),
         text: "# `a_b` and C-d, e?\n# Twice\n# Twice\n[ok](#a_b-and-c-d-e) [ok](#twice-1)\n\
-               [ok](../README.md#errors-say-what-to-do) [ok](https://redis.io/a#b) `[no](link)`\n\
+               [ok](../SAFETY.md#the-command) [ok](https://redis.io/a#b) `[no](link)`\n\
                [1](#twice-2) [2](gone.md) [3](/README.md) [4](https://forge.example/leasehold/)\n\
                [5](../README.md#gone) [6](../Cargo.toml#workspace) ![7](gone.png) [8][r]\n\n\
                [r]: ../gone.md\n\n```sh\n[no](link)\n```\n"

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{Store, events, json_lines, on_each_store};
 use leasehold::core::Token;
 use leasehold::fence::Gate;
 use leasehold_testkit::process::Signal;
@@ -318,7 +318,7 @@ async fn a_broken_lock_may_be_ignored(store: &Store) {
     store.run(&["break", "--yes", "k"]).await;
     holder
         .stderr()
-        .wait_for("the command runs on, unguarded")
+        .wait_for("the command continues without the lock")
         .await;
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
@@ -434,7 +434,7 @@ async fn show_and_ls_have_their_shape(store: &Store) {
     );
     for (pattern, keys) in [("*", &["a/1", "b/1"][..]), ("b*", &["b/1"]), ("c?", &[])] {
         let listed = store.run(&["ls", pattern, "--json"]).await.stdout;
-        let found: Vec<Value> = events(&listed)
+        let found: Vec<Value> = json_lines(&listed)
             .into_iter()
             .map(|each| each["key"].clone())
             .collect();

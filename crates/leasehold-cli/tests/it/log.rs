@@ -101,7 +101,7 @@ async fn a_store_that_keeps_none_is_named() {
     let refused = run(&format!("{classic}&audit=1000"), &["log"]).await;
     assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("audit has no meaning"),
+        refused.stderr.contains("audit has no effect"),
         "{}",
         refused.stderr
     );

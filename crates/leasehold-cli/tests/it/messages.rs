@@ -14,6 +14,15 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// The longest sentence that is no hint: what a terminal shows in one line.
 const LONGEST: usize = 100;
 
+/// How texts begin that are no messages: paragraphs that are wrapped, lists in hints, headers.
+const OTHERS: [&str; 5] = [
+    "Exclusion ",
+    "ACL SETUSER ",
+    "layout, prefix, ",
+    "quorum, max_ttl, ",
+    "default-src ",
+];
+
 /// What a text is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -147,9 +156,9 @@ fn texts_of(source: &str) -> Vec<(Kind, String)> {
     texts
 }
 
-/// A row of a table, which help texts wrap, or an example.
+/// A row of a table, which help texts wrap, or an example; or one of [`OTHERS`].
 fn is_row(line: &str) -> bool {
-    line.contains("  ")
+    line.contains("  ") || OTHERS.iter().any(|start| line.starts_with(start))
 }
 
 /// Words with a space between them.
@@ -181,8 +190,8 @@ fn collect(tokens: TokenStream, kind: Kind, texts: &mut Vec<(Kind, String)>) {
                     } else {
                         here
                     };
-                    match is_invalid(&tokens[..at]) {
-                        true => collect_invalid(group.stream(), texts),
+                    match takes_a_hint(&tokens[..at]) {
+                        true => collect_with_hint(group.stream(), texts),
                         false => collect(group.stream(), kind, texts),
                     }
                 }
@@ -247,18 +256,18 @@ fn names_hint(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(_)] if name == "hint")
 }
 
-/// `Invalid::new(what, hint)`.
-fn is_invalid(before: &[TokenTree]) -> bool {
-    let names: Vec<_> = before
-        .iter()
-        .rev()
-        .take(4)
-        .map(ToString::to_string)
-        .collect();
-    names == ["new", ":", ":", "Invalid"]
+/// `Invalid::new(what, hint)`, `warn_with_hint(what, hint)` and `refused(what, hint)`.
+fn takes_a_hint(before: &[TokenTree]) -> bool {
+    let mut names = before.iter().rev().map(ToString::to_string);
+    let name = names.next();
+    match name.as_deref() {
+        Some("warn_with_hint" | "refused") => true,
+        Some("new") => names.take(3).eq([":", ":", "Invalid"]),
+        _ => false,
+    }
 }
 
-fn collect_invalid(tokens: TokenStream, texts: &mut Vec<(Kind, String)>) {
+fn collect_with_hint(tokens: TokenStream, texts: &mut Vec<(Kind, String)>) {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(it) if it.as_char() == ',');
     let mut kind = Kind::Sentence;

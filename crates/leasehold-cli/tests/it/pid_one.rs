@@ -7,18 +7,14 @@ use std::process::Command;
 use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::process::{Pid, geteuid, kill_process};
 
+use crate::children::{GONE, Gate, ORPHANS};
 use crate::common::Store;
-
-/// Prints how many have ended and are not reaped, as soon as there are none, or after 30 s.
-const NO_ZOMBIES: &str = "n=0; while grep -qs '^State:.Z' /proc/[0-9]*/status && [ $n -lt 300 ]; do \
-                          n=$((n+1)); sleep 0.1; done; \
-                          echo zombies $(cat /proc/[0-9]*/status 2> /dev/null | grep -c '^State:.Z')";
 
 /// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.
 fn in_container(store: &Store, arguments: &[&str]) -> Command {
     let leasehold = store.command(arguments);
     let mut command = Command::new("unshare");
-    command.args(["--fork", "--pid", "--mount-proc"]);
+    command.args(["--kill-child", "--pid", "--mount-proc"]);
     if !geteuid().is_root() {
         command.arg("--map-root-user");
     }
@@ -51,11 +47,12 @@ fn is_leasehold(pid: Pid) -> bool {
     program.file_name() == Path::new(env!("CARGO_BIN_EXE_leasehold")).file_name()
 }
 
-/// A shell in the namespace of that process, which did not start it: as `docker exec` does it.
+/// A shell in the namespace of that process, which did not start it, and in its directory: as
+/// `docker exec` does it.
 fn exec(first: Pid, script: &str) -> Command {
     let mut command = Command::new("nsenter");
     let first = first.as_raw_nonzero().to_string();
-    command.args(["--target", &first, "--pid", "--mount"]);
+    command.args(["--target", &first, "--pid", "--mount", "--wd"]);
     if !geteuid().is_root() {
         command.args(["--user", "--preserve-credentials"]);
     }
@@ -74,10 +71,9 @@ async fn the_exit_status_is_the_commands_own() {
 
 #[tokio::test]
 async fn what_the_command_leaves_behind_is_reaped() {
-    let script = format!("for i in 1 2 3 4 5 6 7 8 9; do (true &); done; {NO_ZOMBIES}; exit 3");
-    let ended = run(&Store::memory(), &script).await;
+    let ended = run(&Store::memory(), &format!("{ORPHANS} {GONE}; exit 3")).await;
     assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
-    assert_eq!(ended.stdout, "zombies 0\n");
+    assert_eq!(ended.stdout, "looked\n");
 }
 
 #[tokio::test]
@@ -92,21 +88,19 @@ async fn what_others_leave_behind_is_reaped() {
     running.stdout().wait_for("up").await;
     let waiting = Process::spawn(in_container(&store, &["hold", "waited-for"]));
     waiting.stderr().wait_for("waiting for").await;
-    for process in [&running, &waiting] {
-        let first = first_of(process);
+    for (process, name) in [(&running, "first"), (&waiting, "second")] {
+        let (first, gate) = (first_of(process), Gate::new(&store, name));
         assert!(is_leasehold(first));
         // The orphan says whose it is now, and ends.
-        let orphan = "read go < gate; grep PPid /proc/self/status; echo ends $$";
-        rustix::fs::mkfifoat(rustix::fs::CWD, store.path("gate"), rustix::fs::Mode::RWXU).unwrap();
-        let script = format!("(sh -c '{orphan}' &) ; echo go > gate");
-        let mut left = exec(first, &script);
-        left.current_dir(store.path(""));
-        let left = Process::run(left).await;
-        assert_eq!(left.code(), Some(0), "{}", left.stderr);
-        assert!(left.stdout.contains("ends "), "{}", left.stdout);
-        let looked = Process::run(exec(first, NO_ZOMBIES)).await;
-        assert_eq!(looked.stdout, "zombies 0\n", "{}", left.stdout);
-        std::fs::remove_file(store.path("gate")).unwrap();
+        let orphan = format!("echo $$; read go < {name}; grep PPid /proc/$$/status");
+        let left = Process::spawn(exec(first, &format!("(sh -c '{orphan}' &)")));
+        let pid = left.stdout().wait_for("").await;
+        left.wait().await;
+        gate.open().await;
+        let parent = left.stdout().wait_for("PPid").await;
+        assert_eq!(parent, "PPid:\t1");
+        let looked = Process::run(exec(first, &format!("pids={pid}; {GONE}"))).await;
+        assert_eq!(looked.stdout, "looked\n");
     }
     drop(holder);
 }

@@ -66,7 +66,7 @@ async fn a_periodic_job_says_that_no_store_is_named() {
         assert_eq!(lines, said, "{}", ended.stderr);
     }
     let ended = run(&home, &job).await;
-    for part in ["this machine", "LEASEHOLD_STORE", "say -S local:\n"] {
+    for part in ["every machine", "LEASEHOLD_STORE", "-S local: confirms"] {
         assert!(ended.stderr.contains(part), "{}", ended.stderr);
     }
     let said = run(&home, &[&["run", "-S", "local:"], &job[1..]].concat()).await;

@@ -186,6 +186,8 @@ impl Machine<'_> {
             .args(&arguments[1..])
             .env_clear()
             .env("PATH", format!("{}:/usr/bin:/bin", self.programs()))
+            // The settings of the tester are not those of the machine.
+            .env("LEASEHOLD_SYSTEM_CONFIG", "/dev/null")
             .envs(
                 variables
                     .iter()

@@ -121,7 +121,7 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     old.finish().await;
     let new = start(store);
     new.stderr()
-        .wait_for("or what it has started still runs: waiting in line for k")
+        .wait_for("or a child of it, is still running; waiting for k")
         .await;
     new.stderr().wait_for("waiting for k (position 1)").await;
     new.signal(Signal::TERM);
@@ -202,7 +202,7 @@ async fn a_file_that_others_can_read_is_refused(store: &Store) {
         let ended = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
         assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
         assert!(
-            ended.stderr.contains("is not this user's alone"),
+            ended.stderr.contains("other users can access"),
             "{}",
             ended.stderr
         );

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Store, events, leasehold};
+use crate::common::{Store, events, json_lines, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -432,7 +432,7 @@ async fn ls_names_what_it_passes_over() {
         assert!(listed.stdout.contains("held"), "{}", listed.stdout);
         assert_eq!(
             listed.stderr,
-            "leasehold: warning: passed over other\\u{202e}s: the key contains a list that is \
+            "leasehold: warning: skipped other\\u{202e}s: the key contains a list that is \
              not leasehold's; nothing was changed\n"
         );
     }
@@ -453,7 +453,7 @@ async fn ls_prints_thousands_of_keys() {
     let headings = table.lines().filter(|line| line.starts_with("KEY "));
     assert_eq!(headings.count(), 1);
     let json = run(&url, &["ls", "--json", "copy/*"]).await.stdout;
-    let keys: std::collections::BTreeSet<_> = events(&json)
+    let keys: std::collections::BTreeSet<_> = json_lines(&json)
         .iter()
         .map(|key| key["key"].to_string())
         .collect();

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -306,6 +306,40 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
     }
 }
 
+/// Wherever they are: as they start, as they make the files of a key, as they hold it.
+#[tokio::test]
+async fn killed_members_leave_nothing_that_locks_out_the_others() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let users = [ANN, BOB, ROOT];
+    let (mut running, mut to_kill): (Vec<Process>, Option<Process>) = Default::default();
+    for number in 0..48 {
+        let key = format!("k{}", number / 8);
+        let run = machine.by(users[number % 3], &["run", &key, "--", "true"]);
+        let started = Process::spawn(run);
+        // The one before has come somewhere by now.
+        if let Some(before) = to_kill.take() {
+            before.signal(Signal::KILL);
+            before.wait().await;
+        }
+        match number % 2 {
+            0 => to_kill = Some(started),
+            _ => running.push(started),
+        }
+    }
+    for one in running {
+        let ended = one.finish().await;
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    }
+    for key in (0..6).map(|number| format!("k{number}")) {
+        for user in users {
+            let free = machine.run(user, &["run", "-n", &key, "--", "true"]).await;
+            assert_eq!(free.code(), Some(0), "{}", free.stderr);
+        }
+    }
+}
+
 #[tokio::test]
 async fn members_look_and_break() {
     let Some(machine) = Machine::shared().await else {
@@ -458,6 +492,29 @@ async fn members_cannot_exchange_the_parts() {
     let ended = Process::run(moved).await;
     assert_ne!(ended.code(), Some(0));
     assert!(inside.join("records").exists());
+}
+
+/// What a member puts there, where the system does not see to it (`fs.protected_hardlinks`).
+#[tokio::test]
+async fn links_of_members_lead_root_nowhere() {
+    let Some(machine) = Machine::shared().await else {
+        return;
+    };
+    let secret = machine.files.path().join("secret");
+    fs::write(&secret, "").unwrap();
+    set_mode(&secret, 0o600);
+    let inside = machine.directory();
+    fs::hard_link(&secret, inside.join("records/k.rec")).unwrap();
+    fs::hard_link(&secret, inside.join("sessions/hard")).unwrap();
+    symlink(&secret, inside.join("records/soft.rec")).unwrap();
+    symlink(&secret, inside.join("sessions/soft")).unwrap();
+    let hard = machine.run(ROOT, &["run", "-n", "k", "--", "true"]).await;
+    refused(&hard, &["k.rec belongs to the group"]);
+    let soft = machine.run(ROOT, &["run", "-n", "soft", "--", "true"]);
+    assert_eq!(soft.await.code(), Some(65));
+    let seen = fs::metadata(&secret).unwrap();
+    let rights = (seen.len(), seen.gid(), seen.mode() & 0o7777, seen.nlink());
+    assert_eq!(rights, (0, 0, 0o600, 3), "nothing was done to it");
 }
 
 #[tokio::test]

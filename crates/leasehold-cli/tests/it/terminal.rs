@@ -160,7 +160,7 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
     let store = Store::local();
     let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
     let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
-    let shown = terminal.wait_for("held by deploy, ");
+    let shown = terminal.wait_for(", label deploy), ");
     let waiting = "leasehold: waiting for orders/42, position 1, ";
     assert!(shown.contains(waiting), "{shown}");
     holder.signal(leasehold_testkit::process::Signal::TERM);
@@ -213,7 +213,7 @@ async fn the_line_of_waiting_shows_format_characters_as_escapes() {
     let label = "a\u{202e}b";
     let (_holder, _) = store.holder(&["--label", label, "k\u{200b}"]).await;
     let mut terminal = at_terminal(&store, &["run", "k\u{200b}", "--", "true"]);
-    let line = terminal.wait_for("held by a\\u{202e}b, ");
+    let line = terminal.wait_for("label a\\u{202e}b), ");
     assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
     assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
 }

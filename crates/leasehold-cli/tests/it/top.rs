@@ -4,7 +4,7 @@ use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, leasehold};
+use crate::common::{Store, deadlocked, leasehold};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
@@ -79,14 +79,14 @@ async fn details_have_the_history_and_the_status_has_deadlocks() {
         .await;
     assert_eq!(before.code(), Some(0), "{}", before.stderr);
     let mut terminal = top(&store, SIZES[0]);
-    let inner = r#""$L" run -k x"#;
-    let mut command = store.command(&["run", "x", "--", "sh", "-c", &format!("{inner} -- true")]);
-    command.env("L", env!("CARGO_BIN_EXE_leasehold"));
-    let process = Process::spawn(command);
+    let both = deadlocked(&store, ["x", "y"]).await;
     terminal.wait_screen(|shown| shown.contains("deadlock: ") && shown.contains("waits for x"));
     terminal.types("\r");
     terminal.wait_screen(|shown| shown.contains("released by") && shown.contains("label earlier"));
-    process.signal(Signal::TERM);
+    for process in both {
+        process.signal(Signal::TERM);
+        process.finish().await;
+    }
     terminal.wait_screen(|shown| shown.contains("x: free") && shown.contains("history"));
     terminal.types("q");
     assert_eq!(terminal.end().code(), Some(0));

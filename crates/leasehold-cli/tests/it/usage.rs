@@ -22,7 +22,7 @@ async fn wrong_usage_is_64_and_says_why() {
             "the key has 513 bytes",
         ),
         (&["run", "a\tb", "--", "true"], "control character"),
-        (&["run", "-w", "30", "k", "--", "true"], "say the unit: 30s"),
+        (&["run", "-w", "30", "k", "--", "true"], "add a unit: 30s"),
         (&["run", "-w", "soon", "k", "--", "true"], "1h30m"),
         (
             &["run", "-n", "-w", "1s", "k", "--", "true"],

@@ -239,7 +239,7 @@ fn a_part_that_is_missing_or_a_link_is_refused() {
         make(&link, &ours())
             .unwrap_err()
             .to_string()
-            .contains("is no directory")
+            .contains("is not a directory")
     );
 }
 

@@ -173,8 +173,8 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
     }
 }
 
-const EXAMPLE: &str = "write redis://user:password@host:6379/0, with special characters in user \
-    and password percent-encoded";
+const EXAMPLE: &str = "write redis://user:password@host:6379/0; percent-encode special characters \
+ in user and password";
 
 fn host(url: &Url) -> Result<String, Invalid> {
     match url.host() {

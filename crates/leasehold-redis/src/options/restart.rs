@@ -158,8 +158,8 @@ pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(),
         bounds,
         "choose between 100 ms and 24 h",
     )?;
-    let choose = "choose at least twice max_ttl: claims could outlive a shorter one, and tokens \
-     could fall where clocks differ";
+    let choose = "choose at least twice max_ttl: claims could outlive less, and tokens could fall \
+     if clocks differ";
     check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)
 }
 

@@ -84,8 +84,8 @@ fn tls_failure(error: &io::Error) -> Option<StoreError> {
     Some(match failed {
         Tls::InvalidCertificate(_) => refused(
             format!("the certificate of the server is not trusted ({text})"),
-            "set `ca` in the URL to the authority that signed it, and use a host name that the \
-             certificate contains",
+            "set `ca` in the URL to the authority that signed it, and use a host name of the \
+             certificate",
         ),
         Tls::AlertReceived(_) => refused(
             format!("the server refuses the TLS handshake ({text})"),

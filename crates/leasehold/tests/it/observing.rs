@@ -174,5 +174,8 @@ async fn spans_and_events_tell_the_same() {
     assert!(released.contains(&told), "{released}");
     assert!(released.contains("leasehold.held_s="), "{released}");
     assert!(lost.contains("WARN leasehold.hold{"), "{lost}");
-    assert!(lost.contains("lost: the store has no such claim"), "{lost}");
+    assert!(
+        lost.contains("lost: the store no longer has the claim"),
+        "{lost}"
+    );
 }

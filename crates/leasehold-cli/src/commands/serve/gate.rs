@@ -62,7 +62,7 @@ impl Gate {
             return Err(Failure::usage(message).hint(TOKEN_HINT));
         }
         if args.allow_break && token.is_none() {
-            let message = "--allow-break takes a token";
+            let message = "--allow-break requires a token";
             return Err(Failure::usage(message).hint(TOKEN_HINT));
         }
         Ok(Self {

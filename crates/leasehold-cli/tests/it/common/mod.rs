@@ -136,7 +136,41 @@ pub(crate) fn leasehold(arguments: &[&str]) -> Command {
 }
 
 /// The lines of JSON that a process wrote.
-pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
-    stderr.lines().map(line).collect()
+    text.lines().map(line).collect()
+}
+
+/// Its events, without what is in each of them: when it was, and where.
+pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
+    let mut runs = std::collections::BTreeSet::new();
+    let event = |mut event: serde_json::Value| {
+        let line = event.to_string();
+        let fields = event.as_object_mut().expect("an object");
+        for field in ["time", "host", "pid"] {
+            assert!(fields.remove(field).is_some(), "no {field}: {line}");
+        }
+        runs.insert(fields.remove("run").expect("a run").to_string());
+        event
+    };
+    let events = json_lines(stderr).into_iter().map(event).collect();
+    assert!(runs.len() <= 1, "one run: {runs:?}");
+    events
+}
+
+/// Two runs, each of which holds one of the keys and waits for the other one.
+pub(crate) async fn deadlocked(store: &Store, [one, other]: [&str; 2]) -> [Process; 2] {
+    let start = async |outer, inner| {
+        let script = format!(
+            "echo holds; until test -e go; do sleep 0.02; done; exec \"$L\" run {inner} -- true"
+        );
+        let mut command = store.command(&["run", outer, "--", "sh", "-c", &script]);
+        command.env("L", env!("CARGO_BIN_EXE_leasehold"));
+        let process = Process::spawn(command);
+        process.stdout().wait_for("holds").await;
+        process
+    };
+    let both = [start(one, other).await, start(other, one).await];
+    std::fs::write(store.path("go"), "").expect("a file can be written");
+    both
 }

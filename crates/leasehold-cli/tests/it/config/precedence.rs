@@ -145,7 +145,7 @@ fn documented() -> Vec<Documented> {
 }
 
 /// A value for each key, as it is shown.
-const VALUES: [(&str, &str); 10] = [
+const VALUES: [(&str, &str); 11] = [
     ("store", "local:/somewhere"),
     ("user", "app"),
     ("password-file", "/x/password"),
@@ -154,6 +154,7 @@ const VALUES: [(&str, &str); 10] = [
     ("tls-key", "/x/client.key"),
     ("ttl", "1m30s"),
     ("wait", "5m"),
+    ("retry-for", "10m"),
     ("grace", "2s"),
     ("label", "billing"),
 ];

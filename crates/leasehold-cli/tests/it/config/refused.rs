@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Place, write};
+use crate::common::events;
 use leasehold_testkit::process::Process;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test]
 async fn a_mistake_is_named_with_its_line_and_what_to_write() {
@@ -122,9 +123,8 @@ async fn a_mistake_is_named_with_its_line_and_what_to_write() {
         );
     }
     let run = place.run(&["run", "--json", "k", "--", "true"]).await;
-    let last = run.stderr.lines().last().unwrap();
     assert_eq!(
-        serde_json::from_str::<Value>(last).unwrap(),
+        *events(&run.stderr).last().unwrap(),
         json!({"event": "exit", "status": 64, "signal": null})
     );
     assert_eq!(place.run(&["completions", "bash"]).await.code(), Some(0));

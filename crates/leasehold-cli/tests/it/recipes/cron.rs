@@ -88,7 +88,7 @@ impl Job {
     fn start_with(&self, machine: &Machine<'_>, variables: &[(String, String)]) -> Process {
         let shell = ["/bin/sh", "-c", &*machine.real(&self.command)].map(str::to_owned);
         let mut command = machine.command(&shell, &[]);
-        command.env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("PATH", "/usr/bin:/bin");
         command.env("SHELL", "/bin/sh").env("LOGNAME", "cron");
         command.env("HOME", machine.place.path("home"));
         command.envs(

@@ -36,7 +36,9 @@ impl Image {
                     let from = rest
                         .strip_suffix(" /usr/local/bin/")
                         .expect("to the programs");
-                    image.programs = from.split(' ').map(str::to_owned).collect();
+                    let copied = from.split(' ').filter(|word| !word.starts_with("--from="));
+                    let names = copied.filter_map(|path| path.rsplit('/').next());
+                    image.programs.extend(names.map(str::to_owned));
                 }
                 "ENV" => {
                     let (name, value) = rest.split_once('=').expect("NAME=VALUE");

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use leasehold_testkit::process::{Process, Signal};
-use tokio::time::sleep;
+use leasehold_testkit::process::{PATIENCE, Process, Signal};
+use tokio::time::{sleep, timeout};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use super::{Fleet, Machine, blocks, crash, started};
@@ -239,13 +239,18 @@ impl<'a> Shop<'a> {
         token
     }
 
-    async fn until_it_leads(&self) -> u64 {
-        loop {
-            match self.leads().await {
-                Some(token) => return token,
-                None => sleep(Duration::from_millis(50)).await,
+    /// Waits until it leads with a token that is higher; for what no process reports.
+    async fn until_it_leads(&self, last: u64) -> u64 {
+        let asking = async {
+            loop {
+                match self.leads().await {
+                    Some(token) if token > last => return token,
+                    _ => sleep(Duration::from_millis(50)).await,
+                }
             }
-        }
+        };
+        let led = timeout(PATIENCE, asking).await;
+        led.expect("it leads in time")
     }
 
     /// As if it had been written so long ago.
@@ -265,15 +270,15 @@ async fn a_sidecar_tells_its_pod_whether_it_leads() {
         let (fleet, sidecar) = (Fleet::of(&manifest.text), manifest.guarded());
         let shops = [Shop::new(&fleet, sidecar), Shop::new(&fleet, sidecar)];
         let first = shops[0].sidecar.start(&shops[0].pod);
-        let term = shops[0].until_it_leads().await;
+        let term = shops[0].until_it_leads(0).await;
         let second = shops[1].sidecar.start(&shops[1].pod);
         second.stderr().wait_for("(position 1)").await;
         assert_eq!(shops[1].leads().await, None);
 
         // The pod is deleted: the file goes first, then the lock.
         first.signal(Signal::TERM);
-        let next = shops[1].until_it_leads().await;
-        assert!(next > term && !shops[0].file().exists());
+        shops[1].until_it_leads(term).await;
+        assert!(!shops[0].file().exists());
         assert_eq!(first.finish().await.code(), Some(0));
     }
 }
@@ -284,7 +289,7 @@ async fn the_file_of_a_dead_sidecar_does_not_count() {
         let (fleet, sidecar) = (Fleet::of(&manifest.text), manifest.guarded());
         let shop = Shop::new(&fleet, sidecar);
         let first = sidecar.start(&shop.pod);
-        shop.until_it_leads().await;
+        shop.until_it_leads(0).await;
         crash(first).await;
         shop.age(Duration::from_secs(2));
         assert!(shop.leads().await.is_some(), "the lock is still valid");
@@ -304,16 +309,11 @@ async fn a_sidecar_whose_lock_was_broken_takes_its_file_away() {
         let (fleet, sidecar) = (Fleet::of(&manifest.text), manifest.guarded());
         let shop = Shop::new(&fleet, sidecar);
         let running = sidecar.start(&shop.pod);
-        let term = shop.until_it_leads().await;
+        let term = shop.until_it_leads(0).await;
         let broken = Process::run(shop.pod.leasehold(&["break", "--yes", "shop-leader"])).await;
         assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
         running.stderr().wait_for("lost").await;
         // It stands again.
-        loop {
-            match shop.until_it_leads().await {
-                next if next > term => break,
-                _ => sleep(Duration::from_millis(50)).await,
-            }
-        }
+        shop.until_it_leads(term).await;
     }
 }

@@ -20,6 +20,14 @@ fn units() -> Vec<Unit> {
         .collect()
 }
 
+/// The services that run for ever, or those of timers.
+fn services(of_timers: bool) -> Vec<Unit> {
+    let mut units = units();
+    units.retain(|unit| unit.is_service() && unit.is_oneshot() == of_timers);
+    assert!(!units.is_empty());
+    units
+}
+
 /// The name of the program that a service runs under its lock.
 fn program(unit: &Unit) -> String {
     let exec = unit.exec();
@@ -105,10 +113,7 @@ fn times_to_stop_fit_each_other() {
 
 #[tokio::test]
 async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
-    for unit in units()
-        .iter()
-        .filter(|it| it.is_service() && !it.is_oneshot())
-    {
+    for unit in &services(false) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
         let machines = [fleet.machine(), fleet.machine()];
         machines
@@ -139,10 +144,7 @@ async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
 
 #[tokio::test]
 async fn a_service_that_was_killed_goes_on_before_those_who_wait() {
-    for unit in units()
-        .iter()
-        .filter(|it| it.option("--recover-as").is_some())
-    {
+    for unit in &services(false) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
         let machines = [fleet.machine(), fleet.machine()];
         machines
@@ -162,7 +164,7 @@ async fn a_service_that_was_killed_goes_on_before_those_who_wait() {
 
 #[tokio::test]
 async fn a_timer_s_job_runs_on_one_machine_and_is_skipped_on_the_others() {
-    for unit in units().iter().filter(|unit| unit.is_oneshot()) {
+    for unit in &services(true) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
         let machines = [fleet.machine(), fleet.machine()];
         machines
@@ -173,7 +175,7 @@ async fn a_timer_s_job_runs_on_one_machine_and_is_skipped_on_the_others() {
         let skipped = start(unit, &machines[1]).finish().await;
         assert_eq!((skipped.code(), &*skipped.stdout), (Some(0), ""));
         assert!(
-            skipped.stderr.contains(" is running on "),
+            skipped.stderr.contains(" running on "),
             "{}",
             skipped.stderr
         );

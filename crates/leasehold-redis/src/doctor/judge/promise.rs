@@ -78,8 +78,8 @@ fn eviction_ends(facts: &[Facts]) -> String {
     let policy = facts.iter().find_map(evicts);
     policy.map_or(String::new(), |policy| {
         format!(
-            " Exclusion ends sooner when a server evicts a lock, as maxmemory-policy {policy} \
-             allows when its memory is full."
+            " Exclusion ends sooner if a server with full memory evicts a lock (maxmemory-policy \
+             {policy})."
         )
     })
 }

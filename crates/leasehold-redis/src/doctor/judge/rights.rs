@@ -80,7 +80,7 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
         Finding::new(Severity::Note, check, found)
             .meaning("they can make clients send needless requests; they cannot fake a grant")
             .remedied(format!(
-                "ACL SETUSER <name> resetchannels, and &{prefix}* for users of leasehold; set \
+                "ACL SETUSER <name> resetchannels, with &{prefix}* for leasehold; \
                  acl-pubsub-default resetchannels"
             )),
     )

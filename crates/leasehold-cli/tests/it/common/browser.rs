@@ -65,7 +65,12 @@ impl Browser {
     pub(crate) async fn start() -> Self {
         let profile = tempfile::tempdir().expect("a temporary directory can be made");
         let mut command = Command::new(program("LEASEHOLD_CHROMEDRIVER", "chromedriver"));
-        command.arg("--port=0").env("TMPDIR", profile.path());
+        // Told to choose, it takes one that is free for IPv6 only, and ends.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let port = free.expect("a free port").port();
+        command
+            .arg(format!("--port={port}"))
+            .env("TMPDIR", profile.path());
         let driver = Process::spawn(command);
         let line = driver.stdout().wait_for("started successfully").await;
         let port = line.trim_end_matches('.').rsplit(' ').next();

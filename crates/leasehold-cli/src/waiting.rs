@@ -121,12 +121,12 @@ impl Line {
     fn fitted(&self, width: usize, since_seen: Duration) -> String {
         let fits = |line: &String| line.width() <= width;
         let long = |key: &str, name: &str| {
-            let held = self.held(" held by ", name, since_seen);
+            let held = self.held((" held by ", " for "), name, since_seen);
             let (position, waited) = (self.position, spoken(self.waited));
             format!("leasehold: waiting for {key}, position {position}, {waited};{held}")
         };
         let short = |key: &str, name: &str| {
-            let held = self.held(" ", name, since_seen);
+            let held = self.held((" ", ", "), name, since_seen);
             format!("{key} #{}:{held}", self.position)
         };
         let holder = self.holder.as_ref();
@@ -148,7 +148,7 @@ impl Line {
     }
 
     /// Who holds it and for how long; nothing where that is not known.
-    fn held(&self, by: &str, name: &str, since_seen: Duration) -> String {
+    fn held(&self, (by, held_for): (&str, &str), name: &str, since_seen: Duration) -> String {
         let Some(holder) = &self.holder else {
             return " the holder is not known".to_owned();
         };
@@ -156,10 +156,9 @@ impl Line {
             0 => String::new(),
             others => format!(" and {others} more"),
         };
-        let held_for = holder
-            .held_for
-            .map(|age| format!(", {}", spoken(age + since_seen)));
-        format!("{by}{name}{others}{}", held_for.unwrap_or_default())
+        let age = holder.held_for.map(|age| spoken(age + since_seen));
+        let age = age.map(|age| format!("{held_for}{age}"));
+        format!("{by}{name}{others}{}", age.unwrap_or_default())
     }
 }
 
@@ -202,11 +201,11 @@ mod tests {
         assert_eq!(
             shown("orders/42", Some("deploy"), 120),
             "leasehold: waiting for orders/42, position 2, 12 s; \
-             held by build7 (pid 812, label deploy), 4 min 3 s"
+             held by build7 (pid 812, label deploy) for 4 min 3 s"
         );
         assert_eq!(
             shown("orders/42", Some("deploy"), 80),
-            "leasehold: waiting for orders/42, position 2, 12 s; held by deploy, 4 min 3 s"
+            "leasehold: waiting for orders/42, position 2, 12 s; held by deploy for 4 min 3 s"
         );
         assert_eq!(
             shown("orders/42", None, 40),
@@ -234,7 +233,7 @@ mod tests {
         assert!(
             shared
                 .fitted(120, Duration::ZERO)
-                .contains("(pid 812) and 3 more, 4 min")
+                .contains("(pid 812) and 3 more for 4 min")
         );
         shared.holder = None;
         assert!(

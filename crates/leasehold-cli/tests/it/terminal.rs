@@ -160,7 +160,7 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
     let store = Store::local();
     let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
     let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
-    let shown = terminal.wait_for(", label deploy), ");
+    let shown = terminal.wait_for(", label deploy) for ");
     let waiting = "leasehold: waiting for orders/42, position 1, ";
     assert!(shown.contains(waiting), "{shown}");
     holder.signal(leasehold_testkit::process::Signal::TERM);

@@ -2,6 +2,8 @@
 
 use proptest::strategy::Strategy;
 
+use leasehold::Wait;
+
 use super::*;
 
 #[test]

@@ -1,0 +1,288 @@
+//! The arguments of those that take locks: `run`, `hold`, `wait`, `renew`, `release`, `elect`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use leasehold::Wait;
+
+use super::{
+    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, RetryArgs, WaitArgs, parse_wait,
+    tables,
+};
+use crate::bound::Inherited;
+use crate::config::{Setting, typed};
+use crate::duration;
+
+/// Run a command while holding a lock
+///
+/// The command gets the signals that leasehold gets, and the terminal if there is one. Before
+/// another can get the lock, leasehold asks the command to stop, and kills it if it does not. When
+/// leasehold itself is killed, the command is killed too. On Linux this includes every process that
+/// the command has started, also in other groups and sessions and under other users, as far as
+/// leasehold may signal them. On other systems it is the command's process group.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
+                  leasehold run --limit 3 mailers -- ./send.sh\n  \
+                  leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n\n\
+                  Exit statuses and environment: leasehold run --help",
+    after_long_help = run_help()
+)]
+#[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) lock: LockArgs,
+    /// The command and its arguments, after `--`
+    #[arg(
+        last = true, required_unless_present = "shell", value_name = "COMMAND", help_heading = None
+    )]
+    pub(crate) command: Vec<OsString>,
+    /// Run this line in /bin/sh, in place of a command
+    #[arg(short = 'c', long = "shell", value_name = "LINE", conflicts_with = "command", help_heading = None)]
+    pub(crate) shell: Option<OsString>,
+    /// Run once in each period; otherwise say why not, and end with status 0
+    ///
+    /// For schedulers; it does not wait. Several machines may start the job at the same time: one
+    /// of them runs it, if all name the same store. If no store is named, every machine runs it,
+    /// and a warning says so. The lock stays taken for the period less a tenth of it, or less 30s
+    /// if that is shorter. Make the period shorter than the shortest time between two starts, for
+    /// example 12h for a daily job. A job that fails or crashes does not free the lock sooner. -q
+    /// prints nothing when the job is skipped; -E chooses another status.
+    #[arg(
+        long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
+        conflicts_with_all = [
+            "wait", "deadlock_timeout", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
+        ]
+    )]
+    pub(crate) every: Option<Duration>,
+    /// After a crash, let a restart with the same name on this host take the lease over
+    ///
+    /// For jobs that a service manager restarts. leasehold keeps the claim id in a file that only
+    /// this user can read, in $XDG_STATE_HOME/leasehold, else ~/.local/state/leasehold, and for
+    /// root in /var/lib/leasehold. While the previous process, or a process that its command has
+    /// started, still runs, the restart waits in the queue.
+    #[arg(
+        long, help_heading = "Jobs", value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new(),
+        conflicts_with_all = ["shared", "limit", "reentrant", "keys"]
+    )]
+    pub(crate) recover_as: Option<String>,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+impl RunArgs {
+    /// What is run: the command, or a shell with the line.
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        match &self.shell {
+            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+            None => self.command.clone(),
+        }
+    }
+}
+
+/// Hold a lock until a signal arrives
+///
+/// Prints the fencing token once it has the lock; with several keys, a line with token and key for
+/// each. Ends with status 0 on a signal, and with 79 when the lock is lost. A script that runs
+/// several commands under one lock starts `hold` in the background with --while-parent: then the
+/// lock is released when the script ends, also when it is killed. See the examples.
+#[derive(Debug, Args)]
+#[command(after_help = HOLD_EXAMPLES)]
+#[command(mut_arg("json", |json| json.help(
+    "Print an object with the token, and events as lines of JSON on standard error"
+)))]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    pub(crate) lock: LockArgs,
+    /// Release the lock when the parent process ends
+    ///
+    /// The parent is the shell that runs the script. When the lock is lost, the parent gets
+    /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
+    /// the parent is sudo and not the script.
+    #[arg(long, help_heading = "Scripts")]
+    pub(crate) while_parent: bool,
+    /// Release the lock at the end of file on descriptor N
+    ///
+    /// For a pipe whose other end the script keeps open.
+    #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = Inherited::parse)]
+    pub(crate) fd: Option<Inherited>,
+    /// Save the lease to this file, for `leasehold renew` and `leasehold release`
+    ///
+    /// Only this user can read the file: whoever has it can renew and release the lease. leasehold
+    /// removes it at the end. If another removes it before, the lock is released within a second.
+    #[arg(long, help_heading = "Scripts", value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// End as soon as the lease is saved, without releasing it
+    ///
+    /// The lease then ends with its TTL unless `leasehold renew FILE` renews it. For a lock that
+    /// several jobs of a pipeline share, also on different machines. Not available on local:, where
+    /// a lock ends with its process.
+    #[arg(
+        long, help_heading = "Scripts", requires = "save", conflicts_with_all = ["while_parent", "fd"]
+    )]
+    pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+const HOLD_EXAMPLES: &str = r#"Examples:
+  leasehold hold --label maintenance deploy/production
+  leasehold hold -s --max-hold 10m config
+
+Several commands of one shell script under one lock:
+  #!/bin/bash
+  exec 3< <(exec leasehold hold --while-parent deploy/production)
+  read -r token <&3 || exit   # waits for the lock; at its end there is no token
+  ./migrate --fence "$token"
+  ./restart                   # the lock is released when the script ends"#;
+
+/// Wait until nobody holds a lock, without taking it
+///
+/// Ends with 0 as soon as the key is free, and with 75 when the time of -w is over. Another may
+/// take the lock right after that: to run a command under the lock, use `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold wait -w 10m migrate/app && ./server")]
+#[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
+pub(crate) struct WaitForArgs {
+    /// The key to wait for
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
+    pub(crate) wait: Option<Setting<Wait>>,
+    /// The exit status when the key was not free in time [default: 75]
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Renew a lease that `hold --save` has saved
+///
+/// Ends with 79 if the lease has already ended.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold renew --ttl 10m deploy.lease")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
+pub(crate) struct RenewArgs {
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// How long the lease lasts from now on, unless it is renewed again [default: the TTL of
+    /// `hold`]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Release a lease that `hold --save` has saved
+///
+/// Removes the file. If that `hold` still runs, it ends with status 0. Ends with 79 if the lease
+/// had already ended: another may have held the lock since.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  leasehold release deploy.lease")]
+#[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
+pub(crate) struct ReleaseArgs {
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Run a command on one machine of many: the leader
+///
+/// Each candidate waits until it leads, then runs the command. When the lock is lost, the command
+/// is stopped before another can lead, as with `run`. When the command ends, with any status, the
+/// leader resigns, so that another candidate leads. It then pauses for one second, and twice as
+/// long after each term shorter than 10s, up to 30s, and is a candidate again. A signal goes to the
+/// command; when the command has ended, leasehold ends with its status. (SIGHUP ends leasehold only
+/// if it ended the command.) While the store is unavailable, leasehold tries again, also at the
+/// start. A store must be named: in local: each machine would have a leader of its own. Use -S
+/// local: if that is wanted.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+                  leasehold elect -S redis://host/ scheduler --observe",
+    after_long_help = elect_help()
+)]
+#[command(mut_arg("json", |json| json.help(
+    "Print lines of JSON: leaders on standard output, events on standard error"
+)))]
+pub(crate) struct ElectArgs {
+    /// The election, e.g. scheduler
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// The command and its arguments, after `--`
+    #[arg(
+        last = true,
+        required_unless_present = "observe",
+        value_name = "COMMAND"
+    )]
+    pub(crate) command: Vec<OsString>,
+    /// A text that observers see while this candidate leads, e.g. an address
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// End with the command's status when it has ended, instead of being a candidate again
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print who leads, and each change, until a signal arrives
+    #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
+    pub(crate) observe: bool,
+    #[command(flatten)]
+    pub(crate) retry: RetryArgs,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) guard: GuardArgs,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+fn run_help() -> String {
+    long_help(
+        "  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
+           leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
+           leasehold run --limit 3 mailers -- ./send.sh\n  \
+           leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n  \
+           leasehold run --recover-as billing billing -- ./billing.sh",
+    )
+}
+
+fn elect_help() -> String {
+    long_help(
+        "  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+           leasehold elect -S redis://host/ scheduler --observe",
+    )
+}
+
+fn long_help(examples: &str) -> String {
+    format!(
+        "Example:\n{examples}\n\n{}\n\n\
+         A leasehold that is stopped renews nothing: after Ctrl-Z or SIGSTOP the lock ends with its TTL.\n\
+         When leasehold continues after that, it kills the command and ends with status 79.",
+        tables()
+    )
+}

@@ -1,0 +1,186 @@
+//! Which store, and how it is opened.
+
+use std::path::PathBuf;
+
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, StringValueParser};
+use clap::{Args, ValueHint};
+
+use crate::config::{Key, Origin, Setting, Shown, typed};
+
+/// Where the locks live, and who we are there.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreArgs {
+    /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
+    /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or
+    /// redlock://h1,h2,h3; Redis with ?layout=classic shares locks with other libraries [env:
+    /// LEASEHOLD_STORE] [default: local:]
+    ///
+    /// local: needs no server and serves the processes of one user on one machine. Machines that
+    /// share locks must name the same store: `run --every` warns when no store is named, and
+    /// `elect` refuses. Other users of this machine can see a password in this option in the list
+    /// of processes: put the URL into LEASEHOLD_STORE or leasehold.toml, or the password into a
+    /// file.
+    #[arg(
+        short = 'S', long = "store", value_name = "URL",
+        value_parser = typed(parse_store, "--store")
+    )]
+    url: Option<Setting<String>>,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+}
+
+/// What a store is opened with, besides its URL.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct AccessArgs {
+    /// The user name for the store [env: LEASEHOLD_USER]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = typed(StringValueParser::new(), "--user")
+    )]
+    pub(crate) user: Option<Setting<String>>,
+    /// A file whose first line is the password for the store; read for each connection [env:
+    /// LEASEHOLD_PASSWORD_FILE]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--password-file")
+    )]
+    pub(crate) password_file: Option<Setting<PathBuf>>,
+    /// PEM file of the certificates to trust, instead of the system's [env: LEASEHOLD_TLS_CA]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-ca")
+    )]
+    pub(crate) tls_ca: Option<Setting<PathBuf>>,
+    /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-cert")
+    )]
+    pub(crate) tls_cert: Option<Setting<PathBuf>>,
+    /// PEM file of the key of the client certificate [env: LEASEHOLD_TLS_KEY]
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--tls-key")
+    )]
+    pub(crate) tls_key: Option<Setting<PathBuf>>,
+}
+
+/// Which settings are read beside the options.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct FileArgs {
+    /// Read this leasehold.toml, instead of the user's and the system's [env: LEASEHOLD_CONFIG]
+    ///
+    /// Without it, settings that are neither typed nor in the environment come from
+    /// $XDG_CONFIG_HOME/leasehold/leasehold.toml, else ~/.config/leasehold/leasehold.toml, and
+    /// from /etc/leasehold/leasehold.toml. `leasehold config` shows which are in force.
+    #[arg(
+        long, value_name = "FILE", value_hint = ValueHint::FilePath,
+        value_parser = typed(PathBufValueParser::new(), "--config")
+    )]
+    pub(crate) config: Option<Setting<PathBuf>>,
+    /// Use the settings of [profile.NAME] of leasehold.toml first [env: LEASEHOLD_PROFILE]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = typed(NonEmptyStringValueParser::new(), "--profile")
+    )]
+    pub(crate) profile: Option<Setting<String>>,
+}
+
+impl StoreArgs {
+    /// The URL; `local:` unless one was named.
+    pub(crate) fn url(&self) -> &str {
+        self.typed_url().unwrap_or("local:")
+    }
+
+    /// The URL, and where it comes from.
+    pub(crate) fn named(&self) -> Setting<String> {
+        let usual = || Setting::default(self.url().to_owned());
+        self.url.clone().unwrap_or_else(usual)
+    }
+
+    /// The store of a saved lease, unless -S names another. Credentials of a file that names
+    /// another store are not sent there.
+    pub(crate) fn or_saved(&self, url: &str) -> Self {
+        let named = self.named();
+        let is_typed = matches!(named.from, Origin::Option { .. });
+        if is_typed || Shown::of(&named.value).is_ok_and(|named| named.url == url) {
+            return self.clone();
+        }
+        Self {
+            url: Some(Setting::default(url.to_owned())),
+            access: self.access.clone().said(),
+            files: self.files.clone(),
+        }
+    }
+
+    /// Whether a store was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some()
+    }
+
+    /// The URL that was named; before the rest is filled in, on the command line.
+    pub(crate) fn typed_url(&self) -> Option<&str> {
+        self.url.as_ref().map(|url| &*url.value)
+    }
+
+    /// Fills in what is missing.
+    pub(crate) fn fill(&mut self, url: Option<Setting<String>>, access: AccessArgs) {
+        self.url = self.url.take().or(url);
+        self.access = std::mem::take(&mut self.access).over(access);
+    }
+}
+
+impl AccessArgs {
+    /// These, and those of `below` that are missing here.
+    pub(crate) fn over(self, below: Self) -> Self {
+        Self {
+            user: self.user.or(below.user),
+            password_file: self.password_file.or(below.password_file),
+            tls_ca: self.tls_ca.or(below.tls_ca),
+            tls_cert: self.tls_cert.or(below.tls_cert),
+            tls_key: self.tls_key.or(below.tls_key),
+        }
+    }
+
+    /// Those that this run was told, and did not find in a file.
+    pub(crate) fn said(self) -> Self {
+        fn said<T>(setting: Option<Setting<T>>) -> Option<Setting<T>> {
+            setting.filter(|setting| setting.from.is_said())
+        }
+        Self {
+            user: said(self.user),
+            password_file: said(self.password_file),
+            tls_ca: said(self.tls_ca),
+            tls_cert: said(self.tls_cert),
+            tls_key: said(self.tls_key),
+        }
+    }
+
+    /// Which are set, and where.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = (Key, Origin)> {
+        fn origin<T>(key: Key, setting: &Option<Setting<T>>) -> Option<(Key, Origin)> {
+            Some((key, setting.as_ref()?.from.clone()))
+        }
+        let all = [
+            origin(Key::User, &self.user),
+            origin(Key::PasswordFile, &self.password_file),
+            origin(Key::TlsCa, &self.tls_ca),
+            origin(Key::TlsCert, &self.tls_cert),
+            origin(Key::TlsKey, &self.tls_key),
+        ];
+        all.into_iter().flatten()
+    }
+}
+
+/// A store that is set to nothing is a mistake, and not the wish for another one.
+pub(crate) fn parse_store(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the store is empty: name one, e.g. redis://host/ or local:".to_owned()),
+        url => Ok(url.to_owned()),
+    }
+}

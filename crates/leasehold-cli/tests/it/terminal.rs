@@ -213,7 +213,7 @@ async fn the_line_of_waiting_shows_format_characters_as_escapes() {
     let label = "a\u{202e}b";
     let (_holder, _) = store.holder(&["--label", label, "k\u{200b}"]).await;
     let mut terminal = at_terminal(&store, &["run", "k\u{200b}", "--", "true"]);
-    let line = terminal.wait_for("label a\\u{202e}b), ");
+    let line = terminal.wait_for("label a\\u{202e}b) for ");
     assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
     assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
 }

@@ -41,8 +41,9 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) command: Vec<OsString>,
     /// Run this line in /bin/sh, in place of a command
-    #[arg(short = 'c', long = "shell", value_name = "LINE", conflicts_with = "command", help_heading = None)]
-    pub(crate) shell: Option<OsString>,
+    #[arg(short = 'c', long = "shell", value_name = "LINE", conflicts_with = "command", help_heading = None,
+        value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) shell: Option<String>,
     /// Run once in each period; otherwise say why not, and end with status 0
     ///
     /// For schedulers; it does not wait. Several machines may start the job at the same time: one
@@ -86,7 +87,7 @@ impl RunArgs {
     /// What is run: the command, or a shell with the line.
     pub(crate) fn command(&self) -> Vec<OsString> {
         match &self.shell {
-            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
             None => self.command.clone(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
@@ -84,11 +85,7 @@ async fn keep(
 ) -> Result<u8, Failure> {
     let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        let mut parts = Vec::new();
-        for lease in held.into_leases() {
-            parts.push(lease.into_parts().await?);
-        }
-        SavedLease::new(&store, args.lease.ttl().value, parts).write(file)?;
+        leave_to_others(client, held, args.lease.ttl().value, file).await?;
         show(&store, &tokens, printer)?;
         return Ok(exit::OK);
     }
@@ -115,6 +112,35 @@ async fn keep(
         saved.remove();
     }
     Ok(status)
+}
+
+/// Saves the lease without releasing it. A lease that cannot be saved is released: nobody else could.
+async fn leave_to_others(
+    client: &Client,
+    held: MultiLease<Any>,
+    ttl: Duration,
+    file: &Path,
+) -> Result<(), Failure> {
+    let store = client.store_url();
+    let mut leases = Vec::new();
+    let mut saved = Ok(());
+    for lease in held.into_leases() {
+        match lease.into_parts().await {
+            Ok(parts) => leases.push(parts),
+            Err(error) => saved = Err(Failure::from(error)),
+        }
+    }
+    if saved.is_ok() {
+        let lease = SavedLease::new(store, ttl, leases.clone());
+        saved = lease.write(file).map(drop);
+    }
+    if saved.is_err() {
+        for lease in &leases {
+            // One that is not reached ends with its TTL.
+            let _ = client.release_by_parts(lease).await;
+        }
+    }
+    saved
 }
 
 /// The lease is gone: by `leasehold release` if the file of it is gone, too.

@@ -82,34 +82,26 @@ async fn until_free(
         // A key that is free when the time is over is free.
         _ => timeout(std::time::Duration::ZERO, freed).await,
     };
-    let waited_ms = millis(retries.elapsed());
-    if let Ok(freed) = freed {
-        freed?;
-        let (key, announced) = (key.to_owned(), *told);
-        printer.event(&Event::Free {
+    let holders = match freed {
+        Ok(freed) => freed.map(|()| Vec::new())?,
+        // It may have become free just now.
+        Err(_) => look().await?.holders,
+    };
+    let (key, waited_ms) = (key.to_owned(), millis(retries.elapsed()));
+    let is_free = holders.is_empty();
+    printer.event(&match is_free {
+        true => Event::Free {
             key,
             waited_ms,
-            announced,
-        });
-        return Ok(true);
-    }
-    let seen = look().await?;
-    if seen.holders.is_empty() {
-        let (key, announced) = (key.to_owned(), *told);
-        printer.event(&Event::Free {
+            announced: *told,
+        },
+        false => Event::Conflict {
             key,
             waited_ms,
-            announced,
-        });
-        return Ok(true);
-    }
-    let (key, holders) = (key.to_owned(), seen.holders);
-    printer.event(&Event::Conflict {
-        key,
-        waited_ms,
-        holders,
+            holders,
+        },
     });
-    Ok(false)
+    Ok(is_free)
 }
 
 fn withdrawn(

@@ -196,6 +196,13 @@ async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     assert_eq!(store.run(&["release", "k.lease"]).await.code(), Some(0));
     assert!(is_free(&store.show("k").await));
 
+    // A lease that cannot be saved would be nobody's.
+    let lost = store
+        .run(&["hold", "--save", "/nowhere/k.lease", "--detach", "k"])
+        .await;
+    assert_eq!(lost.code(), Some(74), "{}", lost.stderr);
+    assert!(is_free(&store.show("k").await));
+
     let local = Store::local();
     let refused = local.run(&["hold", "--save", "f", "--detach", "k"]).await;
     assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
@@ -254,8 +261,10 @@ async fn a_line_of_a_shell_is_run() {
         "{}",
         ran.stderr
     );
-    let both = store.run(&["run", "k", "-c", "true", "--", "true"]).await;
-    assert_eq!(both.code(), Some(64));
+    for wrong in [&["-c", "true", "--", "true"][..], &["-c", ""]] {
+        let refused = store.run(&[&["run", "k"], wrong].concat()).await;
+        assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    }
     let spaced = store.run(&["run", "k", "--", "echo hello"]).await;
     assert_eq!(spaced.code(), Some(127));
     assert!(

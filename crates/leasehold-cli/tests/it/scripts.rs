@@ -17,6 +17,7 @@ on_each_store!(
     a_script_is_told_that_its_lock_is_lost,
     a_hold_ends_with_a_descriptor,
     a_saved_lease_is_renewed_and_released_by_others,
+    a_lock_is_released_when_its_saved_lease_is_removed,
     a_key_is_waited_for_and_not_taken,
     show_tells_held_from_free_by_its_status,
     ls_lists_what_is_held_or_waited_for,
@@ -115,6 +116,14 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
         "{}",
         again.stderr
     );
+}
+
+async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {
+    let (holder, _) = store.holder(&["--save", "k.lease", "k"]).await;
+    fs::remove_file(store.path("k.lease")).unwrap();
+    let ended = holder.finish().await;
+    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    assert!(is_free(&store.show("k").await));
 }
 
 async fn a_key_is_waited_for_and_not_taken(store: &Store) {

@@ -54,8 +54,8 @@ pub(crate) fn of_error(kind: ErrorKind) -> u8 {
 pub(crate) const TABLE: &str = "\
 the command's own  it ran to its end under the lock
 128+n              signal n ended the command, or the waiting (Ctrl-C: 130)
-1                  show --exit-code: held; break: not confirmed; doctor: warnings; deadlocks: \
-                   some were found
+1                  show --exit-code: held; break: not confirmed, or not held with --token; \
+                   doctor: warnings; deadlocks: some were found
 2                  doctor: the store is not safe for locks
 64                 wrong usage: options, key, duration, URL, configuration
 65                 the key holds data that is damaged, or is not leasehold's

@@ -149,11 +149,15 @@ pub enum Command {
     Renew(Renew),
     /// See [`Release`]. The reply is a [`ReleaseReply`](crate::ReleaseReply).
     Release(Release),
-    /// Takes the key from all its holders: for administrators. The reply is `Broken`, a
-    /// [`BreakReply`](crate::BreakReply).
+    /// Takes the key from all its holders, or from those of one grant: for administrators. The
+    /// reply is `Broken`, a [`BreakReply`](crate::BreakReply).
     Break {
         /// The client that does it, for the audit log.
         by: ClientInfo,
+        /// Only from the holders with this token. If there are none, nothing is taken, and no
+        /// token is void.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        only: Option<Token>,
     },
     /// Changes the number of permits of a semaphore in use, if it is `from` now. Growing grants
     /// to waiters at once. Shrinking revokes nothing; a waiting claim that is then too heavy is

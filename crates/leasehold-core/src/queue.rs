@@ -164,7 +164,7 @@ impl Queue {
             Command::Claim(claim) => self.claim(claim, &mut step),
             Command::Renew(renew) => self.renew(renew, &mut step),
             Command::Release(release) => self.release(release, &mut step),
-            Command::Break { .. } => self.break_all(&mut step),
+            Command::Break { only, .. } => self.break_holds(*only, &mut step),
             Command::Resize { from, to } => self.resize(*from, *to, &mut step),
             Command::Watch { inbox, ttl } => self.watch(inbox, *ttl, &step),
             Command::Unheard {

@@ -295,6 +295,7 @@ mod tests {
             &mut queue,
             &Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
         );
         assert!(matches!(outcome.reply, Reply::Broken { holders: 1, .. }));

@@ -1,7 +1,7 @@
 //! The record of a key: its queue, and the steps that were taken since.
 //!
 //! ```text
-//! {"leasehold":5,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
+//! {"leasehold":6,"first":7,"at":128,"other":2112,"room":1984}     and spaces, up to 128 bytes
 //! the half that counts, at `at`                                   frames, and room
 //! the other half                                                  room
 //! ```
@@ -30,11 +30,11 @@ use super::dead;
 
 /// The format written; a reader refuses others. To be raised also when the core comes to another
 /// queue by the same steps: `who_follows_comes_to_the_same` says when.
-pub(super) const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 6;
 
-/// The format before, in which a break does not say who does it. It is read, but for that, and
-/// written as a whole in the present format.
-const LAST: u32 = 4;
+/// The format before, in which a break takes the key from all. It is read, and written as a whole in
+/// the present format.
+const LAST: u32 = 5;
 
 /// The size of the first line.
 const HEAD: usize = 128;
@@ -247,10 +247,7 @@ impl Record {
         while let Some(number) = self.number.checked_add(1)
             && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
         {
-            let change: Change<'_> = match serde_json::from_slice(&lines) {
-                Err(_) if self.half.leasehold == LAST => return Err(Flaw::Foreign(LAST)),
-                change => change?,
-            };
+            let change: Change<'_> = serde_json::from_slice(&lines)?;
             let possible = self.queue.check_clock(change.at);
             possible.map_err(|_| Flaw::Torn)?;
             dead::apply_without(

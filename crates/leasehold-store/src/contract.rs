@@ -136,7 +136,7 @@ macro_rules! contract {
             resize_compares_and_sets, growing_promotes_at_once, shrinking_revokes_nothing,
             waiter_too_heavy_is_told, resize_idle_key_is_absent,
             watcher_hears_of_holders_and_notes, watch_ends,
-            break_fences_holders, break_tells_holders, inspect_shows_holders_and_waiters,
+            break_fences_holders, break_of_one_grant_takes_no_other, break_tells_holders, inspect_shows_holders_and_waiters,
             inspect_idle_key_is_empty, list_finds_live_keys_by_pattern,
             listing_finds_each_live_key_once,
             grant_is_pushed_to_its_inbox_only, next_in_line_is_told, closed_inbox_hears_nothing,

@@ -201,6 +201,8 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// Breaking a key:
     /// - `break_fences_holders`: they are `Gone`; the raised token is answered, theirs are
     ///   lower and later ones are higher.
+    /// - `break_of_one_grant_takes_no_other`: with a token only who holds by it loses the key; if
+    ///   nobody does, nothing changes.
     /// - `break_tells_holders`: their inboxes hear it.
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError>;
 

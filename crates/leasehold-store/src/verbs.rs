@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Release, ReleaseReply, Renew,
-    RenewReply, Reply, ResizeReply, WatchReply,
+    RenewReply, Reply, ResizeReply, Token, WatchReply,
 };
 
 use crate::answer::Answer;
@@ -58,7 +58,19 @@ pub trait Verbs: LockStore {
         key: &Key,
         by: &ClientInfo,
     ) -> impl Future<Output = Stepped<BreakReply>> + Send {
-        take(self, key, "a break", Command::Break { by: by.clone() })
+        let (by, only) = (by.clone(), None);
+        take(self, key, "a break", Command::Break { by, only })
+    }
+
+    /// See [`Command::Break`]; takes the key from the holders with this token only.
+    fn break_grant(
+        &self,
+        key: &Key,
+        token: Token,
+        by: &ClientInfo,
+    ) -> impl Future<Output = Stepped<BreakReply>> + Send {
+        let (by, only) = (by.clone(), Some(token));
+        take(self, key, "a break", Command::Break { by, only })
     }
 }
 
@@ -95,7 +107,7 @@ mod tests {
     async fn a_reply_to_another_command_is_corrupt() {
         let (store, key) = (MemoryStore::new(), Key::new("k").unwrap());
         let by = ClientInfo::unknown();
-        let command = Command::Break { by };
+        let command = Command::Break { by, only: None };
         let broken: Stepped<ClaimReply> = take(&store, &key, "a claim", command).await;
         let error = broken.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);

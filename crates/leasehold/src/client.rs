@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join;
-use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime};
+use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime, Token};
 
 pub use self::builder::ClientBuilder;
 use crate::audit::AuditLog;
@@ -26,7 +26,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::looks::Looks;
 use crate::session::{Session, random_u64, unanswered};
-use crate::store::{Capabilities, Verbs as _};
+use crate::store::{Answer, Capabilities, Verbs as _};
 use crate::sync::timeout;
 
 /// Opens the store at `url`, with default settings.
@@ -434,11 +434,46 @@ impl Client {
     /// ```
     pub async fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error> {
         let key = check_key(Operation::Break, key)?;
-        let answer = self
-            .within(self.session.store.break_key(&key, &self.owner))
-            .await;
-        let answer = answer.map_err(|error| Error::new(Operation::Break, Some(key), error))?;
-        let BreakReply::Broken { holders, token } = answer.reply;
+        let broken = self.session.store.break_key(&key, &self.owner);
+        self.broken(&key, broken).await
+    }
+
+    /// Takes the key from the holder with this token only: for administrators who have seen that
+    /// grant, and mean no later one. The comparison and the break are one atomic step.
+    /// [`Broken::holders`] is 0 if nobody holds the key with that token: then nothing was changed.
+    ///
+    /// # Errors
+    /// As for [`Client::break_key`]; `Unsupported` if the store has no tokens.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, it is unknown whether the change was made.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let orders = client.mutex("orders/42")?;
+    /// let seen = orders.lock().await?.token(); // and released
+    /// let lease = orders.lock().await?;
+    /// assert_eq!(client.break_grant("orders/42", seen).await?.holders, 0);
+    /// assert!(lease.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn break_grant(&self, key: impl AsRef<str>, token: Token) -> Result<Broken, Error> {
+        let key = check_key(Operation::Break, key)?;
+        let broken = self.session.store.break_grant(&key, token, &self.owner);
+        self.broken(&key, broken).await
+    }
+
+    async fn broken(
+        &self,
+        key: &Key,
+        broken: impl Future<Output = Result<Answer<BreakReply>, StoreError>>,
+    ) -> Result<Broken, Error> {
+        let answer = self.within(broken).await;
+        let failed = |error| Error::new(Operation::Break, Some(key.clone()), error);
+        let BreakReply::Broken { holders, token } = answer.map_err(failed)?.reply;
         Ok(Broken { holders, token })
     }
 

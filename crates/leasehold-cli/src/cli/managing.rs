@@ -12,11 +12,15 @@ use crate::duration;
 /// The token is raised first: a resource that checks tokens then refuses the former holder. The
 /// holder is told that it has lost the lock. Asks for confirmation at a terminal.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold break --yes orders/42")]
+#[command(after_help = "Examples:\n  leasehold break orders/42\n  \
+    leasehold break --yes --token 1795609812345678 orders/42")]
 pub(crate) struct BreakArgs {
     /// The key to break
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
+    /// Only if it is held with this token, as `leasehold show` prints it
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<u64>,
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,

@@ -1,6 +1,8 @@
 //! `leasehold break`: the administrator's verb.
 
-use leasehold::{Broken, Key, Token};
+use std::collections::BTreeSet;
+
+use leasehold::{Broken, Client, Error, Key, Token};
 use serde::Serialize;
 
 use crate::cli::BreakArgs;
@@ -24,17 +26,30 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     let key = &*args.key;
     Key::new(key)?;
     let client = connect(&args.common.store).await?;
-    if !args.yes {
+    let token = args.token.map(Token);
+    let broken = if args.yes {
+        match token {
+            Some(token) => client.break_grant(key, token).await?,
+            None => client.break_key(key).await?,
+        }
+    } else {
         let seen = KeyView::from(&client.inspect(key).await?);
-        let Some(question) = question(&seen) else {
-            printer.notice(&format!("nobody holds {key}"));
-            return Ok(exit::OK);
+        let named = |token| {
+            seen.holders
+                .iter()
+                .any(|holder| holder.token == Some(token))
+        };
+        let Some(question) = question(&seen).filter(|_| args.token.is_none_or(named)) else {
+            return nobody(args, printer);
         };
         if !confirmed(&question, printer)? {
             return Ok(exit::DECLINED);
         }
+        break_seen(&client, &seen, token).await?
+    };
+    if broken.holders == 0 {
+        return nobody(args, printer);
     }
-    let broken = client.break_key(key).await?;
     let done = Done {
         key,
         holders: broken.holders,
@@ -42,6 +57,48 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     };
     printer.done(&done, &outcome(key, &broken))?;
     Ok(exit::OK)
+}
+
+/// Breaks the holds that were seen. If they are of one grant, no later one is broken instead.
+pub(super) async fn break_seen(
+    client: &Client,
+    seen: &KeyView,
+    token: Option<Token>,
+) -> Result<Broken, Error> {
+    let tokens: BTreeSet<_> = seen.holders.iter().map(|holder| holder.token).collect();
+    let only = match (tokens.len(), tokens.first()) {
+        (1, Some(only)) => only.map(Token),
+        _ => None,
+    };
+    match token.or(only) {
+        Some(token) => client.break_grant(&seen.key, token).await,
+        None => client.break_key(&seen.key).await,
+    }
+}
+
+/// Nobody holds the key, or not with this token: nothing was changed.
+fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
+    let key = &*args.key;
+    if key.contains(['*', '?', '[']) {
+        let failure = Failure::usage(format!(
+            "nobody holds {key}: break takes a key, not a pattern"
+        ));
+        return Err(failure.hint(format!("leasehold ls '{key}' lists the keys")));
+    }
+    let (status, said) = match args.token {
+        Some(token) => (
+            exit::DECLINED,
+            format!("nothing was broken: nobody holds {key} with token {token}"),
+        ),
+        None => (exit::OK, format!("nobody holds {key}")),
+    };
+    let done = Done {
+        key,
+        holders: 0,
+        token: None,
+    };
+    printer.done(&done, &said)?;
+    Ok(status)
 }
 
 /// What is asked before, with the key and its holders; `None` if nobody holds it.
@@ -53,7 +110,7 @@ pub(super) fn question(seen: &KeyView) -> Option<String> {
 /// What was done.
 pub(super) fn outcome(key: &str, broken: &Broken) -> String {
     match (broken.holders, broken.token.some()) {
-        (0, _) => format!("nobody held {key}"),
+        (0, _) => format!("nothing was broken: another holds {key} now, or nobody"),
         (_, Some(token)) => {
             let whom = match broken.holders {
                 1 => "its holder".to_owned(),

@@ -29,6 +29,7 @@ on_each_store!(
     show_and_ls_have_their_shape,
     a_program_that_cannot_run_leaves_nothing_behind,
     fifty_commands_count_to_fifty,
+    a_break_takes_the_grant_that_it_names_and_no_pattern,
     a_resource_that_is_told_of_a_break_refuses_the_former_holder,
     what_others_write_does_not_drive_the_terminal,
 );
@@ -256,6 +257,29 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
         .await
         .stdout;
     assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
+}
+
+async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
+    let (former, stale) = store.holder(&["k"]).await;
+    store.run(&["break", "--yes", "k"]).await;
+    former.finish().await;
+    let (holder, token) = store.holder(&["k"]).await;
+    for ask in [&["--yes"][..], &[]] {
+        let other = ["break", "k", "--token", &*stale.to_string()];
+        let broken = store.run(&[&other[..], ask].concat()).await;
+        let said = format!("nothing was broken: nobody holds k with token {stale}\n");
+        assert_eq!(broken.code(), Some(1), "{}", broken.stderr);
+        assert!(broken.stderr.ends_with(&said), "{}", broken.stderr);
+    }
+    let pattern = store.run(&["break", "--yes", "k*"]).await;
+    assert_eq!(pattern.code(), Some(64));
+    let said = "nobody holds k*: break takes a key, not a pattern";
+    assert!(pattern.stderr.contains(said), "{}", pattern.stderr);
+    let broken = store
+        .run(&["break", "--yes", "k", "--token", &*token.to_string()])
+        .await;
+    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    assert_eq!(holder.finish().await.code(), Some(79));
 }
 
 async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &Store) {

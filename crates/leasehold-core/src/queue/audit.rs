@@ -141,7 +141,7 @@ fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Optio
     }
     match command {
         _ if returned => Some(AuditEvent::Returned),
-        Command::Break { by } => Some(AuditEvent::Broken {
+        Command::Break { by, .. } => Some(AuditEvent::Broken {
             since,
             by: by.clone(),
         }),

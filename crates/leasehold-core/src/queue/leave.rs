@@ -75,7 +75,20 @@ impl Queue {
         true
     }
 
-    pub(super) fn break_all(&mut self, step: &mut Step) -> Reply {
+    pub(super) fn break_holds(&mut self, only: Option<Token>, step: &mut Step) -> Reply {
+        if let Some(token) = only {
+            self.promote(step);
+            self.reclaim(step);
+            let holds = |((held, _), entry): (&(Token, Arrival), &Entry)| {
+                *held == token && self.behind(&entry.id).is_none()
+            };
+            if !self.granted.iter().any(holds) {
+                return Reply::Broken {
+                    holders: 0,
+                    token: self.last_token,
+                };
+            }
+        }
         let raised = self.next_token(step);
         if !mutated("break-same-token") {
             self.last_token = raised;
@@ -83,7 +96,9 @@ impl Queue {
         // In a run the first who has not lapsed holds. What the others have is void, too.
         self.reclaim(step);
         self.disband(Token::NONE);
-        let held: Vec<_> = self.granted.values().cloned().collect();
+        let taken = |place: &(Token, Arrival)| only.is_none_or(|only| place.0 == only);
+        let held = self.granted.iter().filter(|(place, _)| taken(place));
+        let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
         for entry in &held {
             self.remove(&entry.id);
             self.bury_id(&entry.id, step.now);

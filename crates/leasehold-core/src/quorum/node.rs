@@ -223,7 +223,7 @@ impl Node {
     }
 
     /// Takes the key from its holder, for administrators. No token up to `token` is accepted any
-    /// more.
+    /// more; a hold with a later one stays.
     pub fn break_key(
         &mut self,
         token: Token,
@@ -231,7 +231,9 @@ impl Node {
         mut tell: impl FnMut(&Inbox, Told) -> bool,
     ) -> Vote {
         self.forget(now);
+        self.released = self.released.max(token);
         let void = match self.live(now) {
+            Some(hold) if hold.token > token => return Vote::Broken { token: Token(0) },
             Some(hold) => {
                 tell(&hold.body.inbox, Told::Revoked(hold.token));
                 hold.token
@@ -240,7 +242,6 @@ impl Node {
         };
         self.hold = None;
         self.proposer = None;
-        self.released = self.released.max(token);
         self.wake(&mut tell);
         self.tell_watchers(&mut tell);
         Vote::Broken { token: void }

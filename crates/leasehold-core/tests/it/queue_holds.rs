@@ -221,7 +221,7 @@ fn watchers_are_forgotten_when_their_time_is_up() {
     }
     assert!(size(&queue) > before);
     let by = ClientInfo::unknown();
-    let broken = queue.apply(&Command::Break { by }, START + 2 * SECOND);
+    let broken = queue.apply(&Command::Break { by, only: None }, START + 2 * SECOND);
     assert_eq!(broken.events.len(), 1, "the holder's only");
     assert!(!serde_json::to_string(&queue).unwrap().contains("watcher"));
 }

@@ -159,7 +159,7 @@ async fn a_log_that_cannot_be_written_stops_nobody() {
     assert!(taken(Command::Claim(claim)).await.is_grant());
     fs::remove_dir(path.join("audit/current.jsonl")).unwrap();
     let by = ClientInfo::unknown();
-    taken(Command::Break { by }).await;
+    taken(Command::Break { by, only: None }).await;
     let mut log = Records::audit_log(&store, None, StoreTime(0)).unwrap();
     let entries = log.next_page().await.unwrap();
     assert!(

@@ -269,6 +269,7 @@ fn history() -> impl Iterator<Item = Change<'static>> {
             },
             _ if dice(5) == 0 => Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
             _ => Command::Bury {
                 inboxes: vec![inbox.clone()],
@@ -464,6 +465,7 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
         .apply(
             &Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
             now,
         )
@@ -519,10 +521,10 @@ fn a_torn_record_of_an_earlier_boot_is_void_and_so_is_one_of_an_earlier_format()
 fn a_record_of_the_last_format_goes_on() {
     let case = Case::new();
     let queue = case.held();
-    let first_line = |record: &[u8]| record.starts_with(b"{\"leasehold\":5,");
+    let first_line = |record: &[u8]| record.starts_with(b"{\"leasehold\":6,");
     let mut record = fs::read(case.path()).unwrap();
     assert!(first_line(&record));
-    record[13] = b'4';
+    record[13] = b'5';
     fs::write(case.path(), record).unwrap();
     case.forget();
     assert_eq!(case.read().unwrap(), queue);
@@ -547,7 +549,7 @@ fn what_is_not_its_record_is_left_as_it_is() {
     })
     .unwrap();
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    for format in [2, 3, 6] {
+    for format in [2, 4, 7] {
         fs::write(case.path(), format!("{{\"leasehold\":{format}}}\n")).unwrap();
         assert_eq!(case.refusal(), ErrorKind::Unsupported, "{format}");
     }

@@ -31,7 +31,7 @@ pub(super) use self::executor::ClassicExecutor;
 use self::list::ClassicListing;
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, look, view};
-pub(super) use self::refusal::{of as error_of, unsupported};
+pub(super) use self::refusal::{no_tokens, of as error_of, unsupported};
 pub(super) use self::verb::{Found, Outcome, Step, Verb};
 use super::options::{RedisLayout, RedisOptions};
 use crate::claims::{ClaimTable, Known};
@@ -328,6 +328,7 @@ impl LockStore for ClassicStore {
             Command::Claim(claim) => self.claim(key, claim).await,
             Command::Renew(renew) => self.renew(key, renew).await,
             Command::Release(release) => self.release(key, release).await,
+            Command::Break { only: Some(_), .. } => Err(no_tokens()),
             Command::Break { .. } => self.break_key(key).await,
             Command::Resize { .. } => Err(unsupported(
                 "its record stores one holder, so there are no permits",

@@ -59,6 +59,11 @@ pub(super) fn native() -> StoreError {
     .with_hint("leave out layout=classic: all clients of a key must use the same layout")
 }
 
+/// A grant is named by its token.
+pub(in super::super) fn no_tokens() -> StoreError {
+    unsupported("its record has no token, so a grant cannot be named")
+}
+
 /// What this layout cannot do.
 pub(in super::super) fn unsupported(why: &str) -> StoreError {
     StoreError::new(

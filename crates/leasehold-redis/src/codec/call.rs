@@ -243,8 +243,10 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
         Command::Claim(claim) => pack_claim(&mut step, claim),
         Command::Renew(renew) => pack_renew(&mut step, renew),
         Command::Release(release) => pack_release(&mut step, release),
-        Command::Break { by } => {
+        Command::Break { by, only } => {
             step.push(verb::BREAK);
+            // Zero is for all holders, and no grant has the token 1.
+            push_number(&mut step, only.map_or(0, |token| token.0.max(1)));
             push_client(&mut step, None, by);
         }
         Command::Resize { from, to } => {

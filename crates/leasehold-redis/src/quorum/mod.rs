@@ -183,7 +183,7 @@ impl LockStore for RedlockStore {
             Command::Renew(renew) => self.renew(key, renew).await,
             Command::Release(release) => self.release(key, release).await,
             Command::Watch { ttl, .. } => self.watch(key, *ttl).await,
-            Command::Break { by } => self.break_key(key, by).await,
+            Command::Break { by, only } => self.break_key(key, by, *only).await,
             Command::Resize { .. } => Err(unsupported("there are no semaphores")),
             Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
         }

@@ -181,13 +181,29 @@ impl RedlockStore {
         Ok(answer(Reply::Done, wall()))
     }
 
-    pub(super) async fn break_key(&self, key: &Key, by: &ClientInfo) -> Result<Answer, StoreError> {
+    pub(super) async fn break_key(
+        &self,
+        key: &Key,
+        by: &ClientInfo,
+        only: Option<Token>,
+    ) -> Result<Answer, StoreError> {
         let inner = &self.inner;
         let token = if inner.options.is_classic() {
+            if only.is_some() {
+                return Err(classic::no_tokens());
+            }
             Token::NONE
         } else {
             let (_, seen) = inner.look(key).await?;
-            Token(wall().0.max(seen.0 + 1))
+            match only {
+                // Nobody can have it, and it would use up the tokens below it.
+                Some(only) if only > seen => {
+                    let (holders, token) = (0, seen);
+                    return Ok(answer(Reply::Broken { holders, token }, wall()));
+                }
+                Some(only) => only,
+                None => Token(wall().0.max(seen.0 + 1)),
+            }
         };
         let limit = inner.options.node_timeout;
         let ask = Ask::Break(token, by.clone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Adopt, Capacity, Claim, ClaimContext, ClaimId, ClientInfo, Command, Inbox, Mode, Note,
-    OwnerSecret, Queue, Release, Renew, Reply, Rotate, StoreTime,
+    OwnerSecret, Queue, Release, Renew, Reply, Rotate, StoreTime, Token,
 };
 use leasehold_testkit::dice::Dice;
 
@@ -157,6 +157,19 @@ impl History {
             }
             23 if !calm && self.dice.one_in(3) => Command::Break {
                 by: an_owner(&mut self.dice),
+                only: match self.dice.one_in(2) {
+                    true => {
+                        let holders = queue.look(self.clock).holders;
+                        let held: Vec<_> = holders.iter().map(|holder| holder.token).collect();
+                        let gone = self.dice.one_in(4) || held.is_empty();
+                        Some(if gone {
+                            Token(1)
+                        } else {
+                            *self.dice.pick(&held)
+                        })
+                    }
+                    false => None,
+                },
             },
             _ => Command::Release(Release {
                 id: self.some_id(),

@@ -372,6 +372,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
         twin.step(
             &Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
             clock,
         );
@@ -464,6 +465,7 @@ fn a_break_of_nothing_works_when_the_memory_is_full() {
         let broken = twin.step(
             &Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
             start + Duration::from_secs(600),
         );
@@ -502,6 +504,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
                 release(id(from + 1)),
                 Command::Break {
                     by: ClientInfo::unknown(),
+                    only: None,
                 },
             ]
         };

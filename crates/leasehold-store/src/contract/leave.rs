@@ -1,8 +1,8 @@
 //! Contract cases of releases, withdrawals, minimum holds and breaks.
 
-use crate::{Push, Verbs as _};
+use crate::{ErrorKind, Push, Verbs as _};
 use leasehold_core::{
-    BreakReply, Claim, ClaimReply, ClientInfo, Release, ReleaseReply, RenewReply,
+    BreakReply, Claim, ClaimReply, ClientInfo, Mode, Release, ReleaseReply, RenewReply, Token,
 };
 
 use super::actor::{id, keeps_a_queue, key as named, knows_all_kinds, scene};
@@ -104,6 +104,57 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
     assert_eq!(a.ask(&key, &a.want(1)).await.reply, ClaimReply::Gone);
     let (_, second) = b.granted(&key, &b.want(2)).await;
     assert!(a.rises(token, second), "{second} is not above {token}");
+}
+
+/// A break that names a token takes the key from the holder with that token, and from no other.
+pub async fn break_of_one_grant_takes_no_other(fixture: &dyn Fixture) {
+    let ([a, b], key) = scene(fixture).await;
+    let by = ClientInfo::unknown();
+    let (_, first) = a.granted(&key, &a.want(1)).await;
+    if !a.store.capabilities().tokens {
+        let refused = b.store.break_grant(&key, first, &by).await;
+        let refused = refused.map(|answer| answer.reply).expect_err("no tokens");
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        return;
+    }
+    a.release(&key, &a.want(1)).await;
+    let (_, second) = b.granted(&key, &b.want(2)).await;
+    for other in [first, Token(second.0 + 1), Token::NONE] {
+        let answer = a.store.break_grant(&key, other, &by).await;
+        let BreakReply::Broken { holders, .. } = answer.expect("an answer").reply;
+        assert_eq!(holders, 0, "{other} is not {second}");
+    }
+    assert!(matches!(
+        b.renew(&key, &b.want(2), LONG).await,
+        RenewReply::Standing(_)
+    ));
+    let answer = a.store.break_grant(&key, second, &by).await;
+    let BreakReply::Broken { holders, token } = answer.expect("an answer").reply;
+    assert!(holders == 1 && token >= second, "{token} voids {second}");
+    assert_eq!(b.renew(&key, &b.want(2), LONG).await, RenewReply::Gone);
+    assert!(a.granted(&key, &a.want(3)).await.1 > token);
+
+    // Of several that hold at once, one.
+    if !knows_all_kinds(fixture).await {
+        return;
+    }
+    let key = named("pool");
+    let two = |number| Claim {
+        mode: Mode::permits(2, 1),
+        ..a.want(number)
+    };
+    let (_, first) = a.granted(&key, &two(4)).await;
+    let (_, second) = a.granted(&key, &two(5)).await;
+    let answer = b.store.break_grant(&key, first, &by).await;
+    let BreakReply::Broken { holders, .. } = answer.expect("an answer").reply;
+    let left: Vec<_> = b
+        .look(&key)
+        .await
+        .holders
+        .iter()
+        .map(|it| it.token)
+        .collect();
+    assert_eq!((holders, left), (1, vec![second]));
 }
 
 /// A snapshot shows whether a client has stopped renewing, if a minimum hold keeps the key for

@@ -13,7 +13,7 @@ use crate::background::{block_on, enter};
 use crate::store::{AuditRecord, Capabilities, LockStore};
 use crate::{
     Access, Broken, ClaimContext, ClaimIds, Deadlock, Error, Initialised, Inspection, LeaseKind,
-    LeaseParts, Listed, Owner, Released, Settings, Shutdown, TlsFiles,
+    LeaseParts, Listed, Owner, Released, Settings, Shutdown, TlsFiles, Token,
 };
 
 face! {
@@ -66,6 +66,8 @@ face! { impl Client {
     now fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error>;
     /// Takes the key from all its holders.
     wait fn break_key(&self, key: impl AsRef<str>) -> Result<Broken, Error>;
+    /// Takes the key from the holder with this token only.
+    wait fn break_grant(&self, key: impl AsRef<str>, token: Token) -> Result<Broken, Error>;
     /// Returns the store's URL, without a password.
     now fn store_url(&self) -> &str;
     /// Returns what the store can do.

@@ -122,6 +122,7 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
         },
         Command::Break {
             by: leasehold::core::ClientInfo::unknown(),
+            only: None,
         },
     ] {
         let outcome = queue.apply(&command, clock);

@@ -231,6 +231,7 @@ impl ClientsModel {
                     state,
                     &leasehold_core::Command::Break {
                         by: leasehold_core::ClientInfo::unknown(),
+                        only: None,
                     },
                     None,
                 );

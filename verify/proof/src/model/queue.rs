@@ -245,6 +245,7 @@ impl QueueModel {
             Act::Vacate(number) => release(number, false),
             Act::Break => Command::Break {
                 by: ClientInfo::unknown(),
+                only: None,
             },
             Act::Unheard(number) | Act::Pass(number) => Command::Unheard {
                 silent: vec![inbox(number)],

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::api::Problem;
-use crate::commands::break_key::outcome;
+use crate::commands::break_key::{break_seen, outcome};
 use crate::failure::Failure;
 use crate::view::{KeyView, held_by};
 
@@ -47,7 +47,10 @@ pub(super) async fn break_key(
         let message = format!("nothing was broken: now {key} is {held}");
         return Err(Problem::new(StatusCode::CONFLICT, message));
     }
-    let broken = shared.client.break_key(&key).await?;
+    let broken = break_seen(&shared.client, &now, None).await?;
+    if broken.holders == 0 {
+        return Err(Problem::new(StatusCode::CONFLICT, outcome(&key, &broken)));
+    }
     Ok(Json(Broke {
         holders: broken.holders,
         said: outcome(&key, &broken),

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use self::model::{Action, Model};
 use self::screen::Screen;
 use self::view::ViewOptions;
-use super::break_key::outcome;
+use super::break_key::{break_seen, outcome};
 use crate::cli::TopArgs;
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -202,7 +202,7 @@ async fn break_key(client: Client, asked: Box<KeyView>) -> String {
             let held = held_by(&seen.holders).unwrap_or_else(|| "free".to_owned());
             return Ok(format!("nothing was broken: now {key} is {held}"));
         }
-        Ok(outcome(key, &client.break_key(key).await?))
+        Ok(outcome(key, &break_seen(&client, &seen, None).await?))
     };
     work.await
         .unwrap_or_else(|error: leasehold::Error| error.to_string())

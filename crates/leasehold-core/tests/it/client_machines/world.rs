@@ -394,6 +394,7 @@ impl World {
                 self.apply(
                     &Command::Break {
                         by: ClientInfo::unknown(),
+                        only: None,
                     },
                     None,
                 );

@@ -171,6 +171,7 @@ impl Cast {
             Verb::Break => {
                 return Some(Command::Break {
                     by: ClientInfo::unknown(),
+                    only: None,
                 });
             }
             Verb::Die => {

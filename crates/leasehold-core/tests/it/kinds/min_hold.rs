@@ -232,6 +232,7 @@ fn break_ends_a_minimum_hold() {
     );
     cast.apply(&Command::Break {
         by: ClientInfo::unknown(),
+        only: None,
     });
     assert!(
         cast.would(&Cast::stranger(Mode::EXCLUSIVE))

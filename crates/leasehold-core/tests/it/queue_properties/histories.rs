@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Release, Renew,
-    Rotate,
+    Rotate, Token,
 };
 use proptest::prelude::*;
 
@@ -43,7 +43,9 @@ pub(crate) enum Op {
         hand_off: bool,
         unused: bool,
     },
-    Break,
+    Break {
+        only: Option<usize>,
+    },
     Resize {
         right: bool,
         to: u32,
@@ -165,7 +167,7 @@ fn op() -> impl Strategy<Value = Op> {
             unused: !used,
         }),
         10 => (1_usize..12).prop_map(|back| Op::Again { back }),
-        2 => Just(Op::Break),
+        2 => proptest::option::of(any_slot()).prop_map(|only| Op::Break { only }),
         4 => (mostly(), 1_u32..7).prop_map(|(right, to)| Op::Resize { right, to }),
         3 => (0..INBOXES, prop_oneof![1 => Just(0), 4 => ms()])
             .prop_map(|(inbox, ttl)| Op::Watch { inbox, ttl }),
@@ -302,8 +304,12 @@ impl Op {
                 settled: false,
                 unused,
             }),
-            Self::Break => Command::Break {
+            Self::Break { only } => Command::Break {
                 by: ClientInfo::unknown(),
+                only: only.map(|slot| {
+                    let known = reference.known(&id(slot));
+                    known.and_then(|claim| claim.token).unwrap_or(Token(1))
+                }),
             },
             Self::Resize { right, to } => Command::Resize {
                 from: permits + u32::from(!right),

@@ -332,6 +332,9 @@ fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
             Command::Unheard {
                 granted, passed, ..
             } if granted.iter().any(unheard) => same || (!passed.is_empty() && after.is_none()),
+            Command::Break {
+                only: Some(only), ..
+            } if *only != holder.token => same,
             Command::Break { .. } => after.is_none(),
             Command::Bury { .. } => same || kept || left || after.is_none(),
             Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {

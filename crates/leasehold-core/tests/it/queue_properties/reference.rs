@@ -363,7 +363,7 @@ impl Reference {
             Command::Claim(claim) => self.claim(claim, seen),
             Command::Renew(renew) => self.renew(renew, seen),
             Command::Release(release) => self.release(release),
-            Command::Break { .. } => self.break_all(),
+            Command::Break { only, .. } => self.break_holds(*only),
             Command::Resize { from, to } => self.resize(*from, *to),
             Command::Watch { inbox, ttl } => {
                 self.watchers.retain(|(watcher, _)| watcher != inbox);
@@ -612,10 +612,24 @@ impl Reference {
         found.map_or(Expected::Absent, |held| Expected::Released { held })
     }
 
-    fn break_all(&mut self) -> Expected {
+    fn break_holds(&mut self, only: Option<Token>) -> Expected {
+        let named = |claim: &Known| only.is_none_or(|only| claim.token == Some(only));
+        if only.is_some() {
+            self.promote();
+            if !self
+                .held()
+                .any(|claim| named(claim) && self.behind(claim).is_none())
+            {
+                return Expected::Broken {
+                    at_least: 0,
+                    token: self.last_token,
+                };
+            }
+        }
         let token = self.next_token();
         self.disband(None);
-        let held: Vec<_> = self.held().map(|claim| claim.id.clone()).collect();
+        let held = self.held().filter(|claim| named(claim));
+        let held: Vec<_> = held.map(|claim| claim.id.clone()).collect();
         let forget = self.now + TOMBSTONE_LIFE;
         for id in std::mem::take(&mut self.lapsed) {
             self.perhaps_buried.insert(id, forget);
@@ -623,7 +637,8 @@ impl Reference {
         for id in &held {
             self.bury(id, false);
         }
-        self.claims.retain(|claim| claim.token.is_none());
+        self.claims
+            .retain(|claim| claim.token.is_none() || !named(claim));
         self.promote();
         Expected::Broken {
             at_least: held.len() as u64,

@@ -1,21 +1,42 @@
 -- What administrators and onlookers do.
 
--- Queue::break_all: takes a key from all who hold it, after raising the token. Works when the
--- memory is full.
-local function break_all(command)
+-- Queue::break_holds: takes a key from all who hold it, or who hold by one token, after raising the
+-- token. Works when the memory is full.
+local function break_holds(command)
+  local _, only = struct.unpack('<Bd', command)
+  local function named()
+    local id = first_granted
+    for _ = 1, granted do
+      local claim = find(id)
+      if claim.token == only and not behind(claim) then
+        return true
+      end
+      id = claim.next
+    end
+  end
+  if only > 0 then
+    promote()
+    reclaim()
+    if not named() then
+      return {7, now, 0, last_token}, true
+    end
+  end
   local raised = next_token()
   last_token = raised
   reclaim()
   disband(0)
   local held = {}
   local id = first_granted
-  for i = 1, granted do
-    held[i] = find(id)
-    id = held[i].next
+  for _ = 1, granted do
+    local claim = find(id)
+    if only == 0 or claim.token == only then
+      held[#held + 1] = claim
+    end
+    id = claim.next
   end
   for _, claim in ipairs(held) do
     if claim.deadline > now then
-      audit('k', claim, claim.since, 0, sub(command, 2))
+      audit('k', claim, claim.since, 0, sub(command, 10))
     end
     remove(claim)
     bury(claim.id)

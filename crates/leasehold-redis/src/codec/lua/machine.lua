@@ -35,7 +35,7 @@ local function machine()
 -- include renew.lua
 -- include release.lua
 -- include admin.lua
-    local verbs = {claim, renew, release, break_all, resize, watch_key}
+    local verbs = {claim, renew, release, break_holds, resize, watch_key}
     -- Where commands have their id.
     local ids = {19, 11, 3}
 

@@ -15,7 +15,7 @@
 --   3 release  flags u8 (1 the step hands on to the next in line, 2 settled: no claim with this
 --              id can still be under way, 8 what it holds was never used: no minimum hold is
 --              kept), id text
---   4 break    the client, as in a body
+--   4 break    the token of the only holders that it is taken from or 0, the client, as in a body
 --   5 resize   the permits there are u32, and shall be u32
 --   6 watch    for how long (0: no longer), inbox text
 --

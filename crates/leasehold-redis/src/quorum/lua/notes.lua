@@ -23,14 +23,14 @@ if log then
     local id, body = of_holder()
     note('v', key, now, token, token, deadline, 0, id, body)
   end
-  note_break = function(up_to, by)
+  note_break = function(up_to, by, void)
     local id, body = '', ''
-    if live then
+    if void > 0 then
       id, body = of_holder()
-    elseif token > 0 then
+    elseif token > 0 and not live then
       note_end('')
     end
-    note('k', key, now, live and token or 0, live and token or 0, 0, up_to, id, body, by)
+    note('k', key, now, void, void, 0, up_to, id, body, by)
   end
   write_notes = function(keep)
     if #entries > 0 then

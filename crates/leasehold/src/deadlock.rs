@@ -86,7 +86,12 @@ impl fmt::Display for Deadlock {
 impl fmt::Display for BlockedClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiter = &self.waiter.owner;
-        let Some((_, holder)) = self.holds.first() else {
+        // Of nested pieces of work the outermost: its end ends those within.
+        let depth = |(_, holder): &&(Key, HolderInfo)| {
+            let context = holder.owner.context.as_ref();
+            context.map(|context| context.path().count())
+        };
+        let Some((_, holder)) = self.holds.iter().min_by_key(depth) else {
             return write!(f, "{} waits for {}", who(waiter), self.key);
         };
         let keys: BTreeSet<_> = self.holds.iter().map(|(key, _)| key.as_str()).collect();
@@ -301,4 +306,38 @@ async fn find_of(
         Some((deadlock, younger))
     });
     Ok(mine.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_nested_holders_the_outermost_is_named() {
+        let client = crate::connect("memory:").await.unwrap();
+        let outer = client.context();
+        let inner = client.context_within(&outer);
+        let mut holds = Vec::new();
+        for (key, context, pid) in [("a", &inner, 2), ("b", &outer, 1)] {
+            let lock = client.mutex(key).unwrap().with_context(context);
+            let _lease = lock.lock().await.unwrap();
+            let mut holder = lock.holders().await.unwrap().remove(0);
+            (holder.owner.host, holder.owner.pid) = ("vm".to_owned(), pid);
+            holds.push((Key::new(key).unwrap(), holder));
+        }
+        let held = client.mutex("c").unwrap().lock().await.unwrap();
+        let lock = client.mutex("c").unwrap().with_context(&inner);
+        let waiting = tokio::spawn(async move { lock.lock().await.map(drop) });
+        let mut waiters = Vec::new();
+        while waiters.is_empty() {
+            waiters = client.inspect("c").await.unwrap().waiters;
+        }
+        let mut waiter = waiters.remove(0);
+        (waiter.owner.host, waiter.owner.pid) = ("vm".to_owned(), 3);
+        let key = Key::new("c").unwrap();
+        let said = BlockedClaim { key, waiter, holds }.to_string();
+        assert_eq!(said, "pid 1 on vm holds a, b and waits for c (in pid 3)");
+        held.release().await.unwrap();
+        waiting.await.unwrap().unwrap();
+    }
 }

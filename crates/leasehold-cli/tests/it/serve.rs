@@ -1,8 +1,12 @@
 //! `leasehold serve`: its API, its metrics, and who may ask.
 
+use std::process::Command;
+
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::common::http::Request;
 use crate::common::{Store, deadlocked, leasehold};
@@ -17,11 +21,7 @@ pub(crate) struct Serving {
 
 pub(crate) async fn serve(store: &Store, arguments: &[&str]) -> Serving {
     let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-    let process = store.spawn(&arguments);
-    let line = process.stdout().wait_for("serving").await;
-    let url = line.rsplit_once(" at http://").expect("a URL").1;
-    let address = url.trim_end_matches('/').to_owned();
-    Serving { process, address }
+    Serving::of(store.spawn(&arguments)).await
 }
 
 /// A file with the token.
@@ -32,6 +32,13 @@ pub(crate) fn token_file(store: &Store) -> String {
 }
 
 impl Serving {
+    async fn of(process: Process) -> Self {
+        let line = process.stdout().wait_for("serving").await;
+        let url = line.rsplit_once(" at http://").expect("a URL").1;
+        let address = url.trim_end_matches('/').to_owned();
+        Self { process, address }
+    }
+
     /// The address of the page, or of a view of it.
     pub(crate) fn page(&self, view: &str) -> String {
         format!("http://{}/{view}", self.address)
@@ -187,6 +194,29 @@ async fn only_this_machine_and_this_site_may_ask() {
         serving.get("/api/v1/locks?sort=nothing").json().await.0,
         400
     );
+    let pattern = |bytes| format!("/api/v1/events?pattern={}", "x".repeat(bytes));
+    assert_eq!(serving.get(&pattern(257)).json().await.0, 400);
+    assert_eq!(serving.get(&pattern(20_000)).send().await.status, 431);
+    // A proxy before it could take the other one for the one that counts.
+    let host = format!("Host: {}", serving.address);
+    for headers in [
+        [&*host, "Host: evil.example"],
+        [&*host, &host],
+        [
+            "Origin: http://evil.example",
+            &format!("Origin: http://{}", serving.address),
+        ],
+        ["Origin: http://é.example", "X: y"],
+        ["Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"],
+    ] {
+        let request = headers
+            .iter()
+            .fold(info(), |request, line| request.header(line));
+        let (status, problem) = request.json().await;
+        assert_eq!(status, 400, "{headers:?}: {problem}");
+    }
+    let elsewhere = serving.get("http://evil.example/api/v1/info");
+    assert_eq!(elsewhere.json().await.0, 400);
     let page = serving.get("/").send().await.text().await;
     assert!(page.starts_with("<!doctype html>"), "{page}");
 
@@ -232,9 +262,17 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
             "{path}"
         );
     }
+    let lower = format!("authorization: bearer  {TOKEN}");
+    let info = serving.get("/api/v1/info").header(&lower).send().await;
+    assert_eq!(info.status, 200);
+    let twice = serving.get("/api/v1/info").header(&right).header(&right);
+    assert_eq!(twice.send().await.status, 400);
     for path in ["/", "/app.js", "/style.css"] {
         assert_eq!(serving.get(path).send().await.status, 200, "{path}");
     }
+    // Whoever asks whether it is there by whatever name.
+    let health = serving.get("/healthz").header("Host: pod.example");
+    assert_eq!(health.send().await.text().await, "ok\n");
 
     let (holder, token) = store.holder(&["k"]).await;
     let breaking = |token: u64| {
@@ -309,14 +347,10 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
     let server = RedisServer::start();
     let mut command = leasehold(&["serve", "--listen", "127.0.0.1:0", "-S", &server.url()]);
     command.env("NO_COLOR", "1");
-    let process = Process::spawn(command);
-    let line = process.stdout().wait_for("serving").await;
-    let address = line
-        .rsplit_once("//")
-        .unwrap()
-        .1
-        .trim_end_matches('/')
-        .to_owned();
+    let Serving {
+        process: _process,
+        address,
+    } = Serving::of(Process::spawn(command)).await;
     let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
     holder.stdout().wait_for("").await;
     let mut events = Request::get(&address, "/api/v1/events").send().await;
@@ -364,6 +398,42 @@ async fn what_cannot_be_served_has_one_sentence() {
         assert_eq!(refused.code(), Some(status), "{}", refused.stderr);
         assert!(refused.stderr.contains(says), "{}", refused.stderr);
     }
+}
+
+#[tokio::test]
+async fn unfinished_requests_lock_nobody_out() {
+    let store = Store::memory();
+    let command = store.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 100; exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let process = Process::spawn(limited);
+    let serving = Serving::of(process).await;
+    let mut unfinished = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(&serving.address).await.unwrap();
+        // It may be closed already.
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ").await;
+        unfinished.push(stream);
+    }
+    let mut events = serving.get("/api/v1/events").send().await;
+    events.event("locks", |table| table["total"] == 0).await;
+    for path in ["/healthz", "/api/v1/info", "/metrics"] {
+        assert_eq!(serving.get(path).send().await.status, 200, "{path}");
+    }
+    // The oldest were closed, and not the stream.
+    let mut nothing = Vec::new();
+    let _ = unfinished[0].read_to_end(&mut nothing).await;
+    assert!(nothing.is_empty());
+    events.event("locks", |table| table["total"] == 0).await;
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ use crate::view::KeyView;
 const EXAMINED: Duration = Duration::from_secs(60);
 /// The longest table that is made.
 const LONGEST_TABLE: usize = 500;
+/// How long a pattern may be: each key is compared with it, by the only thread.
+const LONGEST_PATTERN: usize = 256;
 
 /// What was asked cannot be answered.
 #[derive(Debug, Serialize)]
@@ -121,15 +123,14 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
 }
 
 impl Selection {
-    /// Refuses a table that is too long.
+    /// Refuses a table that is too long, or takes too long.
     pub(super) fn check(&self) -> Result<(), Problem> {
-        match self.limit {
-            1..=LONGEST_TABLE => Ok(()),
-            _ => {
-                let message = format!("limit is a number from 1 to {LONGEST_TABLE}");
-                Err(Problem::new(StatusCode::BAD_REQUEST, message))
-            }
-        }
+        let message = match (self.limit, self.pattern.len()) {
+            (1..=LONGEST_TABLE, ..=LONGEST_PATTERN) => return Ok(()),
+            (1..=LONGEST_TABLE, _) => format!("a pattern has at most {LONGEST_PATTERN} bytes"),
+            _ => format!("limit is a number from 1 to {LONGEST_TABLE}"),
+        };
+        Err(Problem::new(StatusCode::BAD_REQUEST, message))
     }
 }
 
@@ -177,6 +178,8 @@ pub(super) async fn lock(
 ) -> Result<Json<LockView>, Problem> {
     let Query(OfKey { key }) = key?;
     Key::new(&key).map_err(Failure::from)?;
+    // It is never closed.
+    let _turn = shared.looks.acquire().await;
     let view = KeyView::from(&shared.client.inspect(&key).await?);
     let (history, history_error) = match history::newest(&shared.client, &key).await {
         Ok(entries) => (entries, None),

@@ -136,7 +136,8 @@ impl Watching {
             {
                 return Some(event);
             }
-            let due = self.sent.map(|sent| sent + LONGEST_PAUSE);
+            let longest = LONGEST_PAUSE.max(self.shared.reader.pause());
+            let due = self.sent.map(|sent| sent + longest);
             if due.is_none_or(|due| due <= Instant::now()) || self.has_changed() {
                 return Some(self.table_event());
             }
@@ -151,7 +152,8 @@ impl Watching {
             changed = self.changes.changed() => {
                 changed.ok()?;
                 // More may change at the same time.
-                let soon = self.sent.map(|sent| sent + SHORTEST_PAUSE);
+                let shortest = SHORTEST_PAUSE.max(self.shared.reader.pause());
+                let soon = self.sent.map(|sent| sent + shortest);
                 sleep_until(soon.unwrap_or_else(Instant::now)).await;
             }
             Some(changed) = OptionFuture::from(history) => changed.ok()?,

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::api::Problem;
-use super::{REQUEST_LIMIT, Shared, is_loopback};
+use super::{HEALTH, REQUEST_LIMIT, Shared, is_loopback};
 use crate::cli::ServeArgs;
 use crate::env;
 use crate::failure::Failure;
@@ -74,14 +74,12 @@ impl Gate {
 
     /// Refuses other sites: a name that leads here can be anybody's.
     fn check_site(&self, request: &Request) -> Result<(), Problem> {
-        let host = header(request.headers(), HOST);
-        // With HTTP/2 it stands in the URL.
-        let host = host.or_else(|| {
-            request
-                .uri()
-                .authority()
-                .map(|authority| authority.as_str())
-        });
+        let host = header(request.headers(), HOST)?;
+        let named = request.uri().authority().map(|named| named.as_str());
+        if named.is_some() && named != host {
+            let message = "the URL and the Host header name different hosts";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, message));
+        }
         let known = host.is_some_and(|host| self.is_known(host));
         if !known {
             let host = host.unwrap_or_default();
@@ -95,9 +93,10 @@ impl Gate {
             let name = origin.split_once("://").map(|(_, name)| name);
             name.is_some() && name == host
         };
-        let site = header(request.headers(), HeaderName::from_static("sec-fetch-site"));
+        let site = HeaderName::from_static("sec-fetch-site");
+        let site = header(request.headers(), site)?;
         let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
-        let same_origin = header(request.headers(), ORIGIN).is_none_or(from_here);
+        let same_origin = header(request.headers(), ORIGIN)?.is_none_or(from_here);
         // A site that cannot read the answer could still keep us busy with it.
         let matters = request.method() != Method::GET || has_data(request);
         if matters && !(same_site && same_origin) {
@@ -124,9 +123,10 @@ impl Gate {
         let Some(token) = self.token.as_ref().filter(|_| has_data(request)) else {
             return Ok(());
         };
-        let given = header(request.headers(), AUTHORIZATION);
-        let given = given.and_then(|given| given.strip_prefix("Bearer "));
-        if given.is_some_and(|given| same(given.trim(), token)) {
+        let given = header(request.headers(), AUTHORIZATION)?;
+        let given = given.and_then(|given| given.split_once(' '));
+        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"));
+        if given.is_some_and(|(_, given)| same(given.trim(), token)) {
             return Ok(());
         }
         let message = match given {
@@ -177,8 +177,19 @@ fn same(given: &str, token: &str) -> bool {
     given.len() == token.len() && std::hint::black_box(differ) == 0
 }
 
-fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
+/// The value of a header. With two of them, or one that is no text, this server and a proxy before it
+/// could take the request for different ones.
+fn header(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Problem> {
+    let mut all = headers.get_all(&name).iter().map(HeaderValue::to_str);
+    match (all.next(), all.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(text)), None) => Ok(Some(text)),
+        (_, second) => {
+            let which = second.map_or("a header that is no text", |_| "more than one header");
+            let message = format!("{which}: {name}");
+            Err(Problem::new(StatusCode::BAD_REQUEST, message))
+        }
+    }
 }
 
 /// Every request comes through here.
@@ -188,9 +199,12 @@ pub(super) async fn admit(
     next: Next,
 ) -> Response {
     let gate = &shared.gate;
-    let admitted = gate
-        .check_site(&request)
-        .and_then(|()| gate.check_token(&request));
+    let admitted = match request.uri().path() {
+        HEALTH => Ok(()),
+        _ => gate
+            .check_site(&request)
+            .and_then(|()| gate.check_token(&request)),
+    };
     let mut answer = match admitted {
         Err(problem) => problem.into_response(),
         Ok(()) => match tokio::time::timeout(REQUEST_LIMIT, next.run(request)).await {

@@ -1,6 +1,6 @@
 //! Who waits for whom: claims, and the keys that they hold and wait for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ struct ClaimNode {
     id: String,
     who: String,
     owner: Option<OwnerView>,
+    /// How many other processes run within it.
+    inner: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,7 +52,8 @@ impl WaitsView {
             deadlocks: table.deadlocks.clone(),
             ..Self::default()
         };
-        let mut nodes = BTreeMap::new();
+        let works = Works::of(table);
+        let mut seen = BTreeSet::new();
         let waited_for = table.locks().filter(|lock| !lock.waiters.is_empty());
         for (at, lock) in waited_for.enumerate() {
             if at >= MOST_KEYS {
@@ -63,44 +66,92 @@ impl WaitsView {
             });
             view.more += lock.waiters.len().saturating_sub(MOST_WAITERS);
             let waiters = lock.waiters.iter().take(MOST_WAITERS);
+            // In order of the keys, and of the queue of each.
             for claim in lock.holders.iter().chain(waiters) {
-                let edge = Edge {
-                    claim: node_of(claim, &lock.key),
-                    key: lock.key.clone(),
-                };
-                let node = nodes.entry(edge.claim.clone());
-                node.or_insert_with(|| ClaimNode {
-                    id: edge.claim.clone(),
-                    who: claim.short_name(),
-                    owner: claim.owner.clone(),
-                });
+                let id = node_of(claim, &lock.key);
+                if seen.insert(id.clone()) {
+                    view.claims.push(works.node(id.clone(), claim));
+                }
+                let key = lock.key.clone();
+                let edge = Edge { claim: id, key };
                 match claim.position {
                     Some(_) => view.waits.push(edge),
                     None => view.holds.push(edge),
                 }
             }
         }
-        view.claims = nodes.into_values().collect();
         view
     }
 }
 
-/// What the claim belongs to: the outermost context, for the outer one waits for what is within.
-fn node_of(claim: &ClaimView, key: &str) -> String {
-    let owner = claim.owner.as_ref();
-    let context = owner.and_then(|owner| owner.context.as_deref());
-    match context.and_then(|context| context.split('.').next()) {
-        Some(outermost) => outermost.to_owned(),
-        None => {
-            let number = claim.token.or(claim.position).unwrap_or_default();
-            let state = if claim.position.is_some() {
-                "waits"
-            } else {
-                "holds"
-            };
-            format!("{key} {state} {number} {}", claim.who())
+/// The processes of each piece of work, by its outermost context.
+struct Works<'a>(BTreeMap<&'a str, Work<'a>>);
+
+struct Work<'a> {
+    /// The claim of the outermost process: its end ends those within, and not the other way round.
+    outermost: &'a ClaimView,
+    depth: usize,
+    processes: BTreeSet<(&'a str, u32)>,
+}
+
+impl<'a> Works<'a> {
+    /// What the outermost process holds may be waited for by nobody, so all locks are looked at.
+    fn of(table: &'a Table) -> Self {
+        let mut works = BTreeMap::new();
+        for lock in table.locks() {
+            for claim in lock.holders.iter().chain(&lock.waiters) {
+                let Some((owner, path)) = path_of(claim) else {
+                    continue;
+                };
+                let depth = path.split('.').count();
+                let work = works.entry(outermost(path)).or_insert_with(|| Work {
+                    outermost: claim,
+                    depth,
+                    processes: BTreeSet::new(),
+                });
+                if depth < work.depth {
+                    (work.outermost, work.depth) = (claim, depth);
+                }
+                work.processes.insert((&owner.host, owner.pid));
+            }
+        }
+        Self(works)
+    }
+
+    fn node(&self, id: String, claim: &ClaimView) -> ClaimNode {
+        let work = self.0.get(&*id);
+        let shown = work.map_or(claim, |work| work.outermost);
+        ClaimNode {
+            id,
+            who: shown.short_name(),
+            owner: shown.owner.clone(),
+            inner: work.map_or(0, |work| work.processes.len() - 1),
         }
     }
+}
+
+/// Whose claim it is, and the path of its context, where it tells.
+fn path_of(claim: &ClaimView) -> Option<(&OwnerView, &str)> {
+    let owner = claim.owner.as_ref()?;
+    Some((owner, owner.context.as_deref()?))
+}
+
+fn outermost(path: &str) -> &str {
+    path.split_once('.')
+        .map_or(path, |(outermost, _)| outermost)
+}
+
+/// What the claim belongs to: the outermost context, for the outer one waits for what is within.
+fn node_of(claim: &ClaimView, key: &str) -> String {
+    if let Some((_, path)) = path_of(claim) {
+        return outermost(path).to_owned();
+    }
+    let number = claim.token.or(claim.position).unwrap_or_default();
+    let state = match claim.position {
+        Some(_) => "waits",
+        None => "holds",
+    };
+    format!("{key} {state} {number} {}", claim.who())
 }
 
 #[cfg(test)]
@@ -133,6 +184,43 @@ mod tests {
         assert_eq!(edges(&graph.holds)[0], "aa x");
         assert_eq!(edges(&graph.waits)[1], "aa y");
         assert_eq!(graph.claims.len(), 3, "that one, and two of no context");
+    }
+
+    /// An operator ends the process that is named: of nested ones that has to be the outermost.
+    #[test]
+    fn of_nested_runs_the_outermost_is_named() {
+        let of = |claim: &ClaimView, context: &str, pid| {
+            let mut claim = within(claim.clone(), context);
+            claim.owner.as_mut().unwrap().pid = pid;
+            claim
+        };
+        for holds_what_is_waited_for in [true, false] {
+            // The inner ones have the keys that come first.
+            let mut a = lock("a", 1, 1);
+            a.waiters[0] = of(&a.waiters[0], "aa.bb.cc", 3);
+            let mut b = lock("b", 1, 1);
+            b.holders[0] = of(&b.holders[0], "aa.bb", 2);
+            let mut z = lock("z", 1, u64::from(holds_what_is_waited_for));
+            z.holders[0] = of(&z.holders[0], "aa", 1);
+            let graph = WaitsView::of(&table(vec![a, b, z]));
+            let node = graph.claims.iter().find(|node| node.id == "aa").unwrap();
+            assert_eq!(node.owner.as_ref().unwrap().pid, 1);
+            assert_eq!((&*node.who, node.inner), ("build7 (pid 1)", 2));
+            let mut others = graph.claims.iter().filter(|node| node.id != "aa");
+            assert!(others.all(|node| node.inner == 0));
+        }
+    }
+
+    #[test]
+    fn claims_are_in_order_of_keys_and_queues() {
+        let mut y = lock("y", 1, 2);
+        y.holders[0] = within(y.holders[0].clone(), "ff");
+        y.waiters[1] = within(y.waiters[1].clone(), "00");
+        let mut x = lock("x", 1, 1);
+        x.waiters[0] = within(x.waiters[0].clone(), "ee");
+        let graph = WaitsView::of(&table(vec![y, x]));
+        let ids = graph.claims.iter().map(|node| &node.id[..2]);
+        assert_eq!(ids.collect::<Vec<_>>(), ["x ", "ee", "ff", "y ", "00"]);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::feed::history::{self, History};
 /// What a key has in the audit log; none before the first answer.
 pub(super) type Known = watch::Receiver<Option<History>>;
 
+/// How many keys are followed at once: each costs the store.
+const MOST: usize = 20;
+
 /// The keys that somebody shows.
 #[derive(Clone)]
 pub(super) struct Histories {
@@ -38,6 +41,10 @@ impl Histories {
         let mut followed = self.followed();
         if let Some(sender) = followed.get(key) {
             return sender.subscribe();
+        }
+        if followed.len() >= MOST {
+            let why = format!("the histories of {MOST} other keys are shown: close some of them");
+            return watch::channel(Some((key.to_owned(), Err(why)))).1;
         }
         let (sender, known) = watch::channel(None);
         followed.insert(key.to_owned(), sender.clone());
@@ -92,6 +99,15 @@ mod tests {
         // Who comes later has what is known.
         assert!(shows(&histories.follow("k").borrow()));
         drop((one, other));
+        while !histories.followed().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let followed: Vec<_> = (0..MOST)
+            .map(|n| histories.follow(&n.to_string()))
+            .collect();
+        let refused = histories.follow("k").borrow().clone();
+        assert!(matches!(refused, Some((_, Err(why))) if why.contains("20 other keys")));
+        drop(followed);
         while !histories.followed().is_empty() {
             tokio::task::yield_now().await;
         }

@@ -2,6 +2,7 @@
 
 mod api;
 mod breaking;
+mod connections;
 mod events;
 mod gate;
 mod graph;
@@ -35,12 +36,17 @@ use crate::signals::Signals;
 
 /// How long the body of a request may be.
 const LONGEST_BODY: usize = 4 * 1024;
-/// How many pages are kept up to date at once.
+/// How many pages are kept up to date at once, and no more than half of the connections.
 const MOST_STREAMS: usize = 200;
+/// How many requests read the details of a key at once; others wait.
+const MOST_LOOKS: usize = 8;
 /// How often the store is read, while somebody looks.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a request may take.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// Answers everybody, and tells nothing but that the process answers.
+const HEALTH: &str = "/healthz";
 
 /// What all requests share.
 struct Shared {
@@ -50,6 +56,8 @@ struct Shared {
     histories: Histories,
     gate: Gate,
     streams: Arc<Semaphore>,
+    /// For requests that read more than the table.
+    looks: Semaphore,
     /// The last examination of the servers.
     examined: Mutex<Option<api::Examined>>,
     max_series: usize,
@@ -64,12 +72,14 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
     let address = listener
         .local_addr()
         .map_err(|error| cannot_listen(args.listen, &error))?;
+    let most = connections::most();
     let shared = Arc::new(Shared {
         opening: Opening::of(&args.common.store)?,
         reader: Reader::begin(client.clone(), INTERVAL),
         histories: Histories::new(client.clone()),
         gate,
-        streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+        streams: Arc::new(Semaphore::new(MOST_STREAMS.min(most / 2))),
+        looks: Semaphore::new(MOST_LOOKS),
         examined: Mutex::default(),
         max_series: args.max_series,
         client,
@@ -78,14 +88,10 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
     let store = shared.client.store_url();
     let serving = serde_json::json!({ "url": url, "store": store });
     printer.show(&serving, || format!("serving {store} at {url}\n"))?;
-    let service = axum::serve(listener, router(shared).into_make_service());
     tokio::select! {
-        ended = service.into_future() => {
-            ended.map_err(|error| Failure::new(exit::SYSTEM, format!("cannot serve: {error}")))?;
-        }
-        _ = signals.next() => {}
+        never = connections::serve(listener, router(shared), most) => match never {},
+        _ = signals.next() => Ok(exit::OK),
     }
-    Ok(exit::OK)
 }
 
 fn router(shared: Arc<Shared>) -> Router {
@@ -93,6 +99,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(page::index))
         .route("/app.js", get(page::script))
         .route("/style.css", get(page::style))
+        .route(HEALTH, get(|| async { "ok\n" }))
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/info", get(api::info))
         .route("/api/v1/locks", get(api::locks))

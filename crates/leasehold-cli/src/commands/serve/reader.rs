@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_SHOWN: usize = 1000;
 /// How many tables are kept for those who ask for the same.
 const MOST_TABLES: usize = 64;
+/// Tables for pages that are kept up to date take at most a share of this of the only thread.
+const SHARE: u32 = 4;
 
 /// Reads the store for all who look.
 #[derive(Clone)]
@@ -40,6 +42,8 @@ struct State {
     /// When the store need not be read any more, if nobody looks.
     until: Option<Instant>,
     tables: HashMap<Selection, (u64, Arc<TableView>)>,
+    /// How long the last table took to make.
+    cost: Duration,
 }
 
 /// Somebody looks, until this is dropped.
@@ -87,6 +91,13 @@ impl Reader {
         }
     }
 
+    /// The shortest pause between two tables for one page, if all of them show different ones.
+    pub(super) fn pause(&self) -> Duration {
+        let state = self.state();
+        let looks = u32::try_from(state.looks.len()).unwrap_or(u32::MAX);
+        state.cost.saturating_mul(looks).saturating_mul(SHARE)
+    }
+
     /// Waits until all locks were read once, for a request that looks once.
     pub(super) async fn read(&self) {
         let look = self.look();
@@ -117,7 +128,9 @@ impl Reader {
         {
             return Arc::clone(table);
         }
+        let begun = Instant::now();
         let table = Arc::new(state.table.select(selection));
+        state.cost = begun.elapsed();
         if state.tables.len() >= MOST_TABLES {
             state.tables.clear();
         }
@@ -242,5 +255,26 @@ impl Task {
             pattern: "*".to_owned(),
             shown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn many_pages_with_tables_that_take_long_are_served_less_often() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let looks: Vec<_> = (0..200).map(|_| reader.look()).collect();
+        reader.state().cost = Duration::from_millis(20);
+        assert_eq!(reader.pause(), Duration::from_secs(16));
+        drop(looks);
+        assert_eq!(reader.pause(), Duration::ZERO);
+        reader.state().cost = Duration::MAX;
+        let _look = reader.look();
+        // It is measured anew with each table.
+        reader.select(&Selection::default());
+        assert!(reader.state().cost < Duration::MAX);
     }
 }

@@ -1,5 +1,6 @@
 //! What is shown of a key: the shape that programs read, and the words for people.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -104,6 +105,17 @@ impl KeyView {
     /// Whether somebody holds it or waits for it.
     pub(crate) fn is_used(&self) -> bool {
         !(self.holders.is_empty() && self.waiters.is_empty())
+    }
+
+    /// `2/3`: how many permits of a semaphore are taken.
+    pub(crate) fn taken(&self) -> Option<String> {
+        let permits = self.permits?;
+        // Holders with one token count once.
+        let mut counted = BTreeSet::new();
+        let counts = |holder: &&ClaimView| holder.token.is_none_or(|it| counted.insert(it));
+        let weights = self.holders.iter().filter(counts);
+        let taken: u64 = weights.filter_map(|holder| holder.weight).sum();
+        Some(format!("{taken}/{permits}"))
     }
 
     /// Whether the same claims stand there, however much of their time is left.

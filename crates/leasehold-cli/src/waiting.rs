@@ -5,10 +5,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tokio::time::Instant;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use crate::duration::spoken;
-use crate::output::escape;
+use crate::output::{cut, escape};
 use crate::view::KeyView;
 
 /// Every how many ticks it is worth asking again who holds.
@@ -162,19 +162,6 @@ impl Line {
     }
 }
 
-/// The beginning of the text, with a mark where something is missing.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut used = 1;
-    let kept = text.chars().take_while(|c| {
-        used += c.width().unwrap_or_default();
-        used <= width
-    });
-    kept.chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,8 +209,6 @@ mod tests {
             shown.contains(" #2: ") && shown.ends_with(", 4 min"),
             "{shown}"
         );
-        assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!(cut("abc", 3), "abc");
     }
 
     #[test]

@@ -173,12 +173,12 @@ const FILES: &[Column<FileRow>] = &[
 ];
 
 fn text(view: &View) -> String {
-    let mut text = table(SETTINGS, &view.settings).trim_fmt() + "\n\n";
+    let mut text = table(SETTINGS, &view.settings) + "\n";
     for UnusedRow { key, from } in &view.unused {
         text += &format!("not used, as it is for another store: {key} ({from})\n");
     }
     if let Some(ProfileRow { name, from }) = &view.profile {
         text += &format!("profile {name} ({from})\n");
     }
-    text + &table(FILES, &view.files).trim_fmt() + "\n"
+    text + &table(FILES, &view.files)
 }

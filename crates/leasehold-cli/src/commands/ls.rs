@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use comfy_table::{ColumnConstraint, Width};
 use leasehold::Skipped;
 use tokio::time::Instant;
 
@@ -12,7 +11,7 @@ use crate::cli::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Column, Printer, fitted, width};
+use crate::output::{Column, Layout, Narrow, Printer, WHOLE, width};
 use crate::view::{ClaimView, KeyView};
 
 /// How many keys are printed at once, sorted, and for how long they are waited for.
@@ -59,7 +58,7 @@ pub(super) fn warn_of(skipped: &Skipped, printer: &Printer) {
 
 /// Locks as a table.
 pub(super) fn table_of(views: &[KeyView]) -> String {
-    fitted(COLUMNS, NARROW, &FLEXIBLE, views, width()).trim_fmt() + "\n"
+    Layout::new(COLUMNS, NARROW, views.iter(), width()).text(views.iter(), true)
 }
 
 /// Keys that were found, and are printed some at a time: few of them as one sorted table.
@@ -69,8 +68,8 @@ struct Rows<'a> {
     found: Vec<KeyView>,
     since: Instant,
     printed: bool,
-    /// How wide the columns are so far.
-    widths: Vec<u16>,
+    /// The columns of the rows before.
+    layout: Option<Layout<KeyView>>,
     /// The terminal's width.
     terminal: Option<usize>,
 }
@@ -83,7 +82,7 @@ impl<'a> Rows<'a> {
             found: Vec::new(),
             since: Instant::now(),
             printed: false,
-            widths: Vec::new(),
+            layout: None,
             terminal: width(),
         }
     }
@@ -115,30 +114,16 @@ impl<'a> Rows<'a> {
 
     /// The rows, under the columns of those before.
     fn text(&mut self, views: &[KeyView]) -> String {
-        let mut rows = fitted(COLUMNS, NARROW, &FLEXIBLE, views, self.terminal);
-        for (column, width) in rows.column_iter_mut().zip(&self.widths) {
-            // With the space behind it.
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 2)));
-        }
-        let widths = rows.column_max_content_widths();
-        self.widths.resize(widths.len(), 0);
-        for (widest, width) in self.widths.iter_mut().zip(widths) {
-            *widest = width.max(*widest);
-        }
-        let text = rows.trim_fmt() + "\n";
-        match text.split_once('\n') {
-            Some((_heading, rows)) if self.printed => rows.to_owned(),
-            _ => text,
-        }
+        let is_first = self.layout.is_none();
+        let new = || Layout::new(COLUMNS, NARROW, views.iter(), self.terminal);
+        let layout = self.layout.get_or_insert_with(new);
+        layout.text(views.iter(), is_first)
     }
 }
 
 const COLUMNS: &[Column<KeyView>] = &[
     ("KEY", |view| view.key.clone()),
-    ("MODE", |view| {
-        let claim = view.holders.first().or_else(|| view.waiters.first());
-        claim.map(ClaimView::mode).unwrap_or_default()
-    }),
+    ("MODE", mode),
     ("HELD BY", |view| held_by(view, ClaimView::who)),
     ("SINCE", |view| of_first(view, ClaimView::began)),
     ("EXPIRES IN", |view| of_first(view, ClaimView::lapse)),
@@ -150,29 +135,44 @@ const COLUMNS: &[Column<KeyView>] = &[
 ];
 
 /// The same for a terminal that has no room for all of it.
-const NARROW: &[Column<KeyView>] = &[
-    ("KEY", |view| view.key.clone()),
-    ("MODE", |view| {
-        let claim = view.holders.first().or_else(|| view.waiters.first());
-        claim.map(ClaimView::mode).unwrap_or_default()
-    }),
-    ("HELD BY", |view| held_by(view, ClaimView::short_name)),
-    ("FOR", |view| of_first(view, ClaimView::held_for)),
-    ("ENDS IN", |view| of_first(view, ClaimView::lapse)),
-    ("WAIT", |view| view.waiters.len().to_string()),
+const NARROW: &[Narrow<KeyView>] = &[
+    (("KEY", |view| view.key.clone()), 0, 14),
+    (("MODE", mode), 6, WHOLE),
+    (
+        ("HELD BY", |view| held_by(view, ClaimView::short_name)),
+        1,
+        12,
+    ),
+    (
+        ("HELD FOR", |view| of_first(view, ClaimView::held_for)),
+        4,
+        WHOLE,
+    ),
+    (
+        ("EXPIRES IN", |view| of_first(view, ClaimView::lapse)),
+        4,
+        WHOLE,
+    ),
+    (("WAITING", |view| view.waiters.len().to_string()), 2, WHOLE),
 ];
 
-/// The columns that are cut first.
-const FLEXIBLE: [&str; 2] = ["KEY", "HELD BY"];
+/// How the key is held; of a semaphore [`held_by`] says how much of it.
+fn mode(view: &KeyView) -> String {
+    let claim = view.holders.first().or_else(|| view.waiters.first());
+    claim.map_or(String::new(), |claim| claim.mode.to_owned())
+}
 
-/// The holders in a cell of a table, each by its name.
+/// The holders in a cell of a table, each by its name: `deploy`, or `3/3 deploy and 2 more` of a
+/// semaphore whose permits are all taken.
 pub(super) fn held_by(view: &KeyView, name: fn(&ClaimView) -> String) -> String {
-    match &*view.holders {
+    let taken = view.taken().map_or(String::new(), |taken| taken + " ");
+    let holders = match &*view.holders {
         [] => "-".to_owned(),
         [one] if one.kept_until.is_some() => format!("{} (finished)", name(one)),
         [one] => name(one),
         [first, more @ ..] => format!("{} and {} more", name(first), more.len()),
-    }
+    };
+    taken + &holders
 }
 
 fn of_first(view: &KeyView, says: fn(&ClaimView) -> String) -> String {
@@ -180,8 +180,9 @@ fn of_first(view: &KeyView, says: fn(&ClaimView) -> String) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::view::tests::claim;
 
     fn view(key: &str) -> KeyView {
         KeyView {
@@ -190,23 +191,68 @@ mod tests {
             permits: None,
             last_token: 7,
             at: jiff::Timestamp::UNIX_EPOCH,
-            holders: vec![crate::view::tests::claim(None)],
+            holders: vec![claim(None)],
             waiters: vec![],
         }
     }
 
+    /// Locks that take much room: with long names, and a semaphore whose permits are all taken.
+    pub(in crate::commands) fn long() -> Vec<KeyView> {
+        let waiter = |position| ClaimView {
+            position: Some(position),
+            ..claim(Some("a-label-that-never-ends"))
+        };
+        let permit = |token| ClaimView {
+            mode: "permits",
+            weight: Some(1),
+            of: Some(3),
+            token: Some(token),
+            age: Some(Duration::from_secs(86_399)),
+            ..claim(Some("a-label-that-never-ends"))
+        };
+        let mut pool = view("a-pool/with/many/parts/that/would/fill/the/line");
+        (pool.kind, pool.permits) = ("semaphore", Some(3));
+        pool.holders = (1..=3).map(permit).collect();
+        pool.waiters = (1..=1234).map(waiter).collect();
+        vec![pool, view("short")]
+    }
+
     #[test]
-    fn rows_that_come_later_stand_under_the_same_columns() {
+    fn at_40_columns_key_holder_and_waiting_are_there() {
+        let views = long();
+        let text = |views: &[KeyView], room| {
+            Layout::new(COLUMNS, NARROW, views.iter(), room).text(views.iter(), true)
+        };
+        assert_eq!(
+            text(&views, Some(40)),
+            "KEY              HELD BY         WAITING\n\
+             a-pool/with/ma…  3/3 a-label-t…  1234\n\
+             short            build7 (pid 8…  0\n"
+        );
+        for room in 26..200 {
+            let text = text(&views, Some(room));
+            for heading in ["KEY", "HELD BY", "WAITING", "a-", "3/3", "1234"] {
+                assert!(text.contains(heading), "{room}: {text}");
+            }
+            let widths = text.lines().map(unicode_width::UnicodeWidthStr::width);
+            assert!(widths.max() <= Some(room.max(28)), "{room}: {text}");
+        }
+        let whole = text(&views, None);
+        assert!(
+            whole.contains(&views[0].key) && whole.contains("SINCE"),
+            "{whole}"
+        );
+    }
+
+    #[test]
+    fn rows_that_come_later_have_no_heading() {
         let printer = Printer::default();
         let mut rows = Rows::new(false, &printer);
         let first = rows.text(&[view("a-long-key"), view("b")]);
-        rows.printed = true;
         let second = rows.text(&[view("c")]);
-        let columns = |line: &str| (line.find("exclusive"), line.find("build7"), line.find(" 7"));
-        let lines: Vec<_> = first.lines().chain(second.lines()).collect();
-        assert!(lines[0].starts_with("KEY "), "{lines:?}");
-        assert_eq!(lines.len(), 4, "one heading: {lines:?}");
-        assert_eq!(columns(lines[1]), columns(lines[2]), "{lines:?}");
-        assert_eq!(columns(lines[1]), columns(lines[3]), "{lines:?}");
+        assert!(first.starts_with("KEY "), "{first}");
+        let at = |text: &str| text.lines().last().and_then(|line| line.find("exclusive"));
+        assert_eq!(second.lines().count(), 1, "{second}");
+        assert_eq!(at(&first), at(&second), "{first}{second}");
     }
 }

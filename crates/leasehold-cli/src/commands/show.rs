@@ -10,7 +10,7 @@ use crate::connect::connect;
 use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Column, Printer, fitted, width};
+use crate::output::{Column, Layout, Narrow, Printer, WHOLE, width};
 use crate::view::{ClaimView, KeyView, to_the_second};
 
 /// How long it may take to find out what the holders wait for.
@@ -75,17 +75,24 @@ fn text(view: &KeyView) -> String {
     if view.holders.is_empty() && view.waiters.is_empty() {
         return heading + "\n";
     }
+    format!("{heading}\n{}", table(view, width()))
+}
+
+fn table(view: &KeyView, room: Option<usize>) -> String {
     let claims = || view.holders.iter().chain(&view.waiters);
-    let is_shown = |(heading, _): &&Column<ClaimView>| match *heading {
+    let is_shown = |(heading, _): &Column<ClaimView>| match *heading {
         // Only leaders have notes.
         "NOTE" => claims().any(|claim| claim.note.is_some()),
         "WAITS FOR" => claims().any(|claim| !claim.waits_for.is_empty()),
         _ => true,
     };
-    let columns: Vec<_> = COLUMNS.iter().filter(is_shown).copied().collect();
-    let narrow: Vec<_> = NARROW.iter().filter(is_shown).copied().collect();
-    let rows = fitted(&columns, &narrow, &FLEXIBLE, claims(), width()).trim_fmt();
-    format!("{heading}\n{rows}\n")
+    let columns: Vec<_> = COLUMNS.iter().copied().filter(is_shown).collect();
+    let narrow: Vec<_> = NARROW
+        .iter()
+        .copied()
+        .filter(|(column, ..)| is_shown(column))
+        .collect();
+    Layout::new(&columns, &narrow, claims(), room).text(claims(), true)
 }
 
 /// `orders/42: lock, last token 7`.
@@ -124,19 +131,17 @@ pub(super) const COLUMNS: &[Column<ClaimView>] = &[
 ];
 
 /// The same for a terminal that has no room for all of it.
-const NARROW: &[Column<ClaimView>] = &[
-    ("STATE", state),
-    ("MODE", ClaimView::mode),
-    ("WHO", ClaimView::short_name),
-    ("FOR", ClaimView::held_for),
-    ("ENDS IN", ClaimView::lapse),
-    ("TOKEN", |claim| shown(claim.token)),
-    ("WAITS FOR", |claim| claim.waits_for.join(", ")),
-    ("NOTE", |claim| shown(claim.note.as_ref())),
+const NARROW: &[Narrow<ClaimView>] = &[
+    (("STATE", state), 0, 16),
+    (("MODE", ClaimView::mode), 7, WHOLE),
+    (("WHO", ClaimView::short_name), 1, 12),
+    (COLUMNS[3], 2, WHOLE),
+    (("FOR", ClaimView::held_for), 6, WHOLE),
+    (("EXPIRES IN", ClaimView::lapse), 5, WHOLE),
+    (("TOKEN", |claim| shown(claim.token)), 4, WHOLE),
+    (("WAITS FOR", |claim| claim.waits_for.join(", ")), 3, 16),
+    (("NOTE", |claim| shown(claim.note.as_ref())), 5, 8),
 ];
-
-/// The columns that are cut first.
-const FLEXIBLE: [&str; 4] = ["STATE", "WHO", "WAITS FOR", "NOTE"];
 
 fn state(claim: &ClaimView) -> String {
     match (claim.kept_until, claim.position) {
@@ -154,6 +159,37 @@ fn shown(value: Option<impl ToString>) -> String {
 mod tests {
     use super::*;
     use crate::view::tests::claim;
+
+    #[test]
+    fn at_40_columns_key_holder_and_waiting_are_there() {
+        let pool = &crate::commands::ls::tests::long()[0];
+        let text = table(pool, Some(40));
+        let lines: Vec<_> = text.lines().take(5).collect();
+        assert_eq!(
+            lines,
+            [
+                "STATE        WHO              PID  TOKEN",
+                "holds        a-label-that-n…  812  1",
+                "holds        a-label-that-n…  812  2",
+                "holds        a-label-that-n…  812  3",
+                "waits, 1     a-label-that-n…  812",
+            ]
+        );
+        let mut leader = pool.clone();
+        leader.holders.truncate(1);
+        leader.waiters.truncate(1);
+        leader.holders[0].note = Some("10.0.0.7:80".into());
+        leader.holders[0].waits_for = vec!["other".into()];
+        leader.holders[0].kept_until = Some("2026-01-31T13:00:00Z".parse().unwrap());
+        for room in 26..140 {
+            let text = table(&leader, Some(room));
+            for part in ["STATE", "WHO", "taken", "waits,", "a-la"] {
+                assert!(text.contains(part), "{room}: {text}");
+            }
+            let widths = text.lines().map(unicode_width::UnicodeWidthStr::width);
+            assert!(widths.max() <= Some(room), "{room}: {text}");
+        }
+    }
 
     #[test]
     fn a_table_of_holder_and_queue() {

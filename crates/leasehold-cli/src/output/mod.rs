@@ -21,7 +21,7 @@ pub(crate) use event::{
     Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
 };
 
-pub(crate) use table::{Column, fitted, table, width};
+pub(crate) use table::{Column, Flexible, GAP, Layout, Narrow, WHOLE, cut, fit, table, width};
 
 use crate::cli::OutputArgs;
 use crate::exit;

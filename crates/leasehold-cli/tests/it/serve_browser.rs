@@ -66,7 +66,15 @@ async fn accessible(browser: &Browser, view: &str) {
     browser.picture(&format!("{view}-narrow")).await;
     let wide = "document.documentElement.scrollWidth > innerWidth";
     assert_eq!(browser.value(wide).await, json!(false), "wider than 360 px");
+    // No cell is out of sight, and a picture fills its card.
+    let sees_all = "[...document.querySelectorAll('main tbody tr > *')].every((cell) => \
+                    cell.getBoundingClientRect().right <= innerWidth)";
+    assert_eq!(browser.value(sees_all).await, json!(true), "{view}");
+    let filled = "[...document.querySelectorAll('main svg')].every((svg) => \
+                  Math.abs(svg.getBoundingClientRect().width - svg.parentNode.clientWidth) < 2)";
+    browser.until(filled).await;
     browser.resize(1200, 900).await;
+    browser.until(filled).await;
 }
 
 /// Two claims that wait for each other, for as long as the tasks run.
@@ -245,7 +253,10 @@ async fn a_deadlock_and_the_servers_are_shown() {
         .await;
     accessible(&browser, "servers").await;
     browser.click("nav a[data-view=locks]").await;
-    browser.until_shown("#deadlock-note", "deadlock").await;
+    browser.until_shown("#deadlock-note", "Deadlock: ").await;
+    browser
+        .until_shown("#deadlock-note", "holds east and waits for west")
+        .await;
     browser.script("history.back();", json!([])).await;
     browser.until_shown("#findings", "fine: reach").await;
     nothing_foreign(&browser).await;

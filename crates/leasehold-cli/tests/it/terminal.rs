@@ -236,7 +236,7 @@ async fn tables_do_not_wrap_at_80_columns() {
     let (_holder, _) = store.holder(&[key, "--label", label]).await;
     for arguments in [&["ls"][..], &["show", key]] {
         let mut terminal = Terminal::sized(store.command(arguments), (80, 24));
-        let shown = terminal.wait_screen(|shown| shown.contains("ENDS IN"));
+        let shown = terminal.wait_screen(|shown| shown.contains("EXPIRES IN"));
         let lines: Vec<_> = shown.trim().lines().collect();
         assert!(lines.len() <= 3, "{shown}");
         assert!(

@@ -257,7 +257,7 @@ async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
     }
     assert_eq!(scans(), 1);
     terminal.types("/\x7fother\r");
-    terminal.wait_screen(|shown| shown.contains("no lock other"));
+    terminal.wait_screen(|shown| shown.contains("no locks match *other*"));
     assert_eq!(scans(), 2);
     terminal.types("q");
     assert_eq!(terminal.end().code(), Some(0));

@@ -44,10 +44,10 @@ pub(super) fn text(findings: &Findings, store: &str, rounds: usize) -> String {
     let pairs = table(PAIRS, &findings.pairs);
     let hand_offs = table(HAND_OFFS, &findings.hand_offs);
     let mut text = format!(
-        "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n\n{hand_offs}\n"
+        "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n{hand_offs}"
     );
     if let Some(kept) = &findings.kept {
-        text += &format!("\n{}\n", table(KEEPING, [kept]));
+        text += &format!("\n{}", table(KEEPING, [kept]));
     }
     text
 }

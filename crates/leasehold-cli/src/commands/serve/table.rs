@@ -87,6 +87,8 @@ pub(super) struct TableView {
     /// Why the store could not be read the last time.
     error: Option<String>,
     deadlocks: usize,
+    /// The first of them, as a sentence.
+    deadlock: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -174,6 +176,7 @@ impl Table {
             rows: matching.into_iter().map(RowView::from).collect(),
             error: self.error.clone(),
             deadlocks: self.deadlocks.len(),
+            deadlock: self.deadlocks.first().map(|first| first.sentence.clone()),
         }
     }
 }
@@ -207,6 +210,7 @@ impl TableView {
                 table.total,
                 table.waiting,
                 table.deadlocks,
+                table.deadlock.clone(),
                 table.error.clone(),
             )
         };

@@ -183,13 +183,22 @@ fn what_a_pass_does_not_find_is_gone() {
 #[test]
 fn a_filter_is_typed_and_begins_anew() {
     let mut model = model(vec![held("a", 1, 0)]);
-    typed(&mut model, "/\u{8}orders/q*");
+    typed(&mut model, "/orders/q*");
     assert_eq!(model.pattern, "*");
     typed(&mut model, "\u{1b}");
     assert_eq!((&*model.pattern, model.round), ("*", 0));
-    typed(&mut model, "/\u{8}ordr\u{8}ers/*\n");
+    typed(&mut model, "/ordr\u{8}ers/*\n");
     assert_eq!((&*model.pattern, model.round), ("orders/*", 1));
     assert!(keys(&mut model, 9).is_empty() && !model.complete);
+    // Without a pattern it is a part of the key, and can be changed as it was typed.
+    let delete = "\u{8}".repeat(8);
+    typed(&mut model, &format!("/{delete}deploy\n"));
+    assert_eq!(model.pattern, "*deploy*");
+    typed(&mut model, "/ed\n");
+    assert_eq!(model.pattern, "*deployed*");
+    typed(&mut model, &format!("/{delete}\n/deploy\n"));
+    assert_eq!(model.pattern, "*deploy*");
+    typed(&mut model, &format!("/{delete}orders/*\n"));
     typed(&mut model, "/");
     let paste = Event::Paste("2".to_owned());
     model.typed(&paste, secs(1));
@@ -330,7 +339,7 @@ fn the_table_on_three_screens() {
 
 const TABLE_80: &[&str] = &[
     "4 locks, 12 waiting, by waiters                                     redis://db1/",
-    "KEY                 HELD BY             AGE         WAITING  LEASE       CHG/MIN",
+    "KEY                 HELD BY             HELD FOR    WAITING  LEASE       CHG/MIN",
     "orders/42           deploy              1 min 12 s  12       [|||||   ]  0.0",
     "config              deploy and 1 more   1 min 12 s  0        [|||||   ]  0.0",
     "nightly-report-of…  build7 (pid 812) …  1 min 12 s  0        [|||||   ]  0.0",
@@ -348,7 +357,7 @@ const TABLE_40: &[&str] = &[
 ];
 const TABLE_120: &[&str] = &[
     "4 locks, 12 waiting, by waiters                                                                             redis://db1/",
-    "KEY                            HELD BY                      AGE         WAITING  LEASE       EXPIRES IN  CHG/MIN",
+    "KEY                            HELD BY                      HELD FOR    WAITING  LEASE       EXPIRES IN  CHG/MIN",
     "orders/42                      deploy                       1 min 12 s  12       [|||||   ]  18 s        0.0",
     "config                         deploy and 1 more            1 min 12 s  0        [|||||   ]  18 s        0.0",
     "nightly-report-of-all-regions  build7 (pid 812) (finished)  1 min 12 s  0        [|||||   ]  18 s        0.0",
@@ -366,6 +375,61 @@ fn details_on_three_screens() {
     };
     for (size, expected) in SIZES.into_iter().zip([DETAILS_80, DETAILS_40, DETAILS_120]) {
         assert_eq!(details(size), expected);
+    }
+}
+
+#[test]
+fn at_40_columns_key_holder_and_waiting_are_there() {
+    for (sort, column) in [("w", "WAITING"), ("a", "HELD FOR"), ("r", "CHG/MIN")] {
+        let mut model = model(crate::commands::ls::tests::long());
+        typed(&mut model, sort);
+        let shown = lines(&screen(&mut model, (40, 12), true, 3_600));
+        for part in [
+            "KEY", "HELD BY", "WAITING", column, "a-pool/", "3/3 ", "1234", "…",
+        ] {
+            assert!(shown.join("\n").contains(part), "{part}: {shown:#?}");
+        }
+        typed(&mut model, "w");
+        model.arrange(9, secs(0));
+        typed(&mut model, "\n");
+        let shown = lines(&screen(&mut model, (40, 12), true, 0)).join("\n");
+        for part in ["a-pool/", "holds ", "waits, 1", "812", "a-label"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_covers_nothing() {
+    let mut model = model(
+        (0..20)
+            .map(|n| held(&format!("k{n:02}"), n + 1, 3))
+            .collect(),
+    );
+    let said = "a (pid 1 on build7) holds k00 and waits for k01; ".repeat(4);
+    let found = Update::Deadlocks(vec![DeadlockView::saying(&said)]);
+    model.take(found, secs(1)).unwrap();
+    model.history = Some(("k00".to_owned(), Ok(crate::history::tests::entries())));
+    for size in SIZES {
+        model.details = None;
+        let shown = lines(&screen(&mut model, size, true, 2));
+        let rows = shown.iter().filter(|line| line.starts_with('k')).count();
+        assert_eq!(model.shown().len(), rows, "{shown:#?}");
+        typed(&mut model, "w\n");
+        let shown = lines(&screen(&mut model, size, true, 2));
+        let history = shown.iter().position(|line| line.starts_with("history,"));
+        let (history, deadlock) = (
+            history.expect("a heading"),
+            shown
+                .iter()
+                .position(|line| line.starts_with("deadlock: "))
+                .expect("a deadlock"),
+        );
+        assert!(history + 1 < deadlock, "{shown:#?}");
+        let waits = shown[..history]
+            .iter()
+            .filter(|line| line.starts_with("waits, "));
+        assert!(waits.count() > 0, "{shown:#?}");
     }
 }
 
@@ -476,7 +540,7 @@ fn the_question_names_key_and_holder_on_three_screens() {
 }
 
 const ASKED_80: &[&str] = &[
-    "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
+    "orders/42  deploy   1 min     3        [||||||||]  30 s        0.0",
     "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s",
     "unless renewed. Break it?",
     "y break it  n do not",
@@ -489,7 +553,7 @@ const ASKED_40: &[&str] = &[
     "y break it  n do not",
 ];
 const ASKED_120: &[&str] = &[
-    "orders/42  deploy   1 min  3        [||||||||]  30 s        0.0",
+    "orders/42  deploy   1 min     3        [||||||||]  30 s        0.0",
     "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s unless renewed. Break it?",
     "y break it  n do not",
 ];

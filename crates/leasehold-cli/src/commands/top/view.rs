@@ -52,7 +52,7 @@ const HELP: &[&str] = &[
     "Up Down  choose a lock (also k, j)",
     "Enter    its details; Esc leads back",
     "w a r    sort by waiters, age, rate",
-    "/        filter by key, e.g. orders/*",
+    "/        filter by key or part of it",
     "b        break it, after a question",
     "Ctrl-Z   suspend",
     "LEASE    what is left of it",
@@ -67,7 +67,10 @@ pub(super) fn draw(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let [title, body, status, keys] = split(area);
+    let (said, style, most) = status(model, options, now, area.width.into());
+    let said = text::wrapped(&said, area.width.into());
+    let height = said.len().min(most);
+    let [title, body, status, keys] = split(area, u16::try_from(height).unwrap_or(u16::MAX));
     // Without the headings.
     model.arrange(usize::from(body.height).saturating_sub(1), now);
     draw_title(model, options, title, buffer);
@@ -76,41 +79,43 @@ pub(super) fn draw(
         (_, Some((key, first))) => details::draw(model, key, *first, options, now, body, buffer),
         (_, None) => table::draw(model, options, now, body, buffer),
     }
+    text::draw_lines(&said, style, status, buffer);
+    let known: &[_] = match &model.over {
+        Some(Overlay::Filter(_)) => &[("Enter", "apply"), ("Esc", "leave it")],
+        Some(Overlay::Confirm(_)) => &[("y", "break it"), ("n", "do not")],
+        Some(Overlay::Help) => &[("Esc", "back")],
+        None if model.details.is_some() => &DETAIL_KEYS,
+        None => &KEYS,
+    };
+    draw_keys(known, keys, buffer);
+}
+
+/// What stands above the keys, and in how many lines at most.
+fn status(
+    model: &Model,
+    options: &ViewOptions,
+    now: Duration,
+    wide: usize,
+) -> (String, Style, usize) {
     match &model.over {
         Some(Overlay::Filter(filter)) => {
             let prompt = "filter: ";
-            put(prompt, width(prompt), BOLD, (status.x, status.y), buffer);
-            let room = usize::from(status.width).saturating_sub(width(prompt) + 1);
+            let room = wide.saturating_sub(width(prompt) + 1);
             let typed = escape(filter);
             // The end of what is typed stays in sight.
             let hidden = width(&typed).saturating_sub(room);
             let typed: String = typed.chars().skip(hidden).collect();
-            let line = format!("{prompt}{typed}_");
-            put(
-                &line,
-                status.width.into(),
-                BOLD,
-                (status.x, status.y),
-                buffer,
-            );
-            draw_keys(&[("Enter", "apply"), ("Esc", "leave it")], keys, buffer);
+            (format!("{prompt}{typed}_"), BOLD, 1)
         }
         Some(Overlay::Confirm(view)) => {
             let question = question(view).unwrap_or_default();
             let style = options.coloured(BOLD, Color::Yellow);
-            text::draw_above_keys(&question, usize::MAX, style, area, buffer);
-            draw_keys(&[("y", "break it"), ("n", "do not")], keys, buffer);
+            (escape(&question).into_owned(), style, usize::MAX)
         }
-        Some(Overlay::Help) => draw_keys(&[("Esc", "back")], keys, buffer),
+        Some(Overlay::Help) => (String::new(), BOLD, 1),
         None => {
             let (text, style) = state(model, options, now);
-            text::draw_above_keys(&text, 3, style, area, buffer);
-            let known = if model.details.is_some() {
-                &DETAIL_KEYS[..]
-            } else {
-                &KEYS
-            };
-            draw_keys(known, keys, buffer);
+            (escape(&text).into_owned(), style, 3)
         }
     }
 }
@@ -124,25 +129,17 @@ impl ViewOptions {
 }
 
 /// Title, body, status and keys, from top to bottom. On a screen that is too low the first ones go.
-fn split(area: Rect) -> [Rect; 4] {
-    let line = |from_below: u16| {
-        let y = area.bottom().saturating_sub(from_below).max(area.y);
-        Rect {
-            y,
-            height: area.height.min(1),
-            ..area
-        }
-    };
-    let title = Rect {
-        height: area.height.min(1),
-        ..area
-    };
-    let body = Rect {
-        y: (area.y + 1).min(area.bottom()),
-        height: area.height.saturating_sub(3),
-        ..area
-    };
-    [title, body, line(2), line(1)]
+fn split(area: Rect, of_status: u16) -> [Rect; 4] {
+    let of_keys = area.height.min(1);
+    let of_status = of_status.min(area.height - of_keys);
+    let above = area.height - of_keys - of_status;
+    let of_title = above.min(1);
+    let mut y = area.y;
+    [of_title, above - of_title, of_status, of_keys].map(|height| {
+        let part = Rect { y, height, ..area };
+        y += height;
+        part
+    })
 }
 
 fn draw_title(model: &Model, options: &ViewOptions, area: Rect, buffer: &mut Buffer) {

@@ -2,10 +2,12 @@
 
 const RETRY = [1000, 2000, 5000, 10000];
 const NAMES = { released: "released by", expired: "expired", broken: "taken from", died: "died:" };
-/** The classes of the cells of the queue behind the first: numbers, and text of any length. */
-const QUEUE_CELLS = ["", "free", "number", "free", "", "", "number", "free"];
+/** The cells of the tables behind the first, and their classes: numbers, and text of any length. */
+const LOCK_CELLS = [["Held by", "free"], ["Held for", ""], ["Waiting", "number"], ["Expires in", ""]];
+const QUEUE_CELLS = [["Mode", ""], ["Host", "free"], ["PID", "number"], ["Label", "free"], ["Since", ""],
+  ["Expires in", ""], ["Token", "number"], ["Note", "free"]];
 const $ = (id) => document.getElementById(id);
-const state = { info: null, stream: null, view: null, lock: null, longest: new Map(), since: null };
+const state = { info: null, stream: null, view: null, lock: null, graph: null, longest: new Map(), since: null };
 
 // ---- the server ----
 
@@ -110,6 +112,19 @@ function fully(owner) {
   return `${apart(owner.host)} (pid ${owner.pid}${label})`;
 }
 
+/** `3/3 ` of a semaphore: so many permits are taken. Holders with one token count once. */
+function taken({ permits, holders }) {
+  if (!permits) return "";
+  const counted = new Map(holders.map((holder) => [holder.token ?? holder, holder.weight ?? 0]));
+  return `${[...counted.values()].reduce((all, one) => all + one, 0)}/${permits} `;
+}
+
+/** Who it is, and how many other processes run within that one. */
+const outermost = (node) => (node.inner ? `${node.who} + ${node.inner} inner` : node.who);
+
+/** What is typed is a part of the key, unless it is a pattern. */
+const patternOf = (typed) => (/[*?[\\]/.test(typed) ? typed : typed ? `*${typed}*` : "*");
+
 function mode(claim, permits) {
   return claim.mode === "permits" ? `${claim.weight} of ${permits} permits` : claim.mode;
 }
@@ -154,6 +169,8 @@ function showLocks(table) {
   connected(table.error, table.read_ms_ago);
   set($("totals"), `${counted(table.total, "lock")}, ${table.waiting} waiting`);
   $("deadlock-note").hidden = !table.deadlocks;
+  const others = table.deadlocks > 1 ? `, and ${table.deadlocks - 1} more` : "";
+  set($("deadlock-note").firstChild, table.deadlocks ? `Deadlock: ${table.deadlock}${others}` : "");
   const rows = $("rows");
   const known = new Map([...rows.children].map((row) => [row.dataset.key, row]));
   table.rows.forEach((lock, at) => {
@@ -170,12 +187,14 @@ function showLocks(table) {
   set($("none"), table.pattern === "*" ? "No locks." : `No lock matches ${table.pattern}.`);
 }
 
+/** On a narrow screen, a row is a card, and each cell has its name before it. */
+const newCell = ([label, kind]) => element("td", { "data-label": label, ...(kind ? { class: kind } : {}) });
+
 function newRow(key) {
   const link = element("a", { href: `#/lock/${encodeURIComponent(key)}` }, key);
-  const lease = element("td", {}, element("div", { class: "lease" },
+  const row = element("tr", {}, element("th", { scope: "row" }, link), ...LOCK_CELLS.map(newCell));
+  row.lastChild.append(element("div", { class: "lease" },
     element("div", { class: "track", "aria-hidden": "true" }, element("div", { class: "left" })), element("span")));
-  const row = element("tr", {}, element("th", { scope: "row" }, link),
-    element("td"), element("td"), element("td", { class: "number" }), lease);
   row.dataset.key = key;
   return row;
 }
@@ -184,7 +203,7 @@ function fill(row, lock) {
   const [, held, age, waiting, lease] = row.children;
   const [first, ...more] = lock.holders;
   const finished = first?.kept_until ? " (finished)" : "";
-  set(held, first ? who(first) + (more.length ? ` and ${more.length} more` : finished) : "–");
+  set(held, taken(lock) + (first ? who(first) + (more.length ? ` and ${more.length} more` : finished) : "–"));
   set(age, first?.since ? spoken(Date.parse(lock.at) - Date.parse(first.since)) : "");
   set(waiting, String(lock.waiting));
   const left = first?.expires_in_ms;
@@ -208,7 +227,7 @@ function showLock(view) {
   const claims = lock ? [...lock.holders, ...lock.waiters] : [];
   showQueue($("queue"), claims, lock);
   $("break").hidden = !(state.info?.may_break && lock?.holders.some((holder) => holder.token));
-  $("timeline").replaceChildren(...timeline(view));
+  $("timeline").replaceChildren(...timeline(view, $("lock").clientWidth - 2));
   const none = view.history.length ? "" : "No entries. The log has what clients do that open the store with audit, as in ?audit=10000.";
   set($("history-note"), view.history_error ?? none);
   renew($("history"), view.history, () => view.history.map((entry) => element("li", {}, sentence(entry))));
@@ -223,8 +242,7 @@ function showQueue(queue, claims, lock) {
 }
 
 function newClaim() {
-  const cell = (of) => element("td", of ? { class: of } : {});
-  return element("tr", {}, element("th", { scope: "row" }), ...QUEUE_CELLS.map(cell));
+  return element("tr", {}, element("th", { scope: "row" }), ...QUEUE_CELLS.map(newCell));
 }
 
 function queueCells(claim, lock) {
@@ -275,15 +293,17 @@ function spans({ lock, history }) {
   return { now, known: known.slice(-24) };
 }
 
-function timeline(view) {
+/** Bars in that width, in order of the grants and of the queue. */
+function timeline(view, wide) {
   const { now, known } = spans(view);
   if (!known.length) return [];
   const begin = Math.min(...known.map((span) => span.asked));
-  const [left, width, line] = [170, 780, 22];
+  const left = Math.min(170, Math.round(wide * 0.28));
+  const [width, line] = [wide - left - 20, 22];
   const height = known.length * line + 30;
   const x = (at) => left + (width * (at - begin)) / Math.max(now - begin, 1);
-  const svg = drawn("svg", { width: left + width + 20, height, role: "img", "aria-label": "Who waited and who held, over time; the history below has the same in words" });
-  for (const part of [0, 0.25, 0.5, 0.75, 1]) {
+  const svg = drawn("svg", { width: wide, height, role: "img", "aria-label": "Who waited and who held, over time; the history below has the same in words" });
+  for (const part of width > 450 ? [0, 0.25, 0.5, 0.75, 1] : [0, 1]) {
     const at = x(begin + part * (now - begin));
     svg.append(drawn("line", { class: "grid", x1: at, x2: at, y1: 4, y2: height - 24 }));
     const text = part === 1 ? "now" : `${spoken((1 - part) * (now - begin))} ago`;
@@ -291,7 +311,7 @@ function timeline(view) {
   }
   known.forEach((span, at) => {
     const y = 6 + at * line;
-    svg.append(drawn("text", { x: 8, y: y + 12 }, cut(span.who, 20)));
+    svg.append(drawn("text", { x: 8, y: y + 12 }, cut(span.who, Math.floor(left / 8))));
     if (span.from > span.asked) {
       svg.append(drawn("rect", { class: "wait", x: x(span.asked), y: y + 3, width: Math.max(x(span.from) - x(span.asked), 2), height: 9, rx: 2 }));
     }
@@ -321,6 +341,7 @@ async function breakLock() {
 // ---- who waits for whom ----
 
 function showWaits(graph) {
+  state.graph = graph;
   const deadlocks = graph.deadlocks.map(({ sentence, since }) => `Deadlock: ${sentence}, since ${time(since)}`);
   // An alert is read aloud: only if it is another.
   renew($("deadlocks"), deadlocks, () => deadlocks.map((text) => element("p", { class: "alarm" }, text)));
@@ -328,9 +349,10 @@ function showWaits(graph) {
     ? `${counted(graph.waits.length, "wait")} for ${counted(graph.keys.length, "key")}${graph.more ? `, and ${graph.more} more` : ""}`
     : "Nobody waits.");
   const stuck = new Set(graph.deadlocks.flatMap((found) => found.claims.map((claim) => claim.waits_for)));
+  const wide = $("waits").clientWidth - 2;
   const seen = [graph.keys, graph.claims, graph.holds, graph.waits, [...stuck]];
-  renew($("graph"), seen, () => (graph.keys.length ? [draw(graph, stuck)] : []));
-  const name = new Map(graph.claims.map((claim) => [claim.id, claim.who]));
+  renew($("graph"), [...seen, wide], () => (graph.keys.length ? [draw(graph, stuck, wide)] : []));
+  const name = new Map(graph.claims.map((claim) => [claim.id, outermost(claim)]));
   renew($("waits-list"), seen, () => graph.keys.map(({ key }) => {
     const of = (edges) => edges.filter((edge) => edge.key === key).map((edge) => apart(name.get(edge.claim)));
     const holders = of(graph.holds).join(", ") || "nobody";
@@ -347,12 +369,14 @@ function stuckClaims(graph, stuck) {
   return new Set([...of(graph.waits)].filter((claim) => holders.has(claim)));
 }
 
-/** Claims on the left, keys on the right. */
-function draw(graph, stuck) {
+/** Claims on the left, keys on the right, in that width. */
+function draw(graph, stuck, whole) {
   const stuckClaim = stuckClaims(graph, stuck);
-  const [line, claimX, keyX, wide] = [44, 10, 560, 260];
+  const [line, claimX, wide] = [44, 10, Math.round(whole * 0.36)];
+  const keyX = whole - wide - claimX;
+  const bend = (keyX - claimX - wide) / 2;
   const height = Math.max(graph.claims.length, graph.keys.length) * line + 20;
-  const svg = drawn("svg", { width: keyX + wide + 10, height, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
+  const svg = drawn("svg", { width: whole, height, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
   const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" });
   arrow.append(drawn("path", { d: "M0 0 8 4 0 8z" }));
   svg.append(arrow);
@@ -362,7 +386,7 @@ function draw(graph, stuck) {
     // A claim can hold what it waits for: its two lines lie side by side.
     const beside = kind === "waits" ? 9 : 19;
     const [from, to] = [claims.get(claim) + beside, keys.get(key) + beside];
-    const path = `M${claimX + wide} ${from} C${claimX + wide + 120} ${from} ${keyX - 120} ${to} ${keyX} ${to}`;
+    const path = `M${claimX + wide} ${from} C${claimX + wide + bend} ${from} ${keyX - bend} ${to} ${keyX} ${to}`;
     const marked = stuck.has(key) && stuckClaim.has(claim) ? " stuck" : "";
     svg.append(drawn("path", { class: `edge ${kind}${marked}`, d: path, ...(kind === "waits" ? { "marker-end": "url(#arrow)" } : {}) }));
   };
@@ -370,9 +394,9 @@ function draw(graph, stuck) {
   graph.waits.forEach((one) => edge("waits", one));
   const node = (x, y, text, marked) => {
     svg.append(drawn("rect", { class: marked ? "node stuck" : "node", x, y, width: wide, height: 28, rx: 6 }));
-    svg.append(drawn("text", { x: x + 10, y: y + 18 }, cut(marked ? `⟳ ${text}` : text, 38)));
+    svg.append(drawn("text", { x: x + 10, y: y + 18 }, cut(marked ? `⟳ ${text}` : text, Math.floor((wide - 14) / 7.5))));
   };
-  for (const claim of graph.claims) node(claimX, claims.get(claim.id), claim.who, stuckClaim.has(claim.id));
+  for (const claim of graph.claims) node(claimX, claims.get(claim.id), outermost(claim), stuckClaim.has(claim.id));
   for (const { key } of graph.keys) node(keyX, keys.get(key), key, stuck.has(key));
   return svg;
 }
@@ -391,7 +415,7 @@ function showServers(report) {
 
 const views = {
   locks: () => keep(async (signal, worked) => {
-    const wanted = new URLSearchParams({ pattern: $("pattern").value || "*", sort: $("sort").value });
+    const wanted = new URLSearchParams({ pattern: patternOf($("pattern").value), sort: $("sort").value });
     await read(`/api/v1/events?${wanted}`, signal, (name, value) => {
       worked();
       if (name === "locks") showLocks(value);
@@ -463,6 +487,10 @@ async function route() {
 }
 
 addEventListener("hashchange", route);
+addEventListener("resize", () => {
+  if (!$("lock").hidden && state.lock) $("timeline").replaceChildren(...timeline(state.lock, $("lock").clientWidth - 2));
+  if (!$("waits").hidden && state.graph) showWaits(state.graph);
+});
 $("filter").addEventListener("submit", (event) => { event.preventDefault(); views.locks(); });
 $("pattern").addEventListener("change", () => views.locks());
 $("sort").addEventListener("change", () => views.locks());

@@ -69,7 +69,9 @@ impl Model {
         match code {
             KeyCode::Char('q') => return Some(Action::Quit),
             KeyCode::Char('?' | 'h') => self.over = Some(Overlay::Help),
-            KeyCode::Char('/') => self.over = Some(Overlay::Filter(self.pattern.clone())),
+            KeyCode::Char('/') => {
+                self.over = Some(Overlay::Filter(typed_of(&self.pattern).to_owned()))
+            }
             KeyCode::Char('w') => self.sort_by(SortBy::Waiters),
             KeyCode::Char('a') => self.sort_by(SortBy::Age),
             KeyCode::Char('r') => self.sort_by(SortBy::Rate),
@@ -114,8 +116,7 @@ impl Model {
         match code {
             KeyCode::Esc => return,
             KeyCode::Enter => {
-                let filter = if filter.is_empty() { "*" } else { &filter };
-                return self.filter(filter);
+                return self.filter(&pattern_of(&filter));
             }
             KeyCode::Backspace => drop(filter.pop()),
             KeyCode::Char(c) => filter.push(c),
@@ -152,4 +153,25 @@ impl Model {
             }
         }
     }
+}
+
+/// The keys that contain what was typed, unless that is a pattern.
+fn pattern_of(typed: &str) -> String {
+    match typed {
+        "" => "*".to_owned(),
+        pattern if is_pattern(pattern) => pattern.to_owned(),
+        part => format!("*{part}*"),
+    }
+}
+
+/// What was typed for that pattern.
+fn typed_of(pattern: &str) -> &str {
+    let within = pattern.strip_prefix('*');
+    let part = within.map(|rest| rest.strip_suffix('*').unwrap_or(rest));
+    part.filter(|part| pattern_of(part) == pattern)
+        .unwrap_or(pattern)
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
 }

@@ -32,11 +32,11 @@ pub(super) fn draw(
         cells.collect::<Vec<_>>()
     };
     let left = |row: &Row| row.left(now);
-    // What it is sorted by stays.
-    let rank = |sort: SortBy, rank: u8| if model.sort == sort { 1 } else { rank };
+    // What it is sorted by stays beside these three.
+    let rank = |sort: SortBy, rank: u8| if model.sort == sort { 3 } else { rank };
     let mut lease = Column::new(
         "LEASE",
-        3,
+        4,
         cells(&|row| left(row).map(bar).unwrap_or_default()),
     );
     let urgency = rows.iter().map(|(row, _)| match left(row) {
@@ -50,21 +50,22 @@ pub(super) fn draw(
         Column::new("KEY", 0, cells(&|row| row.view.key.clone())).cut_to(14),
         Column::new(
             "HELD BY",
-            2,
+            1,
             cells(&|row| ls::held_by(&row.view, ClaimView::short_name)),
         )
         .cut_to(12),
         Column::new(
-            "AGE",
-            rank(SortBy::Age, 4),
+            "HELD FOR",
+            rank(SortBy::Age, 5),
             cells(&|row| row.age(now).map(whole_seconds).unwrap_or_default()),
-        ),
-        Column::new("WAITING", 1, cells(&|row| row.waiting().to_string())),
+        )
+        .cut_to(16),
+        Column::new("WAITING", 2, cells(&|row| row.waiting().to_string())),
         lease,
-        Column::new("EXPIRES IN", 6, cells(&|row| expires_in(row, now))),
+        Column::new("EXPIRES IN", 7, cells(&|row| expires_in(row, now))),
         Column::new(
             "CHG/MIN",
-            rank(SortBy::Rate, 5),
+            rank(SortBy::Rate, 6),
             cells(&|row| format!("{:.1}", row.rate(now))),
         ),
     ];

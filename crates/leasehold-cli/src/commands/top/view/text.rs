@@ -5,26 +5,6 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::commands::top::columns::{put, width};
-use crate::output::escape;
-
-/// A text in the line above the keys, and if it is long in lines above that, over the table.
-pub(super) fn draw_above_keys(
-    text: &str,
-    most: usize,
-    style: Style,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
-    let lines = wrapped(&escape(text), area.width.into());
-    let height = u16::try_from(lines.len().min(most)).unwrap_or(u16::MAX);
-    let height = height.min(area.height.saturating_sub(1));
-    let y = area.bottom().saturating_sub(height + 1).max(area.y);
-    let below = Rect { y, height, ..area };
-    for position in below.positions() {
-        buffer[position].reset();
-    }
-    draw_lines(&lines, style, below, buffer);
-}
 
 pub(super) fn draw_lines(lines: &[impl AsRef<str>], style: Style, area: Rect, buffer: &mut Buffer) {
     for (y, line) in (area.top()..area.bottom()).zip(lines) {
@@ -33,7 +13,7 @@ pub(super) fn draw_lines(lines: &[impl AsRef<str>], style: Style, area: Rect, bu
 }
 
 /// The text in lines of that width at most, broken at spaces where there are some.
-fn wrapped(text: &str, wide: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, wide: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         for piece in pieces(word, wide.max(1)) {

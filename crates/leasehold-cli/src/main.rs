@@ -23,6 +23,7 @@ mod guarded;
 mod history;
 mod load_limit;
 mod metrics_file;
+mod moment;
 mod nested;
 mod outer_hold;
 mod output;

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::{CommonArgs, StoreArgs};
-use crate::duration;
 use crate::view::KeyView;
+use crate::{duration, moment};
 
 /// Show who holds a lock and who waits for it
 #[derive(Debug, Args)]
@@ -90,15 +90,25 @@ impl LsArgs {
 /// step as the change. Changes by clients that open the store without audit are not in the log.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold log --since 1h orders/42\n  \
+    leasehold log --since '2026-01-31 12:00' --until '2026-01-31 12:30' -n 100\n  \
     leasehold log --follow --json | jq -c 'select(.event == \"expired\")'")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per line")))]
 pub(crate) struct LogArgs {
     /// The key; all keys unless said
     #[arg(value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Only entries of the last DURATION [default: all that are kept]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) since: Option<Duration>,
+    /// Only entries from then on: 1h30m ago, or a time [default: all that are kept]
+    ///
+    /// A time is written like 2026-01-31T12:00:00Z, with any offset, or without one, like
+    /// '2026-01-31 12:00' or 2026-01-31, which is UTC, as are the times that are printed.
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    pub(crate) since: Option<SystemTime>,
+    /// Only entries up to then, written as for --since
+    #[arg(long, value_name = "TIME", value_parser = moment::parse, conflicts_with = "follow")]
+    pub(crate) until: Option<SystemTime>,
+    /// Only the newest N entries of these; with --follow, and those that come
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub(crate) lines: Option<usize>,
     /// Only the holds of one owner: its label, host, process id, or host:pid
     #[arg(long, value_name = "OWNER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) owner: Option<String>,

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime};
 
+use leasehold::Client;
 use leasehold::audit::AuditLog;
 use tokio::time::sleep;
 
@@ -19,20 +20,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Prints the entries that are there, sorted by time, and with `--follow` those that come.
 pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
     let client = connect(&args.common.store).await?;
-    let since = args
-        .since
-        .and_then(|since| SystemTime::now().checked_sub(since));
-    let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
     let mut found = all(args, &mut log).await?;
     found.sort_by_key(|entry| entry.at);
-    if found.is_empty() && !args.follow && !args.common.output.json && io::stderr().is_terminal() {
-        printer.notice("no entries");
-        printer.notice(
-            "hint: clients write the log if they open the store with audit, as in \
-                 redis://host/?audit=10000",
-        );
+    if found.is_empty() {
+        say_why(args, &client, printer).await?;
     }
+    let older = args
+        .lines
+        .map_or(0, |lines| found.len().saturating_sub(lines));
+    found.drain(..older);
     loop {
         for entry in found {
             if !printer.show(&entry, || format!("{entry}\n"))? {
@@ -54,6 +52,21 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     }
 }
 
+/// Says why there is nothing: no log at all is worth a word, whoever reads it.
+async fn say_why(args: &LogArgs, client: &Client, printer: &Printer) -> Result<(), Failure> {
+    let mut log = client.audit_log(None, SystemTime::UNIX_EPOCH)?;
+    if log.next().await?.is_empty() {
+        printer.notice("the audit log of this store is empty");
+        printer.notice(
+            "hint: clients write the log if they open the store with audit, as in \
+             redis://host/?audit=10000",
+        );
+    } else if !args.follow && !args.common.output.json && io::stderr().is_terminal() {
+        printer.notice("no entries match");
+    }
+    Ok(())
+}
+
 /// All entries that are there now and were not read yet.
 async fn all(args: &LogArgs, log: &mut AuditLog<'_>) -> Result<Vec<EntryView>, Failure> {
     let mut found = Vec::new();
@@ -65,7 +78,9 @@ async fn all(args: &LogArgs, log: &mut AuditLog<'_>) -> Result<Vec<EntryView>, F
         let entries = page.iter().map(EntryView::from);
         found.extend(entries.filter(|entry| {
             let owner = args.owner.as_deref();
+            let until = args.until.map(crate::view::time);
             owner.is_none_or(|owner| entry.is_of(owner))
+                && until.is_none_or(|until| entry.at <= until)
         }));
     }
 }

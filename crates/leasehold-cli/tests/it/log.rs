@@ -68,6 +68,29 @@ async fn tells_who_held(url: &str) {
     assert!(of_report[3]["held_ms"].is_u64());
     assert_eq!(entries(url, &["--since", "0s"]).await.len(), 0);
     assert_eq!(entries(url, &["--since", "1h"]).await.len(), all.len());
+    let newest = entries(url, &["-n", "3"]).await;
+    assert_eq!(newest, all[all.len() - 3..]);
+    assert_eq!(
+        entries(url, &["--lines", "2", "report"]).await,
+        of_report[2..]
+    );
+    assert_eq!(entries(url, &["-n", "0"]).await.len(), 0);
+    let at = |entry: &Value| entry["at"].as_str().unwrap().to_owned();
+    let (first, third) = (at(&all[0]), at(&all[2]));
+    let until = entries(url, &["--until", &third]).await;
+    assert_eq!((&until[0], until.last()), (&all[0], Some(&all[2])));
+    let between = entries(url, &["--since", &first, "--until", &first, "-n", "9"]).await;
+    assert_eq!(between[0], all[0]);
+    assert!(
+        between.iter().all(|entry| at(entry) == first),
+        "{between:?}"
+    );
+    assert_eq!(
+        entries(url, &["--until", "2001-01-31 12:00"]).await.len(),
+        0
+    );
+    let matching = run(url, &["log", "--until", "2001-01-31"]).await;
+    assert!(matching.stderr.is_empty(), "{}", matching.stderr);
     // What a client without audit does is not there.
     let silent = url.split('?').next().unwrap();
     run(silent, &["run", "report", "--", "true"]).await;
@@ -109,5 +132,50 @@ async fn a_store_that_keeps_none_is_named() {
         let refused = run(bad, &["log"]).await;
         assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
         assert!(refused.stderr.contains("audit=10000"), "{}", refused.stderr);
+    }
+}
+
+/// Also where nobody sees a terminal: what looks like a quiet store may keep no log.
+#[tokio::test]
+async fn a_store_whose_log_is_empty_says_so() {
+    let server = RedisServer::start();
+    let url = server.url();
+    for arguments in [
+        &["log"][..],
+        &["log", "--json", "k"],
+        &["log", "--since", "1h"],
+    ] {
+        let ended = run(&url, arguments).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+        let says = ended.stderr.contains("audit log of this store is empty");
+        assert!(
+            says && ended.stderr.contains("?audit=10000"),
+            "{}",
+            ended.stderr
+        );
+    }
+    let quiet = run(&url, &["log", "-q"]).await;
+    assert_eq!(quiet.stderr, "");
+    let mut follower = leasehold(&["log", "--follow"]);
+    follower.env("LEASEHOLD_STORE", &url);
+    let follower = Process::spawn(follower);
+    follower.stderr().wait_for("is empty").await;
+    let audited = format!("{url}?audit=1000");
+    run(&audited, &["run", "k", "--", "true"]).await;
+    follower.stdout().wait_for("released").await;
+    follower.signal(Signal::INT);
+    follower.finish().await;
+    // Times that cannot be meant are refused.
+    for wrong in [
+        &["--since", "yesterday"][..],
+        &["--until", "1h", "--follow"],
+        &["-n", "-1"],
+    ] {
+        let refused = run(&url, &[&["log"], wrong].concat()).await;
+        assert_eq!(refused.code(), Some(64), "{wrong:?}: {}", refused.stderr);
     }
 }

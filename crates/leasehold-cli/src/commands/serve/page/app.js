@@ -120,7 +120,7 @@ function taken({ permits, holders }) {
 }
 
 /** Who it is, and how many other processes run within that one. */
-const outermost = (node) => (node.inner ? `${node.who} + ${node.inner} inner` : node.who);
+const outermost = (node, name = node.who) => (node.inner ? `${name} + ${node.inner} inner` : name);
 
 /** What is typed is a part of the key, unless it is a pattern. */
 const patternOf = (typed) => (/[*?[\\]/.test(typed) ? typed : typed ? `*${typed}*` : "*");
@@ -352,7 +352,7 @@ function showWaits(graph) {
   const wide = $("waits").clientWidth - 2;
   const seen = [graph.keys, graph.claims, graph.holds, graph.waits, [...stuck]];
   renew($("graph"), [...seen, wide], () => (graph.keys.length ? [draw(graph, stuck, wide)] : []));
-  const name = new Map(graph.claims.map((claim) => [claim.id, outermost(claim)]));
+  const name = new Map(graph.claims.map((claim) => [claim.id, outermost(claim, claim.owner ? fully(claim.owner) : claim.who)]));
   renew($("waits-list"), seen, () => graph.keys.map(({ key }) => {
     const of = (edges) => edges.filter((edge) => edge.key === key).map((edge) => apart(name.get(edge.claim)));
     const holders = of(graph.holds).join(", ") || "nobody";

@@ -58,7 +58,7 @@ pub(super) fn warn_of(skipped: &Skipped, printer: &Printer) {
 
 /// Locks as a table.
 pub(super) fn table_of(views: &[KeyView]) -> String {
-    Layout::new(COLUMNS, NARROW, views.iter(), width()).text(views.iter(), true)
+    Layout::new(COLUMNS, NARROW, &views.iter(), width()).text(views.iter(), true)
 }
 
 /// Keys that were found, and are printed some at a time: few of them as one sorted table.
@@ -115,7 +115,7 @@ impl<'a> Rows<'a> {
     /// The rows, under the columns of those before.
     fn text(&mut self, views: &[KeyView]) -> String {
         let is_first = self.layout.is_none();
-        let new = || Layout::new(COLUMNS, NARROW, views.iter(), self.terminal);
+        let new = || Layout::new(COLUMNS, NARROW, &views.iter(), self.terminal);
         let layout = self.layout.get_or_insert_with(new);
         layout.text(views.iter(), is_first)
     }
@@ -221,7 +221,7 @@ pub(super) mod tests {
     fn at_40_columns_key_holder_and_waiting_are_there() {
         let views = long();
         let text = |views: &[KeyView], room| {
-            Layout::new(COLUMNS, NARROW, views.iter(), room).text(views.iter(), true)
+            Layout::new(COLUMNS, NARROW, &views.iter(), room).text(views.iter(), true)
         };
         assert_eq!(
             text(&views, Some(40)),

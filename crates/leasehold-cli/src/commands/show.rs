@@ -92,7 +92,7 @@ fn table(view: &KeyView, room: Option<usize>) -> String {
         .copied()
         .filter(|(column, ..)| is_shown(column))
         .collect();
-    Layout::new(&columns, &narrow, claims(), room).text(claims(), true)
+    Layout::new(&columns, &narrow, &claims(), room).text(claims(), true)
 }
 
 /// `orders/42: lock, last token 7`.

@@ -91,7 +91,7 @@ impl<T> Layout<T> {
     pub(crate) fn new<'a>(
         wide: &[Column<T>],
         narrow: &[Narrow<T>],
-        items: impl Iterator<Item = &'a T> + Clone,
+        items: &(impl Iterator<Item = &'a T> + Clone),
         room: Option<usize>,
     ) -> Self {
         let natural = |column: &Column<T>| {
@@ -172,7 +172,7 @@ pub(crate) fn table<'a, T: 'static>(
     items: impl IntoIterator<Item = &'a T, IntoIter: Clone>,
 ) -> String {
     let items = items.into_iter();
-    Layout::new(columns, &[], items.clone(), None).text(items, true)
+    Layout::new(columns, &[], &items, None).text(items, true)
 }
 
 /// The beginning of the text, with a mark where something is missing.

@@ -127,19 +127,23 @@ async fn the_table_follows_the_locks() {
     let focused = "document.activeElement.textContent";
     assert_eq!(browser.value(focused).await, json!("orders/42"));
 
+    let permit = ["pool", "--limit", "3", "--take", "2", "--label", "two"];
+    let (two, _) = store.holder(&permit).await;
+    browser.until(&cell("pool", 1, "text === '2/3 two'")).await;
+    two.signal(Signal::TERM);
     let (other, _) = store.holder(&[HOSTILE, "--label", HOSTILE]).await;
     let is_it = format!("text === {}", json!(HOSTILE));
     browser.until(&cell(HOSTILE, 0, &is_it)).await;
     browser.until(&cell(HOSTILE, 1, &is_it)).await;
     accessible(&browser, "locks").await;
 
-    browser.types("#pattern", "orders/*\u{E007}").await;
+    browser.types("#pattern", "rders\u{E007}").await;
     browser
         .until("document.querySelectorAll('#rows tr').length === 1")
         .await;
     second.signal(Signal::TERM);
     browser
-        .until_shown("#none", "No lock matches orders/*.")
+        .until_shown("#none", "No lock matches *rders*.")
         .await;
     drop(other);
     nothing_foreign(&browser).await;

@@ -74,7 +74,7 @@ impl Gate {
 
     /// Refuses other sites: a name that leads here can be anybody's.
     fn check_site(&self, request: &Request) -> Result<(), Problem> {
-        let host = header(request.headers(), HOST)?;
+        let host = header(request.headers(), &HOST)?;
         let named = request.uri().authority().map(|named| named.as_str());
         if named.is_some() && named != host {
             let message = "the URL and the Host header name different hosts";
@@ -94,9 +94,9 @@ impl Gate {
             name.is_some() && name == host
         };
         let site = HeaderName::from_static("sec-fetch-site");
-        let site = header(request.headers(), site)?;
+        let site = header(request.headers(), &site)?;
         let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
-        let same_origin = header(request.headers(), ORIGIN)?.is_none_or(from_here);
+        let same_origin = header(request.headers(), &ORIGIN)?.is_none_or(from_here);
         // A site that cannot read the answer could still keep us busy with it.
         let matters = request.method() != Method::GET || has_data(request);
         if matters && !(same_site && same_origin) {
@@ -123,7 +123,7 @@ impl Gate {
         let Some(token) = self.token.as_ref().filter(|_| has_data(request)) else {
             return Ok(());
         };
-        let given = header(request.headers(), AUTHORIZATION)?;
+        let given = header(request.headers(), &AUTHORIZATION)?;
         let given = given.and_then(|given| given.split_once(' '));
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"));
         if given.is_some_and(|(_, given)| same(given.trim(), token)) {
@@ -179,8 +179,8 @@ fn same(given: &str, token: &str) -> bool {
 
 /// The value of a header. With two of them, or one that is no text, this server and a proxy before it
 /// could take the request for different ones.
-fn header(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Problem> {
-    let mut all = headers.get_all(&name).iter().map(HeaderValue::to_str);
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut all = headers.get_all(name).iter().map(HeaderValue::to_str);
     match (all.next(), all.next()) {
         (None, _) => Ok(None),
         (Some(Ok(text)), None) => Ok(Some(text)),

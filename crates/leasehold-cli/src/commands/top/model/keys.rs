@@ -70,7 +70,8 @@ impl Model {
             KeyCode::Char('q') => return Some(Action::Quit),
             KeyCode::Char('?' | 'h') => self.over = Some(Overlay::Help),
             KeyCode::Char('/') => {
-                self.over = Some(Overlay::Filter(typed_of(&self.pattern).to_owned()))
+                let typed = typed_of(&self.pattern).to_owned();
+                self.over = Some(Overlay::Filter(typed));
             }
             KeyCode::Char('w') => self.sort_by(SortBy::Waiters),
             KeyCode::Char('a') => self.sort_by(SortBy::Age),

@@ -39,12 +39,7 @@ pub(super) fn draw(
         4,
         cells(&|row| left(row).map(bar).unwrap_or_default()),
     );
-    let urgency = rows.iter().map(|(row, _)| match left(row) {
-        Some((_, share)) if share < 0.2 => options.coloured(Style::new(), Color::Red),
-        Some((_, share)) if share < 0.5 => options.coloured(Style::new(), Color::Yellow),
-        Some(_) => options.coloured(Style::new(), Color::Green),
-        None => Style::new(),
-    });
+    let urgency = rows.iter().map(|(row, _)| urgency(left(row), options));
     lease.styles = urgency.collect();
     let columns = vec![
         Column::new("KEY", 0, cells(&|row| row.view.key.clone())).cut_to(14),
@@ -83,6 +78,17 @@ pub(super) fn draw(
             );
         }
     }
+}
+
+/// The less is left of a lease, the more it is to be seen.
+fn urgency(left: Option<(Duration, f64)>, options: &ViewOptions) -> Style {
+    let colour = match left {
+        None => return Style::new(),
+        Some((_, share)) if share < 0.2 => Color::Red,
+        Some((_, share)) if share < 0.5 => Color::Yellow,
+        Some(_) => Color::Green,
+    };
+    options.coloured(Style::new(), colour)
 }
 
 /// `[||||    ]`: what is left of a lease.

@@ -17,9 +17,9 @@ pub(crate) fn parse(text: &str) -> Result<SystemTime, String> {
         (_, Some(time)) => return Ok(SystemTime::from(time).max(SystemTime::UNIX_EPOCH)),
         (Err(why), _) if text.parse::<u64>().is_ok() => return Err(why),
         _ => {
-            return Err("write how long ago, like 30m or 1h30m, or a time, like \
-                         2026-01-31T12:00:00Z or '2026-01-31 12:00' (UTC)"
-                .to_owned());
+            return Err(
+                "not a duration or a time; write it like 1h30m or 2026-01-31T12:00:00Z".to_owned(),
+            );
         }
     };
     let then = SystemTime::now().checked_sub(ago);

@@ -441,11 +441,23 @@ async fn so_many_pages_are_kept_up_to_date() {
     let store = Store::memory();
     let serving = serve(&store, &[]).await;
     let mut open = Vec::new();
-    for _ in 0..200 {
-        let events = serving.get("/api/v1/events").send().await;
+    for key in 0..200 {
+        let path = format!("/api/v1/events?key=k{key}");
+        let events = serving.get(&path).send().await;
         assert_eq!(events.status, 200);
         open.push(events);
     }
+    // The histories of some are followed, and all of them stay open.
+    let mut refused = open.pop().unwrap();
+    let told = |lock: &Value| {
+        lock["history_error"]
+            .as_str()
+            .is_some_and(|why| why.contains("20 other keys"))
+    };
+    for _ in 0..3 {
+        refused.event("lock", told).await;
+    }
+    open.push(refused);
     let (status, problem) = serving.get("/api/v1/events").json().await;
     assert_eq!(
         (status, &problem["hint"]),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::graph::WaitsView;
-use super::table::Selection;
+use super::table::{Selection, shortened};
 use crate::failure::Failure;
 use crate::feed::history;
 use crate::history::EntryView;
@@ -180,7 +180,7 @@ pub(super) async fn lock(
     Key::new(&key).map_err(Failure::from)?;
     // It is never closed.
     let _turn = shared.looks.acquire().await;
-    let view = KeyView::from(&shared.client.inspect(&key).await?);
+    let view = shortened(KeyView::from(&shared.client.inspect(&key).await?));
     let (history, history_error) = match history::newest(&shared.client, &key).await {
         Ok(entries) => (entries, None),
         Err(why) => (Vec::new(), Some(why)),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::table::Table;
+use super::table::{Lock, Table};
 use crate::commands::deadlocks::DeadlockView;
 use crate::view::{ClaimView, OwnerView};
 
@@ -54,8 +54,16 @@ impl WaitsView {
         };
         let works = Works::of(table);
         let mut seen = BTreeSet::new();
-        let waited_for = table.locks().filter(|lock| !lock.waiters.is_empty());
-        for (at, lock) in waited_for.enumerate() {
+        let waited_for = table.locks().filter(|lock| lock.waiting > 0);
+        for (
+            at,
+            Lock {
+                view: lock,
+                waiting,
+                ..
+            },
+        ) in waited_for.enumerate()
+        {
             if at >= MOST_KEYS {
                 view.more += 1;
                 continue;
@@ -64,7 +72,7 @@ impl WaitsView {
                 key: lock.key.clone(),
                 kind: lock.kind,
             });
-            view.more += lock.waiters.len().saturating_sub(MOST_WAITERS);
+            view.more += waiting.saturating_sub(MOST_WAITERS);
             let waiters = lock.waiters.iter().take(MOST_WAITERS);
             // In order of the keys, and of the queue of each.
             for claim in lock.holders.iter().chain(waiters) {
@@ -98,7 +106,7 @@ impl<'a> Works<'a> {
     /// What the outermost process holds may be waited for by nobody, so all locks are looked at.
     fn of(table: &'a Table) -> Self {
         let mut works = BTreeMap::new();
-        for lock in table.locks() {
+        for Lock { view: lock, .. } in table.locks() {
             for claim in lock.holders.iter().chain(&lock.waiters) {
                 let Some((owner, path)) = path_of(claim) else {
                     continue;

@@ -20,15 +20,19 @@ const MOST: usize = 20;
 pub(super) struct Histories {
     client: Client,
     followed: Arc<Mutex<Followed>>,
+    /// What those hear for whom there is no room.
+    full: watch::Sender<Option<History>>,
 }
 
 type Followed = HashMap<String, watch::Sender<Option<History>>>;
 
 impl Histories {
     pub(super) fn new(client: Client) -> Self {
+        let why = format!("the histories of {MOST} other keys are shown: close some of them");
         Self {
             client,
             followed: Arc::default(),
+            full: watch::Sender::new(Some((String::new(), Err(why)))),
         }
     }
 
@@ -43,8 +47,7 @@ impl Histories {
             return sender.subscribe();
         }
         if followed.len() >= MOST {
-            let why = format!("the histories of {MOST} other keys are shown: close some of them");
-            return watch::channel(Some((key.to_owned(), Err(why)))).1;
+            return self.full.subscribe();
         }
         let (sender, known) = watch::channel(None);
         followed.insert(key.to_owned(), sender.clone());
@@ -105,8 +108,14 @@ mod tests {
         let followed: Vec<_> = (0..MOST)
             .map(|n| histories.follow(&n.to_string()))
             .collect();
-        let refused = histories.follow("k").borrow().clone();
-        assert!(matches!(refused, Some((_, Err(why))) if why.contains("20 other keys")));
+        let refused = histories.follow("k");
+        let why = refused.borrow().clone();
+        assert!(matches!(why, Some((_, Err(why))) if why.contains("20 other keys")));
+        assert_eq!(
+            refused.has_changed().ok(),
+            Some(false),
+            "its page stays open"
+        );
         drop(followed);
         while !histories.followed().is_empty() {
             tokio::task::yield_now().await;

@@ -9,9 +9,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
 use super::Shared;
-use super::table::Table;
+use super::table::{Lock, Table};
 use crate::metrics_file::escaped;
-use crate::view::KeyView;
 
 /// What has no series of its own.
 const OTHER: &str = "other";
@@ -74,10 +73,8 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoRespo
 fn text(table: &Table, max_series: usize) -> String {
     let mut prefixes: BTreeMap<&str, Prefix> = BTreeMap::new();
     for lock in table.locks() {
-        let name = lock
-            .key
-            .split_once('/')
-            .map_or(&*lock.key, |(name, _)| name);
+        let key = &*lock.view.key;
+        let name = key.split_once('/').map_or(key, |(name, _)| name);
         prefixes.entry(name).or_default().add(lock);
     }
     let dropped = prefixes.len().saturating_sub(max_series);
@@ -135,14 +132,21 @@ fn fold_the_smallest(prefixes: &mut BTreeMap<&str, Prefix>, dropped: usize) {
 }
 
 impl Prefix {
-    fn add(&mut self, lock: &KeyView) {
+    fn add(
+        &mut self,
+        Lock {
+            view: lock,
+            waiting,
+            ..
+        }: &Lock,
+    ) {
         let longest = |claims: &[crate::view::ClaimView]| {
             let ages = claims.iter().map(|claim| lock.age(claim).as_secs_f64());
             ages.fold(0.0, f64::max)
         };
         self.join(Self {
             held: usize::from(!lock.holders.is_empty()),
-            waiters: lock.waiters.len(),
+            waiters: *waiting,
             longest_wait: longest(&lock.waiters),
             oldest_hold: longest(&lock.holders),
         });

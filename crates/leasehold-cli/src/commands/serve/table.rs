@@ -14,6 +14,9 @@ use crate::view::{ClaimView, KeyView};
 
 /// How many waiters of a lock stand in a table.
 const FIRST_WAITERS: usize = 5;
+/// How many holders, and how many waiters, of one lock are kept and shown: a record of others can
+/// have any number, and is sent to all who show its key.
+const MOST_CLAIMS: usize = 1000;
 
 /// The locks of the store, as they were read.
 #[derive(Debug, Default)]
@@ -30,9 +33,12 @@ pub(super) struct Table {
     pub(super) version: u64,
 }
 
+/// A lock with its first claims.
 #[derive(Debug)]
-struct Lock {
-    view: KeyView,
+pub(super) struct Lock {
+    pub(super) view: KeyView,
+    /// Of all that wait.
+    pub(super) waiting: usize,
     /// The pass that saw it last.
     seen: u64,
 }
@@ -135,7 +141,8 @@ impl Table {
             return;
         }
         let lock = Lock {
-            view,
+            waiting: view.waiters.len(),
+            view: shortened(view),
             seen: self.pass,
         };
         self.locks.insert(lock.view.key.clone(), lock);
@@ -145,8 +152,8 @@ impl Table {
         self.locks.get(key).map(|lock| &lock.view)
     }
 
-    pub(super) fn locks(&self) -> impl Iterator<Item = &KeyView> {
-        self.locks.values().map(|lock| &lock.view)
+    pub(super) fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.locks.values()
     }
 
     pub(super) fn age(&self) -> Option<Duration> {
@@ -156,17 +163,17 @@ impl Table {
     /// The part that was chosen.
     pub(super) fn select(&self, selection: &Selection) -> TableView {
         let all = selection.pattern == "*";
-        let fits = |view: &&KeyView| all || glob::matches(&selection.pattern, &view.key);
+        let fits = |lock: &&Lock| all || glob::matches(&selection.pattern, &lock.view.key);
         let mut matching: Vec<_> = self.locks().filter(fits).collect();
         let (total, waiting) = (
             matching.len(),
-            matching.iter().map(|view| view.waiters.len()).sum(),
+            matching.iter().map(|lock| lock.waiting).sum(),
         );
         match selection.sort {
             // The map has them by key, and the sort is stable.
             SortBy::Key => {}
-            SortBy::Waiters => matching.sort_by_key(|view| std::cmp::Reverse(view.waiters.len())),
-            SortBy::Age => matching.sort_by_key(|view| held_since(view)),
+            SortBy::Waiters => matching.sort_by_key(|lock| std::cmp::Reverse(lock.waiting)),
+            SortBy::Age => matching.sort_by_key(|lock| held_since(&lock.view)),
         }
         matching.truncate(selection.limit);
         TableView {
@@ -181,17 +188,26 @@ impl Table {
     }
 }
 
+/// Without the claims for which there is no room.
+pub(super) fn shortened(mut view: KeyView) -> KeyView {
+    for claims in [&mut view.holders, &mut view.waiters] {
+        claims.truncate(MOST_CLAIMS);
+        claims.shrink_to_fit();
+    }
+    view
+}
+
 /// The longest hold comes first, and what nobody holds last.
 fn held_since(view: &KeyView) -> (bool, Option<Timestamp>) {
     let since = view.holders.first().and_then(|holder| holder.since);
     (since.is_none(), since)
 }
 
-impl From<&KeyView> for RowView {
-    fn from(view: &KeyView) -> Self {
+impl From<&Lock> for RowView {
+    fn from(Lock { view, waiting, .. }: &Lock) -> Self {
         let first: Vec<ClaimView> = view.waiters.iter().take(FIRST_WAITERS).cloned().collect();
         Self {
-            waiting: view.waiters.len(),
+            waiting: *waiting,
             view: KeyView {
                 waiters: first,
                 holders: view.holders.clone(),
@@ -302,6 +318,17 @@ pub(super) mod tests {
         let view = table.select(&Selection::default());
         assert_eq!((view.total, view.waiting, view.rows[0].waiting), (4, 10, 7));
         assert_eq!(view.rows[0].view.waiters.len(), FIRST_WAITERS);
+    }
+
+    #[test]
+    fn a_lock_with_very_many_claims_is_counted_and_shortened() {
+        let mut many = lock("k", 1, 1234);
+        many.holders = many.waiters.clone();
+        let table = table(vec![many]);
+        let kept = table.lock("k").unwrap();
+        assert_eq!((kept.holders.len(), kept.waiters.len()), (1000, 1000));
+        let view = table.select(&Selection::default());
+        assert_eq!((view.waiting, view.rows[0].waiting), (1234, 1234));
     }
 
     #[test]

@@ -70,11 +70,15 @@ async fn accessible(browser: &Browser, view: &str) {
     let sees_all = "[...document.querySelectorAll('main tbody tr > *')].every((cell) => \
                     cell.getBoundingClientRect().right <= innerWidth)";
     assert_eq!(browser.value(sees_all).await, json!(true), "{view}");
+    let scrolls = "document.body.style.minHeight = '200vh';";
+    browser.script(scrolls, json!([])).await;
     let filled = "[...document.querySelectorAll('main svg')].every((svg) => \
                   Math.abs(svg.getBoundingClientRect().width - svg.parentNode.clientWidth) < 2)";
     browser.until(filled).await;
     browser.resize(1200, 900).await;
     browser.until(filled).await;
+    let as_before = "document.body.style.minHeight = '';";
+    browser.script(as_before, json!([])).await;
 }
 
 /// Two claims that wait for each other, for as long as the tasks run.

@@ -302,7 +302,7 @@ function timeline(view, wide) {
   const [width, line] = [wide - left - 20, 22];
   const height = known.length * line + 30;
   const x = (at) => left + (width * (at - begin)) / Math.max(now - begin, 1);
-  const svg = drawn("svg", { width: wide, height, role: "img", "aria-label": "Who waited and who held, over time; the history below has the same in words" });
+  const svg = drawn("svg", { width: wide, height, viewBox: `0 0 ${wide} ${height}`, role: "img", "aria-label": "Who waited and who held, over time; the history below has the same in words" });
   for (const part of width > 450 ? [0, 0.25, 0.5, 0.75, 1] : [0, 1]) {
     const at = x(begin + part * (now - begin));
     svg.append(drawn("line", { class: "grid", x1: at, x2: at, y1: 4, y2: height - 24 }));
@@ -376,7 +376,7 @@ function draw(graph, stuck, whole) {
   const keyX = whole - wide - claimX;
   const bend = (keyX - claimX - wide) / 2;
   const height = Math.max(graph.claims.length, graph.keys.length) * line + 20;
-  const svg = drawn("svg", { width: whole, height, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
+  const svg = drawn("svg", { width: whole, height, viewBox: `0 0 ${whole} ${height}`, role: "img", "aria-label": "Claims, and the keys that they hold and wait for; the list below has the same in words" });
   const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" });
   arrow.append(drawn("path", { d: "M0 0 8 4 0 8z" }));
   svg.append(arrow);

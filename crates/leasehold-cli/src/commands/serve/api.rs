@@ -140,8 +140,8 @@ pub(super) async fn locks(
 ) -> Result<Response, Problem> {
     let Query(selection) = selection?;
     selection.check()?;
-    shared.reader.read().await;
-    let table = shared.reader.select(&selection);
+    let table = shared.reader.make(|reader| reader.select(&selection));
+    let table = table.await;
     Ok(Json(shared.reader.aged(&table)).into_response())
 }
 
@@ -202,11 +202,10 @@ pub(super) struct Waits {
 }
 
 pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Json<Waits> {
-    shared.reader.read().await;
-    Json(Waits {
-        at: crate::view::time(SystemTime::now()),
-        graph: shared.reader.with(WaitsView::of),
-    })
+    let graph = shared.reader.make(|reader| reader.with(WaitsView::of));
+    let graph = graph.await;
+    let at = crate::view::time(SystemTime::now());
+    Json(Waits { at, graph })
 }
 
 /// An examination of the servers, and when it was made.

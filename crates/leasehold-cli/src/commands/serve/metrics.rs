@@ -62,8 +62,8 @@ struct Prefix {
 }
 
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    shared.reader.read().await;
-    let text = shared.reader.with(|table| text(table, shared.max_series));
+    let of_all = |table: &Table| text(table, shared.max_series);
+    let text = shared.reader.make(|reader| reader.with(of_all)).await;
     (
         [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         text,

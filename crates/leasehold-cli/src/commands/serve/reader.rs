@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_SHOWN: usize = 1000;
 /// How many tables are kept for those who ask for the same.
 const MOST_TABLES: usize = 64;
-/// Tables for pages that are kept up to date take at most a share of this of the only thread.
+/// Tables for pages that are kept up to date take at most one part in so many of the only thread,
+/// and what is made for requests takes another.
 const SHARE: u32 = 4;
 
 /// Reads the store for all who look.
@@ -31,6 +32,8 @@ pub(super) struct Reader {
     changed: watch::Receiver<u64>,
     /// Wakes the task that reads.
     wake: watch::Sender<()>,
+    /// Who makes something for a request, and not before when.
+    turn: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Default)]
@@ -61,6 +64,7 @@ impl Reader {
             state: Arc::default(),
             changed,
             wake,
+            turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
         };
         let task = Task {
             client,
@@ -99,10 +103,21 @@ impl Reader {
     }
 
     /// Waits until all locks were read once, for a request that looks once.
-    pub(super) async fn read(&self) {
+    async fn read(&self) {
         let look = self.look();
         self.state().until = Some(Instant::now() + LINGER);
         look.ready().await;
+    }
+
+    /// Makes something of all locks for a request, in its turn.
+    pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
+        self.read().await;
+        let mut turn = self.turn.lock().await;
+        sleep_until(*turn).await;
+        let begun = Instant::now();
+        let made = make(self);
+        *turn = begun + begun.elapsed().saturating_mul(SHARE);
+        made
     }
 
     /// Asks something of the table.
@@ -276,5 +291,23 @@ mod tests {
         // It is measured anew with each table.
         reader.select(&Selection::default());
         assert!(reader.state().cost < Duration::MAX);
+    }
+
+    #[tokio::test]
+    async fn what_requests_make_leaves_time_for_others() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let takes = Duration::from_millis(5);
+        let busy = |_: &Reader| {
+            let begun = Instant::now();
+            while begun.elapsed() < takes {}
+        };
+        let begun = Instant::now();
+        reader.make(busy).await;
+        assert!(*reader.turn.lock().await >= begun + SHARE * takes);
+        reader.make(busy).await;
+        *reader.turn.lock().await = Instant::now() + Duration::from_secs(60 * 60);
+        let early = timeout(Duration::from_millis(50), reader.make(busy)).await;
+        assert!(early.is_err());
     }
 }

@@ -151,7 +151,7 @@ pub(crate) async fn initialise(store: &StoreArgs) -> Result<Vec<Initialised>, Fa
 /// Leaves the store: what is still held or waited for is given back. What the store does not
 /// confirm ends with its TTL.
 pub(crate) async fn leave(client: &Client) {
-    client.shutdown(GOODBYE).await;
+    let _ = client.shutdown(GOODBYE).await;
 }
 
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {

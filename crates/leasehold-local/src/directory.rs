@@ -121,6 +121,10 @@ impl Directory {
         part.unwrap_or_else(|| (self.fd.as_fd(), name))
     }
 
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold_core::{Event, Inbox, Key, StoreTime};
+use leasehold_store::fork::Process;
 use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
@@ -142,6 +143,7 @@ impl Subscription {
 pub(super) struct OpenInbox {
     store: Arc<Inner>,
     epoch: u64,
+    process: Process,
 }
 
 impl OpenInbox {
@@ -162,7 +164,11 @@ impl OpenInbox {
             sink,
         });
         drop(state);
-        Self { store, epoch }
+        Self {
+            store,
+            epoch,
+            process: Process::this(),
+        }
     }
 }
 
@@ -170,6 +176,10 @@ impl Listening for OpenInbox {}
 
 impl Drop for OpenInbox {
     fn drop(&mut self) {
+        // In a forked child the socket is the parent's.
+        if self.process.has_forked() {
+            return;
+        }
         let mut state = self.store.subscription.state();
         // A later one may have taken the place.
         if state.epoch == self.epoch {

@@ -67,6 +67,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
+use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     AuditLimit, AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step,
     StoreError, Taken, Transacted,
@@ -210,6 +211,7 @@ impl LocalStore {
     /// system, or where files cannot be written; for one that was made for a group of which this
     /// process is no member, or in which others than the members could do something.
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
+        check_runtime()?;
         options.check()?;
         let (path, _) = options.place()?;
         // Who is in a group may be asked of another process.

@@ -1,7 +1,8 @@
 //! Who lives: a file that its client keeps locked.
 //!
 //! The kernel lets go of the lock with the last descriptor, however the client
-//! ended, and a child that inherited the descriptor goes on living for it. A
+//! ended, and a child that was given the descriptor goes on living for it. Forked children
+//! close it. A
 //! process id could be somebody else's by the time it is looked at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leasehold_core::Inbox;
 use leasehold_store::StoreError;
+use leasehold_store::fork::NotInherited;
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -33,6 +35,7 @@ pub(super) struct Session {
 /// it. The first stays open: it may be lent.
 #[derive(Debug)]
 struct Life {
+    not_inherited: NotInherited,
     file: OwnedFd,
     next: OnceLock<Box<Self>>,
 }
@@ -41,7 +44,11 @@ impl Life {
     fn begin(directory: &Directory, inbox: &Inbox, lock: FlockOperation) -> Result<Self, Errno> {
         let (path, next) = (path(&file_name(inbox.as_str())), OnceLock::new());
         let file = directory.lock_file(&path, lock)?;
-        Ok(Self { file, next })
+        Ok(Self {
+            not_inherited: NotInherited::new(file.as_fd(), directory.descriptor()),
+            file,
+            next,
+        })
     }
 
     fn latest(&self) -> &Self {
@@ -98,7 +105,9 @@ impl Session {
 
     /// What a child must inherit to live for this client.
     pub(super) fn lifeline(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.life.as_ref()?.latest().file.as_fd())
+        let life = self.life.as_ref()?.latest();
+        life.not_inherited.lend();
+        Some(life.file.as_fd())
     }
 
     /// Whether that client is dead for certain.

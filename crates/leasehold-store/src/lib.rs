@@ -48,6 +48,8 @@ pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+#[doc(hidden)]
+pub mod fork;
 pub mod glob;
 mod listing;
 pub mod memory;

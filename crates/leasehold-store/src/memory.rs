@@ -4,7 +4,7 @@ mod log;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use crate::access::Access;
 use crate::audit::{AuditLimit, AuditLog};
 use crate::clock;
 use crate::error::StoreError;
+use crate::fork::PerProcess;
 use crate::listing::{Listing, OnePage};
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::random::random_u64;
@@ -105,7 +106,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-static NAMED: LazyLock<Global<HashMap<String, Weak<Shared>>>> = LazyLock::new(Global::default);
+static NAMED: PerProcess<Global<HashMap<String, Weak<Shared>>>> = PerProcess::new();
 
 impl Default for MemoryStore {
     fn default() -> Self {
@@ -124,7 +125,8 @@ impl MemoryStore {
     /// as it has clients.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = NAMED.get_or_init(Global::default);
+        let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, shared| shared.strong_count() > 0);
         let shared = named.get(name).and_then(Weak::upgrade);
         let shared = shared.unwrap_or_else(|| Shared::new(Clock::steady()));

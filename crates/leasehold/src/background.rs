@@ -12,15 +12,29 @@ use tokio::runtime::{Builder, Handle, Id, RuntimeFlavor};
 use tokio::task::unconstrained;
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::fork::PerProcess;
 
-static BACKGROUND: OnceLock<Handle> = OnceLock::new();
-static STARTING: Mutex<()> = Mutex::new(());
+static BACKGROUND: PerProcess<Background> = PerProcess::new();
+
+/// The thread of this process. A forked child has to start another: it has no copy of threads.
+#[derive(Debug, Default)]
+struct Background {
+    runs: OnceLock<Handle>,
+    starting: Mutex<()>,
+}
 
 /// Starts the background thread, if it does not run yet. It lives as long as
 /// the process: leases that are dropped late are still released by it.
 pub(crate) fn enter() -> Result<&'static Handle, Error> {
-    let _one_starts_it = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(handle) = BACKGROUND.get() {
+    let background = BACKGROUND.get_or_init(Background::default);
+    if let Some(handle) = background.runs.get() {
+        return Ok(handle);
+    }
+    let _one_starts_it = background
+        .starting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = background.runs.get() {
         return Ok(handle);
     }
     let failed = |error: std::io::Error| {
@@ -40,7 +54,7 @@ pub(crate) fn enter() -> Result<&'static Handle, Error> {
         .name("leasehold".into())
         .spawn(move || runtime.block_on(std::future::pending::<()>()))
         .map_err(failed)?;
-    Ok(BACKGROUND.get_or_init(|| handle))
+    Ok(background.runs.get_or_init(|| handle))
 }
 
 thread_local! {

@@ -25,9 +25,9 @@ use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::looks::Looks;
-use crate::session::{Session, random_u64, unanswered};
+use crate::session::{Session, random_u64};
 use crate::store::{Answer, Capabilities, Verbs as _};
-use crate::sync::timeout;
+use crate::sync::{timeout, with_timers};
 
 /// Opens the store at `url`, with default settings.
 ///
@@ -209,6 +209,8 @@ impl Client {
     /// ```
     pub async fn wait_until_free(&self, key: impl AsRef<str>) -> Result<(), Error> {
         let key = check_key(Operation::Inspect, key)?;
+        let failed = |error| Error::new(Operation::Inspect, Some(key.clone()), error);
+        self.session.check_caller().map_err(failed)?;
         let mut looks = Looks::start(&self.session, &key);
         let free = looks.until(|seen| {
             let holders = Inspection::new(key.clone(), seen).holders;
@@ -219,7 +221,7 @@ impl Client {
             }
         });
         let free = self.session.while_open(free).await.and_then(|free| free);
-        free.map_err(|error| Error::new(Operation::Inspect, Some(key), error))
+        free.map_err(failed)
     }
 
     /// Lists the keys that are held or waited for, sorted by name. `pattern` is a glob (`*`, `?`,
@@ -496,8 +498,15 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Shutdown {
-        let watches = timeout(within, self.session.watches.ended());
-        let ((released, unconfirmed), _) = join(self.session.shut_down(within), watches).await;
+        let (mut released, mut unconfirmed) = (0, 0);
+        // A forked process has nothing to release: its parent has.
+        if !self.session.is_inherited() {
+            ((released, unconfirmed), _) = with_timers(async {
+                let watches = timeout(within, self.session.watches.ended());
+                join(self.session.shut_down(within), watches).await
+            })
+            .await;
+        }
         Shutdown {
             released,
             unconfirmed,
@@ -530,10 +539,7 @@ impl Client {
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let limit = self.session.settings.operation_timeout;
-        timeout(limit, work)
-            .await
-            .unwrap_or_else(|_| Err(unanswered(limit)))
+        self.session.ask(work).await
     }
 }
 

@@ -11,9 +11,9 @@ use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Token};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
+use crate::session::Session;
 use crate::session::wish::Wish;
-use crate::session::{Session, unanswered};
-use crate::sync::{sleep, timeout};
+use crate::sync::sleep;
 
 /// The shortest and the longest pause between two looks for a deadlock.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -123,13 +123,11 @@ fn who(owner: &ClientInfo) -> String {
 
 /// Finds the deadlocks of the whole store.
 pub(crate) async fn find(session: &Session) -> Result<Vec<Deadlock>, Error> {
-    let limit = session.settings.operation_timeout;
     let error = |error| Error::new(Operation::Inspect, None, error);
     let mut listing = session.store.listing("*");
     let mut seen = Vec::new();
     loop {
-        let page = timeout(limit, listing.next_page()).await;
-        let page = page.unwrap_or_else(|_| Err(unanswered(limit)));
+        let page = session.ask(listing.next_page()).await;
         let Some(page) = page.map_err(error)? else {
             break;
         };

@@ -21,6 +21,7 @@ use crate::error::{Error, Operation};
 #[doc(inline)]
 pub use crate::store::report::{Finding, Report, Severity};
 use crate::stores;
+use crate::sync::check_runtime;
 
 /// Examines the store at `url`. It takes a second or two, uses a lock whose key begins with
 /// `leasehold-doctor/`, and leaves no data in the store. It uses no lock if that would start the
@@ -36,7 +37,8 @@ use crate::stores;
 /// does not include.
 pub async fn examine(url: &str, access: &Access) -> Result<Report, Error> {
     let url = url.trim();
-    let report = match stores::of(url).and_then(|scheme| access.check().map(|()| scheme)) {
+    let scheme = check_runtime().and_then(|_| stores::of(url));
+    let report = match scheme.and_then(|scheme| access.check().map(|()| scheme)) {
         Ok(scheme) => scheme.examine(url, access).await,
         Err(error) => Err(error),
     };

@@ -17,6 +17,7 @@ use crate::settings::check_ttl;
 use crate::store::Acknowledged;
 
 /// The result of a release.
+#[must_use = "it says whether the lease was held to its end"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
@@ -126,6 +127,7 @@ impl Hold {
     pub(crate) async fn rotate(&self) -> Result<(), Error> {
         let fail = |error| self.error(Operation::Rotate, error);
         let session = self.claimed.session();
+        session.check_caller().map_err(fail)?;
         for _ in 0..COLLISIONS {
             let fresh = session.claim_id(self.key()).await.map_err(fail)?;
             let change = Change::Rotate(fresh.id.clone());
@@ -145,6 +147,8 @@ impl Hold {
     }
 
     async fn try_change(&self, operation: Operation, change: Change) -> Result<Changed, Error> {
+        let caller = self.claimed.session().check_caller();
+        caller.map_err(|error| self.error(operation, error))?;
         self.check(operation)?;
         let changed = self.claimed.change(change).await;
         self.check(operation)?;
@@ -166,6 +170,8 @@ impl Hold {
     /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
     /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
+        let caller = self.claimed.session().check_caller();
+        caller.map_err(|error| self.error(Operation::HandOver, error))?;
         self.check(Operation::HandOver)?;
         let settled = self.claimed.hand_over().await;
         self.outcome(Operation::HandOver, settled)?;

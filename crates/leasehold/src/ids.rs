@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use leasehold_core::{ClaimId, Invalid};
+use leasehold_store::random::{random_u64, random_u128};
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -203,7 +204,7 @@ impl ClaimIds {
     ///   it.
     pub async fn next(&self) -> Result<ClaimId, StoreError> {
         match &self.0 {
-            Scheme::Random => Ok(ClaimId::from_random(uuid::Uuid::new_v4().as_u128())),
+            Scheme::Random => Ok(ClaimId::from_random(random_u128())),
             Scheme::HostProcessTime(scheme) => Ok(scheme.next(clock::wall())?),
             Scheme::Snowflake(places) => places.next(clock::wall).await,
             Scheme::Custom(make) => Ok(make()?),
@@ -256,13 +257,11 @@ impl HostProcessTime {
     fn next(&self, now: Duration) -> Result<ClaimId, Invalid> {
         let pid = std::process::id();
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        // The halves of a UUID, each with a few fixed bits, make 64 random ones.
-        let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
         ClaimId::new(format!(
             "{}-{pid}-{}-{sequence:04x}-{}",
             self.host,
             now.as_micros(),
-            base_36(high ^ low)
+            base_36(random_u64())
         ))
     }
 }
@@ -301,7 +300,7 @@ impl Places {
                 Next::Refuse(gap) => return Err(behind(gap)),
                 Next::Over => return Err(over()),
             };
-            crate::sync::sleep(wait).await;
+            crate::sync::sleep_anywhere(wait).await;
         }
     }
 }

@@ -140,6 +140,7 @@ pub struct Broken {
 }
 
 /// The result of shutting down a client.
+#[must_use = "it says whether claims are left, which expire after their TTL"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {

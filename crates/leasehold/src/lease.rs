@@ -218,14 +218,19 @@ impl<K: LeaseKind> Lease<K> {
         self.hold.lost().await
     }
 
-    /// Runs `work`, and drops it as soon as the lease is lost.
+    /// Runs `work`, and drops it as soon as the lease is lost. It looks at the lease when `work` is
+    /// done, too.
+    ///
+    /// It can drop `work` only while that waits. Work that blocks its thread also blocks the
+    /// renewals on a runtime of one thread: put it into `spawn_blocking`, or use
+    /// [`crate::blocking`], whose renewals have a thread of their own.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and keeps the lease.
     ///
     /// # Errors
     /// `Lost`: another client may hold the key, and the last actions of `work` may have
-    /// overlapped with its own.
+    /// overlapped with its own. `work` may be done all the same.
     ///
     /// # Examples
     /// ```
@@ -238,11 +243,14 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
+        let done = tokio::select! {
             biased;
             loss = self.lost() => Err(self.hold.lost_error(Operation::Hold, loss)),
             done = work => Ok(done),
-        }
+        }?;
+        // Work that blocks its thread ends before anybody can notice a loss.
+        self.check_held()?;
+        Ok(done)
     }
 
     /// Renews the lease now, for its whole TTL. Use it for leases with
@@ -350,13 +358,19 @@ impl<K: LeaseKind> Lease<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
+    /// An error if it is lost.
+    pub(crate) fn check_held(&self) -> Result<(), Error> {
+        match self.standpoint() {
+            Standpoint::Lost(loss) => Err(self.hold.lost_error(Operation::Hold, loss)),
+            Standpoint::Held | Standpoint::Unknown => Ok(()),
+        }
+    }
+
     /// Releases it after the work; an error if it was lost before.
     ///
     /// No answer to the release changes nothing about the work: the lease was valid to its end.
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
-        if let Standpoint::Lost(loss) = self.standpoint() {
-            return Err(self.hold.lost_error(Operation::Hold, loss));
-        }
+        self.check_held()?;
         let lost = self.hold.lost_error(Operation::Release, Loss::Gone);
         match self.release().await {
             Ok(Released::AlreadyGone) => Err(lost),

@@ -87,7 +87,7 @@ pub use leasehold_store::access::{Access, TlsFiles};
 #[doc(hidden)]
 pub use leasehold_store::simulation;
 // Inside, the client names them as its own.
-use leasehold_store::{access, clock};
+use leasehold_store::{access, clock, fork};
 pub use listing::{Listed, Listing, Skipped};
 pub use lock::Lock;
 pub use loss::LossSignal;

@@ -62,6 +62,7 @@ impl LossSignal {
     ///
     /// # Examples
     /// See [`LossSignal`].
+    #[must_use = "it says whether the lease was lost or released"]
     pub async fn lost(&self) -> Option<Loss> {
         if self.leases.is_empty() {
             return None;

@@ -17,6 +17,7 @@ use crate::waiting::Acquire;
 ///
 /// **It contains the claim id, which is a secret**: anyone who has it can take the lease.
 /// Serialise it only to places that nobody else can read.
+#[must_use = "a lease that was handed over keeps its key for the rest of its TTL"]
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct LeaseParts<K: LeaseKind = Exclusive> {

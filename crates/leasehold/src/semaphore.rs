@@ -8,10 +8,8 @@ use leasehold_core::{Capacity, Mode, ResizeReply};
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
-use crate::session::unanswered;
 use crate::session::wish::mismatch;
 use crate::store::Verbs as _;
-use crate::sync::timeout;
 use crate::verbs::{adopting, fairness, looking, options};
 use crate::waiting::{Acquire, Wait};
 
@@ -267,10 +265,8 @@ impl Semaphore {
         let mode = resized.lock.wish.mode;
         mode.check().map_err(|invalid| fail(invalid.into()))?;
         let session = &self.lock.session;
-        let limit = session.settings.operation_timeout;
-        let answer = timeout(limit, session.store.resize(key, self.permits, permits)).await;
-        let answer = answer.unwrap_or_else(|_| Err(unanswered(limit)));
-        match answer.map_err(fail)?.reply {
+        let answer = session.ask(session.store.resize(key, self.permits, permits));
+        match answer.await.map_err(fail)?.reply {
             ResizeReply::Resized | ResizeReply::Absent => Ok(resized),
             ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.lock.wish.mode, in_use))),
         }

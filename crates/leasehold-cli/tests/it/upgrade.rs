@@ -330,12 +330,12 @@ async fn a_run_is_waited_for(site: &Site) {
     earlier.stderr().wait_for("position").await;
     let last = behind(&service, "run", 4).await;
     for next in run {
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         held = next.await.unwrap();
         assert!(!order.exists(), "it is not yet its turn");
     }
     let before = held.token().0;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let ended = earlier.finish().await;
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     let after = last.await.unwrap().token().0;
@@ -360,7 +360,7 @@ async fn a_run_outlives_a_break(site: &Site) {
         let next = next.unwrap();
         assert!(next.token() > token);
         token = next.token();
-        next.release().await.unwrap();
+        let _ = next.release().await.unwrap();
     }
     println!("after a break in {:.0?}", begun.elapsed());
     assert!(begun.elapsed() < HAND_OFF);

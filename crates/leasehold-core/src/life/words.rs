@@ -293,6 +293,8 @@ pub enum Loss {
     HandedOver,
     /// The client was shut down and released the lease.
     Shutdown,
+    /// This process was forked from the one that has the lease.
+    Forked,
 }
 
 impl Loss {
@@ -309,6 +311,7 @@ impl Loss {
             Self::MaxHold => "max-hold",
             Self::HandedOver => "handed-over",
             Self::Shutdown => "shutdown",
+            Self::Forked => "forked",
         }
     }
 }
@@ -328,6 +331,7 @@ impl fmt::Display for Loss {
             Self::MaxHold => "it was held for its maximum time",
             Self::HandedOver => "it was handed over to another process",
             Self::Shutdown => "the client was shut down",
+            Self::Forked => "this process was forked from the one that has the lease",
         })
     }
 }

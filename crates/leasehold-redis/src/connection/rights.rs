@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use futures_util::future::join3;
+use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
@@ -252,8 +253,8 @@ impl Question<'_> {
         let mut probe = redis::cmd(verb);
         probe.arg(script).arg(0);
         // Nobody else's: where only trying helps, it is tried.
-        let key = uuid::Uuid::new_v4().simple();
-        probe.arg(format!("{}lock:{key}", self.prefix));
+        let key = random_u128();
+        probe.arg(format!("{}lock:{key:032x}", self.prefix));
         probe.arg(self.commands);
         probe
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_core::SetTerms;
+use leasehold_store::random::random_u128;
 use leasehold_store::{StoreError, clock};
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
@@ -51,7 +52,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         if part == Part::Voter {
             target = target.of_votes();
         }
-        let channel = format!("{}inbox:doctor-{}", options.prefix, uuid::Uuid::new_v4());
+        let channel = format!("{}inbox:doctor-{:032x}", options.prefix, random_u128());
         let (mut connection, found) = target.hearing(&channel).find_out().await?;
         facts.info = found.info;
         facts.rights = Some(found.rights);

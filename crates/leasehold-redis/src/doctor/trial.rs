@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{
     Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, Note, Release, Renew, Rotate,
 };
+use leasehold_store::random::random_u128;
 use leasehold_store::{
     Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
 };
@@ -97,7 +98,7 @@ impl PushSink for Heard {
 type Failed = (&'static str, StoreError);
 
 fn name() -> Result<Key, Failed> {
-    let name = format!("leasehold-doctor/{}", uuid::Uuid::new_v4());
+    let name = format!("leasehold-doctor/{:032x}", random_u128());
     Key::new(name).map_err(|invalid| ("make a key", invalid.into()))
 }
 
@@ -189,7 +190,7 @@ async fn steps(
 }
 
 fn fresh() -> ClaimId {
-    ClaimId::from_random(uuid::Uuid::new_v4().as_u128())
+    ClaimId::from_random(random_u128())
 }
 
 fn done<R>(step: &'static str, answer: Result<Answer<R>, StoreError>) -> Result<(), Failed> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use leasehold_core::Marked;
+use leasehold_store::sync::check_runtime;
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::RedisStore;
@@ -30,6 +31,7 @@ impl RedisStore {
     /// `Invalid` for invalid options, or options without a quarantine; otherwise the same as
     /// [`RedisStore::connect`].
     pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
+        check_runtime()?;
         let Some(quarantine) = options.restart.quarantine().copied() else {
             return Err(StoreError::new(
                 ErrorKind::Invalid,

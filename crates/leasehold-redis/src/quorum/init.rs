@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leasehold_store::StoreError;
 use leasehold_store::scheme::Initialised;
+use leasehold_store::sync::check_runtime;
 
 use super::member::Member;
 use super::{RedlockOptions, RedlockStore};
@@ -30,6 +31,7 @@ impl RedlockStore {
                 "its servers have no mark and need none",
             ));
         }
+        check_runtime()?;
         options.check()?;
         let store = Self::start(options)?;
         let inner = &store.inner;

@@ -35,6 +35,7 @@ use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{QuorumSize, Vote};
 use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
+use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError,
 };
@@ -77,6 +78,7 @@ impl RedlockStore {
     /// `Unavailable` if no quorum can be reached, with the reason for each server; `Invalid` for
     /// invalid options.
     pub async fn connect(options: RedlockOptions) -> Result<Self, StoreError> {
+        check_runtime()?;
         options.check()?;
         Self::open(options).await
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use leasehold_core::Inbox;
 use leasehold_store::StoreError;
+use leasehold_store::sync::check_runtime;
 
 use self::cluster::{Cluster, RedisClusterOptions};
 use crate::connection::connect::Target;
@@ -24,11 +25,13 @@ pub(crate) enum Route {
 impl Route {
     /// Opens the connection.
     pub(crate) async fn open(target: Target) -> Result<Self, StoreError> {
+        check_runtime()?;
         Ok(Self::One(ConnectionManager::open(target, None).await?))
     }
 
     /// Asks the nodes that are named for the others.
     pub(crate) async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+        check_runtime()?;
         Ok(Self::Cluster(Cluster::open(options).await?))
     }
 

@@ -27,6 +27,20 @@ pub use tokio::runtime::Handle as Runtime;
 #[cfg(not(shuttle))]
 pub use tokio::time::{sleep, timeout};
 
+/// The runtime in which this is called. Without one there are no timers and no sockets.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
+    Runtime::try_current().map_err(|_| {
+        crate::StoreError::new(
+            crate::ErrorKind::Invalid,
+            "it was called outside of a Tokio runtime",
+        )
+        .with_hint("call it inside #[tokio::main] or Runtime::block_on, or use leasehold::blocking")
+    })
+}
+
 /// Which runtime it is.
 #[cfg(not(shuttle))]
 #[allow(clippy::unnecessary_wraps, reason = "other schedulers' have none")]

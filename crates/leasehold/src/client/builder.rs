@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::store::LockStore;
 use crate::store::scheme::Opened;
 use crate::stores;
-use crate::sync::{Runtime, timeout};
+use crate::sync::{check_runtime, timeout};
 
 /// Options of a client. See [`Client::builder`].
 #[derive(Clone, Default)]
@@ -121,15 +121,7 @@ impl ClientBuilder {
     /// See [`Client::builder`].
     pub async fn connect(self) -> Result<Client, Error> {
         let error = |error| Error::new(Operation::Connect, None, error);
-        let Ok(runtime) = Runtime::try_current() else {
-            return Err(error(
-                StoreError::new(
-                    ErrorKind::Invalid,
-                    "connect was called outside of a Tokio runtime",
-                )
-                .with_hint("call it inside #[tokio::main], or Runtime::block_on"),
-            ));
-        };
+        let runtime = check_runtime().map_err(error)?;
         self.settings
             .check()
             .map_err(|invalid| error(invalid.into()))?;
@@ -200,7 +192,8 @@ impl ClientBuilder {
     /// ```
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
         let url = self.url.as_deref().unwrap_or("local:");
-        let marked = match stores::of(url.trim()) {
+        let scheme = check_runtime().and_then(|_| stores::of(url.trim()));
+        let marked = match scheme {
             Ok(scheme) => scheme.initialise(url.trim(), &self.access).await,
             Err(error) => Err(error),
         };

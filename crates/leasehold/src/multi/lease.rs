@@ -127,19 +127,21 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Dropping the future drops `work` and keeps the lease.
     ///
     /// # Errors
-    /// `Lost`: as [`Lease::run`].
+    /// `Lost`: as [`Lease::run`], for the part that was lost.
     ///
     /// # Examples
     /// See [`Lease::run`].
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::select! {
+        let lost = self.parts.iter().map(|part| Box::pin(part.lost()));
+        let done = tokio::select! {
             biased;
-            loss = self.lost() => {
-                let hold = self.parts[0].hold();
-                Err(hold.lost_error(Operation::Hold, loss))
+            (loss, part, _) = select_all(lost) => {
+                Err(self.parts[part].hold().lost_error(Operation::Hold, loss))
             }
             done = work => Ok(done),
-        }
+        }?;
+        self.parts.iter().try_for_each(Lease::check_held)?;
+        Ok(done)
     }
 
     /// Renews all parts now, for their whole TTL.

@@ -36,7 +36,14 @@ impl Claimed {
     ) -> Self {
         let number = session.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let hash = session.key_hasher.hash_one(&wish.key);
-        let claim = LiveClaim::new(wish, hash, life, own, number, tells_position);
+        let claim = LiveClaim::new(
+            wish,
+            hash,
+            life,
+            own,
+            (number, session.process),
+            tells_position,
+        );
         Self {
             session: session.clone(),
             claim: Arc::new(claim),
@@ -195,6 +202,7 @@ impl Claimed {
     ///
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
+        self.session.check_caller()?;
         let _under_way = UnderWay::new(&self.session);
         let limit = self.session.settings.operation_timeout;
         let mut begun = None;
@@ -221,7 +229,7 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        if !self.released {
+        if !self.released && !self.session.is_inherited() {
             let claim = &self.claim;
             self.session
                 .change(claim, |state, now| state.let_go(claim, now));
@@ -256,8 +264,8 @@ struct Driving<'a> {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        if !self.over {
-            let Claimed { session, claim, .. } = self.claimed;
+        let Claimed { session, claim, .. } = self.claimed;
+        if !self.over && !session.is_inherited() {
             session.change(claim, |state, now| {
                 state.abandon(self.sending.as_ref(), now);
             });
@@ -273,7 +281,9 @@ struct Wanted<'a> {
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        if let Some(change) = self.change {
+        if let Some(change) = self.change
+            && !self.claimed.session.is_inherited()
+        {
             self.claimed.with(|life, _| life.drop_change(change));
         }
     }

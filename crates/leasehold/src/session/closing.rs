@@ -18,7 +18,7 @@ use super::wish::timed_out;
 use super::{Session, watchdog};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::sync::{AtomicUsize, Ordering, Runtime, id_of, timeout};
+use crate::sync::{AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout};
 
 /// Why a client takes no more claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Closed {
     NoRuntime,
     /// That runtime exists but is not running.
     NotDriven,
+    /// This process was forked from the one that connected it.
+    Forked,
 }
 
 impl Closed {
@@ -42,6 +44,10 @@ impl Closed {
             Self::NotDriven => (
                 "the Tokio runtime of the client is not running, so its leases are not renewed",
                 "connect in a runtime that keeps running, such as that of #[tokio::main]",
+            ),
+            Self::Forked => (
+                "this process was forked, and the client belongs to the process that connected it",
+                "connect again in the forked process",
             ),
         };
         StoreError::new(ErrorKind::Closed, message).with_hint(hint)
@@ -111,6 +117,7 @@ impl Session {
         self: &Arc<Self>,
         work: impl Future<Output = T>,
     ) -> Result<T, StoreError> {
+        self.check_caller()?;
         self.check_thread()?;
         let closing = self.openness.closing.notified();
         let _under_way = UnderWay::new(self);
@@ -127,6 +134,20 @@ impl Session {
         };
         check_open()?;
         done.ok_or_else(|| Closed::ShutDown.error())
+    }
+
+    /// Refuses what could never be answered: calls in a forked process, and outside of a runtime.
+    pub(crate) fn check_caller(&self) -> Result<(), StoreError> {
+        match self.is_inherited() {
+            true => Err(Closed::Forked.error()),
+            false => check_runtime().map(drop),
+        }
+    }
+
+    /// Whether it is that of the process from which this one was forked. Nothing of it may be sent,
+    /// and its locks may be held for ever, by threads that are not here.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process.has_forked()
     }
 
     /// A blocking call on the only thread of our runtime would wait for what only that

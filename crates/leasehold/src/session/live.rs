@@ -11,6 +11,7 @@ use super::timing::LONGEST_SLEEP;
 use super::wish::Wish;
 use crate::clock;
 use crate::error::StoreError;
+use crate::fork::Process;
 use crate::observe::ObservedClaim;
 use crate::store::Acknowledged;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, sleep_anywhere};
@@ -31,6 +32,7 @@ pub(crate) struct LiveClaim {
     pub(super) number: Number,
     /// Whether the caller wants progress for each position in the queue.
     tells_position: bool,
+    process: Process,
     changed: Notify,
     /// Until when the lease may be relied on; zero once lost.
     valid_until: AtomicU64,
@@ -53,7 +55,7 @@ impl LiveClaim {
         key_hash: u64,
         life: Life,
         own: OwnId,
-        number: Number,
+        (number, process): (Number, Process),
         tells_position: bool,
     ) -> Self {
         Self {
@@ -62,6 +64,7 @@ impl LiveClaim {
             mode: wish.mode,
             number,
             tells_position,
+            process,
             changed: Notify::new(),
             valid_until: AtomicU64::new(0),
             token: AtomicU64::new(0),
@@ -114,8 +117,17 @@ impl LiveClaim {
         listing
     }
 
-    /// The lease may be relied on: a comparison, no lock.
+    /// Whether the claim is that of the process from which this one was forked. There its lock may
+    /// be held for ever: a thread that did so is not here.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process.has_forked()
+    }
+
+    /// The lease may be relied on: two comparisons, no lock.
     pub(crate) fn valid_until(&self) -> Moment {
+        if self.is_inherited() {
+            return Moment(0);
+        }
         Moment(self.valid_until.load(Ordering::Acquire))
     }
 
@@ -129,6 +141,9 @@ impl LiveClaim {
     }
 
     pub(crate) fn standpoint(&self) -> Standpoint {
+        if self.is_inherited() {
+            return Standpoint::Lost(Loss::Forked);
+        }
         self.lock().standpoint(self, clock::now)
     }
 
@@ -139,6 +154,9 @@ impl LiveClaim {
 
     /// Why the lease is lost, if it is. A released lease is not lost.
     pub(crate) fn loss(&self) -> Option<Loss> {
+        if self.is_inherited() {
+            return Some(Loss::Forked);
+        }
         let state = self.lock();
         match state.standpoint(self, clock::now) {
             Standpoint::Lost(loss) if !state.given_back => Some(loss),
@@ -148,6 +166,9 @@ impl LiveClaim {
 
     /// Waits until the lease is lost or released.
     pub(crate) async fn over(&self) -> Option<Loss> {
+        if self.is_inherited() {
+            return Some(Loss::Forked);
+        }
         let given_back = self.wait_for(|state| state.given_back.then_some(()));
         tokio::select! {
             biased;
@@ -158,11 +179,17 @@ impl LiveClaim {
 
     /// Why the last request came to nothing; `None` if it was answered.
     pub(crate) fn last_error(&self) -> Option<StoreError> {
+        if self.is_inherited() {
+            return None;
+        }
         self.lock().last_error.as_deref().cloned()
     }
 
     /// Who else has the grant, or its last renewal.
     pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        if self.is_inherited() {
+            return None;
+        }
         self.lock().acknowledged.as_deref().copied()
     }
 
@@ -203,6 +230,9 @@ impl LiveClaim {
 
     /// Returns whether it is lost. Once a loss was seen, it stays lost.
     fn see_loss(&self) -> Option<Loss> {
+        if self.is_inherited() {
+            return Some(Loss::Forked);
+        }
         let mut state = self.lock();
         let Standpoint::Lost(loss) = state.standpoint(self, clock::now) else {
             return None;

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 
 use super::timing::LOOK_AFTER_LAPSE;
 use super::watches::Watch;
-use super::{Session, random_u64, unanswered};
+use super::{Session, random_u64};
 use crate::clock;
 use crate::error::StoreError;
-use crate::sync::{sleep, timeout};
+use crate::sync::sleep;
 
 /// A watch of one key, until this is dropped.
 pub(crate) struct Looks {
@@ -85,9 +85,7 @@ impl Looks {
 
     /// What is seen, and when to ask again at the latest.
     async fn ask(&self) -> Result<(Snapshot, Moment), StoreError> {
-        let limit = self.session.settings.operation_timeout;
-        let asked = timeout(limit, self.watch.ask()).await;
-        let pause = asked.unwrap_or_else(|_| Err(unanswered(limit)))?;
+        let pause = self.session.ask(self.watch.ask()).await?;
         let seen = look(&self.session, &self.key).await?;
         Ok((seen, clock::now() + pause))
     }
@@ -95,7 +93,5 @@ impl Looks {
 
 /// Looks once.
 pub(crate) async fn look(session: &Session, key: &Key) -> Result<Snapshot, StoreError> {
-    let limit = session.settings.operation_timeout;
-    let look = timeout(limit, session.store.inspect(key)).await;
-    look.unwrap_or_else(|_| Err(unanswered(limit)))
+    session.ask(session.store.inspect(key)).await
 }

@@ -44,6 +44,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::fork::Process;
 use crate::ids::ClaimIds;
 use crate::observe::Observers;
 use crate::settings::Settings;
@@ -84,6 +85,7 @@ pub(crate) struct Session {
     turns: asking::Turns,
     ids: OwnIds,
     pub(crate) runtime: Runtime,
+    process: Process,
 }
 
 impl Session {
@@ -122,6 +124,7 @@ impl Session {
             watches: Watches::default(),
             turns: asking::Turns::default(),
             runtime,
+            process: Process::this(),
         })
     }
 
@@ -237,6 +240,17 @@ impl Session {
         };
         // Whoever asks then may find them, as it may others' claims.
         Box::pin(timeout(GRACE, all_left)).await.ok();
+    }
+
+    /// Asks the store for what is no claim, for the operation time-out at most.
+    pub(crate) async fn ask<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.check_caller()?;
+        let limit = self.settings.operation_timeout;
+        let asked = timeout(limit, work).await;
+        asked.unwrap_or_else(|_| Err(unanswered(limit)))
     }
 
     /// Carries one request to the store and back.

@@ -116,6 +116,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.session.is_inherited() {
+            return;
+        }
         self.session.registry().stop_watching();
         let last = {
             let mut watches = self.session.watches.lock();

@@ -67,7 +67,7 @@ async fn the_key_is_the_name_and_the_value_is_the_id() {
         let left: u64 = server.query(&["PTTL", "invoice-42"]);
         assert!((25_000..=30_000).contains(&left), "{left}");
         assert_eq!(server.query::<u64>(&["DBSIZE"]), 1, "and nothing else");
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
         assert_eq!(server.query::<u64>(&["DBSIZE"]), 0);
     }
     let prefixed = at(&format!("{}?layout=classic&prefix=lock:", server.url())).await;
@@ -266,7 +266,7 @@ async fn the_layouts_refuse_each_other() {
         hint(&refused).contains("leave out layout=classic"),
         "{refused}"
     );
-    kept.release().await.unwrap();
+    let _ = kept.release().await.unwrap();
     drop(timeout(SOON, waiting).await.unwrap().unwrap().unwrap());
 
     let lease = classic
@@ -521,7 +521,7 @@ async fn a_minority_of_a_set_may_be_down_and_no_mark_is_kept() {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let keys: Vec<String> = set.0[0].query(&["KEYS", "*"]);
     assert_eq!(keys, ["k"]);
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     set.0[2].kill();
     let down = client.mutex("k").unwrap().try_lock().await.unwrap_err();
     assert_eq!(down.kind(), ErrorKind::Unavailable, "{down}");
@@ -551,7 +551,7 @@ async fn rate(url: &str, clients: usize, name: &str) -> f64 {
                     break;
                 };
                 sleep(Duration::from_millis(5)).await;
-                lease.release().await.unwrap();
+                let _ = lease.release().await.unwrap();
                 count += 1;
             }
             drop(client);

@@ -108,7 +108,7 @@ async fn who_waits_gets_it_from_the_other() {
 
     scene.python.begin("lock invoice-42 30 20");
     sleep(Duration::from_millis(100)).await;
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     assert_eq!(scene.python.answer(), "True");
 }
 

@@ -18,7 +18,7 @@ async fn wait_for(client: Client, key: &str, context: ClaimContext) -> Result<()
     let how = Acquire::from(Wait::Forever).deadlock_timeout(AFTER);
     let lock = client.mutex(key)?.with_context(&context);
     let lease = lock.acquire(how).await?;
-    lease.expect("it waits forever").release().await?;
+    let _ = lease.expect("it waits forever").release().await?;
     Ok(())
 }
 
@@ -59,14 +59,14 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
         "{error}"
     );
 
-    y.release().await.expect("y was held");
+    let _ = y.release().await.expect("y was held");
     let older = older.await.expect("no panic").expect("y is free");
-    older
+    let _ = older
         .expect("it waits forever")
         .release()
         .await
         .expect("y is held");
-    x.release().await.expect("x is held");
+    let _ = x.release().await.expect("x is held");
     if let Ok(sentence) = told.try_recv() {
         assert!(sentence.contains("holds x and waits for y"), "{sentence}");
     }
@@ -94,11 +94,11 @@ async fn readers_and_permits_wait_for_each_other_too() {
         ErrorKind::Deadlock
     );
 
-    doc.release().await.expect("doc is held");
+    let _ = doc.release().await.expect("doc is held");
     write.await.expect("no panic").expect("doc is free");
-    pool.release().await.expect("the permit is held");
+    let _ = pool.release().await.expect("the permit is held");
     permit.await.expect("no panic").expect("a permit is free");
-    job.release().await.expect("job is held");
+    let _ = job.release().await.expect("job is held");
     assert!(client.deadlocks().await.expect("memory answers").is_empty());
 }
 

@@ -238,7 +238,7 @@ async fn under_many_writers_it_never_goes_back() {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 300;
     let server = RedisServer::start();
-    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let seed = leasehold_store::random::random_u64();
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
         let mut c = connect(&server).await;

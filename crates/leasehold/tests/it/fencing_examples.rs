@@ -30,7 +30,7 @@ async fn stalled_and_next() -> (Token, Token) {
     for _ in 0..2 {
         let lease = mutex.lock().await.unwrap();
         tokens.push(lease.token());
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
     }
     (tokens[0], tokens[1])
 }

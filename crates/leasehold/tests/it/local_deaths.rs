@@ -164,7 +164,7 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let holders = store.inspect(&key("k")).await.unwrap().holders;
     assert_eq!(holders[0].token, lease.token());
     assert!(holders[0].claim.since >= kept.deadline);
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
             .await
             .expect("freed with the last of them")
             .unwrap();
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
     }
 }
 
@@ -232,7 +232,7 @@ async fn killed_watchers_leave_the_record() {
 async fn killed_in_the_middle_of_several_keys_leaves_none_taken() {
     let place = Place::new();
     let store = open(&place.1).await;
-    let mut random = uuid::Uuid::new_v4().as_u128();
+    let mut random = leasehold_store::random::random_u128();
     for id in 0..30_u128 {
         let mut churning = place.start("churn all");
         churning.says("churning").await;

@@ -238,7 +238,7 @@ async fn symlinks_of_other_users_are_not_followed() {
     let own = link("own", "../ours".into(), None);
     let (_client, lease) = held(&own.join("new")).await;
     assert!(ours.join("new/records/k.rec").exists());
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let home = place.path().join("home");
     fs::create_dir(&home).unwrap();
     symlink(&ours, home.join("state")).unwrap();
@@ -270,7 +270,7 @@ async fn processes_of_all_time_namespaces_exclude_each_other() {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
     other.says("busy").await;
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
     other.says("granted").await;
 }

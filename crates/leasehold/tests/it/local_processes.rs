@@ -52,7 +52,7 @@ async fn hold(url: &str) {
     eprintln!("held {}", lease.token());
     let rest = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     rest.await.unwrap().unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     eprintln!("released");
 }
 
@@ -95,7 +95,7 @@ async fn add(url: &str) {
             .unwrap();
         log.write_all(format!("{} {}\n", value + 1, lease.token()).as_bytes())
             .unwrap();
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
     }
     eprintln!("done");
 }
@@ -140,7 +140,7 @@ async fn grants_come_in_order_of_arrival() {
         waiting(&client, number).await;
     }
     let mut last = lease.token().get();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     for process in &mut queue {
         let held = process.says("held ").await;
         let token: u64 = held["held ".len()..].parse().unwrap();
@@ -166,7 +166,7 @@ async fn a_killed_holder_frees_its_key() {
         .expect("freed long before the TTL")
         .unwrap()
         .unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     // Who goes at once leaves what the dead have left to those who come.
     let buried = async {
         while place.files("sessions") > 1 {
@@ -198,7 +198,7 @@ async fn killed_waiters_are_passed() {
         .expect("freed long before the TTL")
         .unwrap()
         .unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_child_lives_for_its_killed_parent() {
         .expect("freed with the child")
         .unwrap()
         .unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,7 +259,7 @@ async fn no_update_is_lost_when_processes_are_killed() {
     fs::write(place.0.path().join("counter"), "0").unwrap();
     fs::write(place.0.path().join("log"), "").unwrap();
     let mut processes: Vec<_> = (0..30).map(|_| place.start("add")).collect();
-    let mut random = uuid::Uuid::new_v4().as_u128();
+    let mut random = leasehold_store::random::random_u128();
     let mut killed = 0;
     // Every third dies at a random moment while the others go on.
     for process in processes.iter_mut().step_by(3) {
@@ -305,7 +305,7 @@ async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
         .await
         .unwrap();
     let key = Key::new("k").unwrap();
-    let mut random = uuid::Uuid::new_v4().as_u128();
+    let mut random = leasehold_store::random::random_u128();
     let mut last = 0;
     for id in 0..40_u128 {
         let mut churning = place.start("churn");

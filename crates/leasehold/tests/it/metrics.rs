@@ -146,8 +146,8 @@ async fn reconnect(scraped: &Scraped) {
         clock.advance(Duration::ZERO);
         tokio::task::yield_now().await;
     }
-    lease.release().await.unwrap();
-    waiting.await.unwrap().unwrap();
+    let _ = lease.release().await.unwrap();
+    let _ = waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_scrape_shows_what_has_happened() {
     }
     assert_eq!(scraped.sample("acquire_active exclusive"), 0.0);
     lease.renew().await.unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let broken = mutex.lock().await.unwrap();
     client.break_key("k").await.unwrap();
     assert_eq!(broken.lost().await, Loss::Revoked);
@@ -174,11 +174,11 @@ async fn a_scrape_shows_what_has_happened() {
     let permit = client.semaphore("s", 3).unwrap().acquire().await.unwrap();
     assert_eq!(scraped.sample("hold_active shared"), 1.0);
     assert_eq!(scraped.sample("hold_active permits"), 1.0);
-    reader.release().await.unwrap();
-    permit.release().await.unwrap();
+    let _ = reader.release().await.unwrap();
+    let _ = permit.release().await.unwrap();
     let both = client.multi(["a", "b"]).unwrap().lock().await.unwrap();
     assert_eq!(scraped.sample("hold_active exclusive"), 2.0);
-    both.release().await.unwrap();
+    let _ = both.release().await.unwrap();
 
     reconnect(&scraped).await;
 
@@ -218,7 +218,7 @@ async fn a_class_of_keys_is_a_label_where_it_is_wanted() {
     let client = builder.connect().await.unwrap();
     for key in ["orders/1", "orders/2", "k"] {
         let lease = client.mutex(key).unwrap().lock().await.unwrap();
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
     }
     let (families, samples) = scraped.read();
     for (name, family) in families {
@@ -250,7 +250,7 @@ async fn nothing_is_left_in_the_gauges() {
     scraped.assert_at_rest("a lease that was handed over");
     let lease = mutex.adopt(&parts).await.unwrap();
     assert_eq!(scraped.sample("hold_active exclusive"), 1.0);
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     scraped.assert_at_rest("a lease that was adopted");
     assert!(mutex.adopt(&parts).await.is_err());
     scraped.assert_at_rest("an adoption that came too late");
@@ -268,7 +268,7 @@ async fn nothing_is_left_in_the_gauges() {
 
     let writer = client.rwlock("w").unwrap().write().await.unwrap();
     let reader = writer.downgrade().await.unwrap();
-    reader.release().await.unwrap();
+    let _ = reader.release().await.unwrap();
     scraped.assert_at_rest("a writer that became a reader");
 
     let held = client.mutex("b").unwrap().lock().await.unwrap();

@@ -45,7 +45,7 @@ async fn a_claim_is_told_from_its_request_to_its_end() {
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
     let token = first.token();
     first.renew().await.unwrap();
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let broken = mutex.lock().await.unwrap();
     client.break_key("k").await.unwrap();
     assert_eq!(broken.lost().await, Loss::Revoked);
@@ -118,9 +118,9 @@ async fn an_observer_may_use_the_client() {
     looks.set(client.clone()).unwrap();
     let (a, b) = (client.mutex("a").unwrap(), client.mutex("b").unwrap());
     *kept.lock().unwrap() = Some(a.lock().await.unwrap());
-    b.lock().await.unwrap().release().await.unwrap();
+    let _ = b.lock().await.unwrap().release().await.unwrap();
     // It was dropped: its key is free, or will be at once.
-    a.lock().await.unwrap().release().await.unwrap();
+    let _ = a.lock().await.unwrap().release().await.unwrap();
 }
 
 /// It costs the fact that it panicked at: leases are kept and later facts told.
@@ -156,7 +156,7 @@ async fn spans_and_events_tell_the_same() {
     let mutex = client.mutex("k").unwrap();
     let lease = mutex.lock().await.unwrap();
     let token = lease.token();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let broken = mutex.lock().await.unwrap();
     client.break_key("k").await.unwrap();
     broken.lost().await;

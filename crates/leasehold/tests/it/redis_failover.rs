@@ -130,7 +130,7 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
     );
     assert_eq!(lease.standpoint(), Standpoint::Held);
     let before = lease.token();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0, "it kept its place");
@@ -224,7 +224,7 @@ async fn passwords_of_sentinels_and_servers_are_apart() {
     assert!(error.to_string().contains("NOAUTH"), "{error}");
     let url = format!("{}?sentinel_pass=watch", sentinels.url());
     let lease = leasehold::connect(&url).await.unwrap().mutex("k").unwrap();
-    lease.lock().await.unwrap().release().await.unwrap();
+    let _ = lease.lock().await.unwrap().release().await.unwrap();
 }
 
 /// The rules of `docs/stores/`.
@@ -255,7 +255,7 @@ async fn the_least_rights_are_enough() {
     sentinels.wait_for_replicas().await;
     let new = sentinels.fail_over().await;
     until("the lease is asked for", || scripts_run(new) >= 1).await;
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let error = leasehold::connect(&format!("{url}&sentinel_pass=wrong"))
         .await
         .unwrap_err();

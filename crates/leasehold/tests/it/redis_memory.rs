@@ -40,7 +40,7 @@ async fn released_keys_leave_the_memory_as_it_was() {
     let server = RedisServer::start();
     let client = leasehold::connect(server.url()).await.unwrap();
     // The connections, the scripts and the counter are there before.
-    lock(&client, count).await.unwrap().release().await.unwrap();
+    let _ = lock(&client, count).await.unwrap().release().await.unwrap();
     let (before, begun) = (used_memory(&server), Instant::now());
 
     let mut leases = Vec::new();

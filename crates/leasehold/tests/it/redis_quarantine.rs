@@ -144,8 +144,8 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     let granted = async {
         let (next, other, both) = tokio::join!(lock.lock(), retrying.lock(), many.lock());
         let after = restarted.elapsed();
-        other.unwrap().release().await.unwrap();
-        both.unwrap().release().await.unwrap();
+        let _ = other.unwrap().release().await.unwrap();
+        let _ = both.unwrap().release().await.unwrap();
         (next.unwrap(), after)
     };
     let (next, after) = timeout(SOON, granted).await.unwrap();
@@ -157,8 +157,8 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
     // Whoever comes now finds it as usual.
     assert!(third.try_lock().await.unwrap().is_none());
-    next.release().await.unwrap();
-    third.lock().await.unwrap().release().await.unwrap();
+    let _ = next.release().await.unwrap();
+    let _ = third.lock().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -181,11 +181,11 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
     assert!(restarted.elapsed() > 2 * longest - Duration::from_millis(300));
     assert_eq!(lease.standpoint(), Standpoint::Held);
     assert_eq!(inner.token(), outer.token());
-    inner.release().await.unwrap();
-    outer.release().await.unwrap();
-    lease.release().await.unwrap();
+    let _ = inner.release().await.unwrap();
+    let _ = outer.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let next = timeout(SOON, waiting).await.unwrap().unwrap();
-    next.release().await.unwrap();
+    let _ = next.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
     assert_eq!(init(&url).await, Duration::ZERO);
     let client = client(&url).await;
     let lock = client.mutex("k").unwrap();
-    lock.lock().await.unwrap().release().await.unwrap();
+    let _ = lock.lock().await.unwrap().release().await.unwrap();
     server.command(&["FLUSHALL"]);
     retry_after(&lock.try_lock().await.unwrap_err());
 }

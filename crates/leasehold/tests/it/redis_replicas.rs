@@ -143,13 +143,13 @@ async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
     );
     // Given back in the background: long before its TTL.
     let lease = timeout(SOON, plain.mutex("k").unwrap().lock()).await;
-    lease.unwrap().unwrap().release().await.unwrap();
+    let _ = lease.unwrap().unwrap().release().await.unwrap();
     let several = strict.multi(["a", "b"]).unwrap();
     let error = several.lock().await.unwrap_err();
     assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
     for key in ["a", "b"] {
         let lease = timeout(SOON, plain.mutex(key).unwrap().lock()).await;
-        lease.unwrap().unwrap().release().await.unwrap();
+        let _ = lease.unwrap().unwrap().release().await.unwrap();
     }
     replicas[0].cont();
     in_step(&primary, 2);
@@ -168,7 +168,7 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
     let others = async {
         client.inspect("held").await.unwrap();
         client.list("*").await.unwrap();
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
     };
     tokio::select! {
         _ = waiting => panic!("nobody has acknowledged it"),
@@ -200,14 +200,14 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
             if stops {
                 replicas[0].stop();
             }
-            held.release().await.unwrap();
+            let _ = held.release().await.unwrap();
             let granted = timeout(SOON, waiting).await.unwrap().unwrap();
             if stops {
                 let error = granted.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
                 assert!(error.to_string().contains("0 of 1 replica"), "{error}");
                 let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
-                lease.release().await.unwrap();
+                let _ = lease.release().await.unwrap();
                 replicas[0].cont();
                 in_step(&primary, 1);
             } else {
@@ -298,7 +298,7 @@ async fn many_are_acknowledged_together() {
                 let lock = client.mutex(format!("k{}", number % 50)).unwrap();
                 let lease = lock.lock().await.unwrap();
                 assert!(lease.acknowledged().unwrap().is_enough());
-                lease.release().await.unwrap();
+                let _ = lease.release().await.unwrap();
             })
         })
         .collect();
@@ -432,7 +432,7 @@ async fn a_grant_is_on_disk_if_the_policy_says_so() {
     let lock = both.mutex("both").unwrap();
     let lease = lock.lock().await.unwrap();
     assert!(lease.acknowledged().unwrap().is_enough());
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     replica.stop();
     let error = lock.lock().await.unwrap_err();
     assert!(

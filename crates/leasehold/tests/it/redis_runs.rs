@@ -51,7 +51,7 @@ async fn a_run_goes_on_while_the_server_stands_still() {
     let token = held.token();
     server.cont();
     for release in releases {
-        timeout(SOON, release).await.unwrap().unwrap().unwrap();
+        let _ = timeout(SOON, release).await.unwrap().unwrap().unwrap();
     }
     assert!(
         other
@@ -62,7 +62,7 @@ async fn a_run_goes_on_while_the_server_stands_still() {
             .unwrap()
             .is_none()
     );
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let next = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > token);
 }
@@ -79,7 +79,7 @@ async fn who_comes_between_two_of_a_client_is_served_between_them() {
     let mut next = held;
     for waiter in [first, second, third] {
         assert!(!waiter.is_finished());
-        next.release().await.unwrap();
+        let _ = next.release().await.unwrap();
         next = lease(waiter).await;
         assert!(next.token() > token);
         token = next.token();
@@ -100,7 +100,7 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
     let early = timeout(Duration::from_millis(200), &mut waiter).await;
     assert!(early.is_err(), "the server has not said so");
     server.cont();
-    release.await.unwrap().unwrap();
+    let _ = release.await.unwrap().unwrap();
     drop(lease(waiter).await);
 }
 
@@ -116,7 +116,7 @@ async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
     let first = lease(first).await;
     assert!(first.token() > broken.token, "{broken:?}");
     let token = first.token();
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     assert!(lease(second).await.token() > token);
 }
 
@@ -130,8 +130,8 @@ async fn who_leaves_a_run_holds_up_nobody() {
     let last = waiter(&other, &client_a, 3).await;
     first.abort();
     in_line(&other, 2).await;
-    held.release().await.unwrap();
-    lease(second).await.release().await.unwrap();
+    let _ = held.release().await.unwrap();
+    let _ = lease(second).await.release().await.unwrap();
     drop(lease(last).await);
 }
 

@@ -130,7 +130,7 @@ async fn a_line_that_is_longer_than_a_run_is_served() {
         }
     }
     in_line(&other, 1_500).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     for task in given_up {
         task.abort();
         tokio::task::yield_now().await;
@@ -171,7 +171,7 @@ async fn two_clients_on_one_store_pass_a_key_on() {
     let waiter = tokio::spawn(async move { lock.lock().await });
     in_line(&other, 1).await;
     let token = held.token();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let lease = timeout(SOON, waiter).await.unwrap().unwrap().unwrap();
     assert!(lease.token() > token);
 }
@@ -193,7 +193,7 @@ fn a_runtime_that_nobody_drives_holds_up_nobody_else() {
                 let lock = client.mutex(format!("t{thread}")).unwrap();
                 for _ in 0..40 {
                     let lease = runtime.block_on(lock.lock()).unwrap();
-                    runtime.block_on(lease.release()).unwrap();
+                    let _ = runtime.block_on(lease.release()).unwrap();
                 }
                 done.send(()).unwrap();
                 // It is there, and stands still.
@@ -209,7 +209,7 @@ fn a_runtime_that_nobody_drives_holds_up_nobody_else() {
         for round in 0..20 {
             let lock = client.mutex(format!("r{round}")).unwrap();
             let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
-            lease.release().await.unwrap();
+            let _ = lease.release().await.unwrap();
         }
     });
     for (end, thread) in threads {

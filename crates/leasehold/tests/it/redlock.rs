@@ -82,7 +82,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
     // A client that comes now finds it so.
     let late = set.client().await;
     let lease = late.mutex("k").unwrap().lock().await.unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     set.servers[3].cont();
 }
 
@@ -462,7 +462,7 @@ async fn rate(set: &Set, clients: usize, name: &str) -> f64 {
                     break;
                 };
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                lease.release().await.unwrap();
+                let _ = lease.release().await.unwrap();
                 count += 1;
             }
             drop(client);
@@ -576,7 +576,7 @@ async fn least_rights(rule: &str, parameters: &str) {
     drop(next);
     let leader = a.election("e").unwrap().campaign("me").await.unwrap();
     assert!(b.election("e").unwrap().leader().await.unwrap().is_some());
-    leader.resign().await.unwrap();
+    let _ = leader.resign().await.unwrap();
     if parameters.contains("audit") {
         let mut log = a.audit_log(Some("k"), SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(
@@ -600,7 +600,7 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
     assert_eq!(initialise().await, [Marked::New; 3]);
     let client = leasehold::connect(set.url()).await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     assert_eq!(initialise().await, [Marked::Already; 3]);
     for url in [
         "memory:",

@@ -271,9 +271,9 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     let waiting = waits_for(&client, "k");
     let in_line = async || !victim.inspect(&key).await.unwrap().waiters.is_empty();
     until("the waiter in line", in_line).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     victim.epoch.store(0, Ordering::SeqCst);
 
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
@@ -381,7 +381,7 @@ async fn ids_that_can_be_guessed_prove_nothing() {
     asks(forge(&granted, look.at)).await;
     asks(forge(&unfit, look.at)).await;
     assert!(!waiting.is_finished());
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
     let revoked = |inbox, id| Event::Revoked { inbox, arrival, id };
     let adopted = |inbox, id| Event::Adopted { inbox, arrival, id };

@@ -94,7 +94,7 @@ const KINDS: [(&str, Life); 7] = [
             let lock = client.reentrant("re", &owner)?;
             let outer = lock.lock().await?;
             let inner = lock.lock().await?;
-            outer.release().await?;
+            let _ = outer.release().await?;
             inner.release().await.map(drop)
         })
     }),

@@ -119,7 +119,7 @@ pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) {
     let refused = soon("an answer", several.try_lock()).await;
     assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
     idle(&other, "free").await;
-    held.release().await.expect("an answer");
+    let _ = held.release().await.expect("an answer");
     // What it left in line lapses by itself.
     drop(soon("the key", busy.lock()).await.expect("a lease"));
     let left = soon("the shutdown", client.shutdown(LIMIT / 2)).await;
@@ -203,7 +203,7 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) {
     }
     let look = other.inspect("k").await.expect("a look");
     assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));
-    held.release().await.expect("an answer");
+    let _ = held.release().await.expect("an answer");
 }
 
 /// What a shutdown says has been confirmed when it returns before its time is over:
@@ -257,9 +257,10 @@ pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) {
         assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
         let look = holds.inspect("k").await.expect("a look");
         assert!(look.waiters.is_empty(), "{look:?}");
-        lease.release().await.expect("an answer");
+        let _ = lease.release().await.expect("an answer");
         let next = wanted.try_lock().await.expect("an answer");
-        next.expect("it is free")
+        let _ = next
+            .expect("it is free")
             .release()
             .await
             .expect("an answer");
@@ -331,11 +332,11 @@ pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) {
         b.mutex("k").expect("a lock").retrying(Retry::default()),
     ] {
         let lease = lock.lock_within(Duration::ZERO).await.expect("it is free");
-        lease.release().await.expect("an answer");
+        let _ = lease.release().await.expect("an answer");
         let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
         let late = lock.lock_within(Duration::ZERO).await;
         assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
-        held.release().await.expect("an answer");
+        let _ = held.release().await.expect("an answer");
     }
 }
 
@@ -377,14 +378,14 @@ pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) {
         queued(&a, "k", 1).await;
         // Its place is as old as it gets without being renewed.
         tokio::time::sleep(Duration::from_millis(250)).await;
-        held.release().await.expect("an answer");
+        let _ = held.release().await.expect("an answer");
         let lease = soon("the hand-off", waits)
             .await
             .expect("no panic")
             .expect("a lease");
         let left = lease.remaining();
         assert!(left > ttl / 2, "{left:?} of {ttl:?}");
-        lease.release().await.expect("an answer");
+        let _ = lease.release().await.expect("an answer");
     }
 }
 

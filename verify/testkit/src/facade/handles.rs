@@ -20,7 +20,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
     let holders = theirs.holders().await.expect("a look");
     assert_eq!(holders.len(), 1);
     assert_eq!(holders[0].token, lease.token());
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     assert!(!theirs.is_locked().await.expect("a look"));
 
     if !knows_all_kinds(fixture).await {
@@ -40,7 +40,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
     let wider = b.semaphore("mailers", 5).expect("a semaphore");
     let left = wider.available_permits().await.expect("a look");
     assert_eq!(left, 1, "of as many as there are in use");
-    two.release().await.expect("an answer");
+    let _ = two.release().await.expect("an answer");
     assert_eq!(wider.available_permits().await.expect("a look"), 5);
     let lock = ours.lock().await.expect("a lease");
     let permits = a.semaphore("k", 1).expect("a semaphore");
@@ -61,7 +61,7 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
     let lease = lease.downcast::<Exclusive>().expect("held alone");
     let lease = lease.into_any();
     assert!(lease.is_valid());
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     if !knows_all_kinds(fixture).await {
         return;
     }
@@ -98,7 +98,7 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
     let single = b.semaphore("y", 3).expect("a semaphore");
     assert_eq!(single.available_permits().await.expect("a look"), 1);
     assert!(a.lock("y", Mode::permits(1, 2)).is_err());
-    typed.release().await.expect("an answer");
+    let _ = typed.release().await.expect("an answer");
     assert_eq!(single.available_permits().await.expect("a look"), 3);
 }
 
@@ -215,7 +215,7 @@ pub async fn an_owner_may_retry(fixture: &dyn Fixture) {
     });
     let seen = a.inspect("k").await.expect("a look");
     assert!(seen.waiters.is_empty(), "nobody in line: {seen:?}");
-    held.release().await.expect("an answer");
+    let _ = held.release().await.expect("an answer");
     let outer = soon("the key", waiting).await.expect("no panic");
     let outer = outer.expect("a lease");
     let inner = soon("the owner", lock.lock()).await.expect("a lease");

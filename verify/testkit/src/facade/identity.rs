@@ -28,7 +28,7 @@ pub async fn a_rotation_makes_a_leaked_id_stale(fixture: &dyn Fixture) {
     let refused = theirs.adopt_by_force(&leaked).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Lost);
     lease.renew().await.expect("still ours");
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     idle(&b, "k").await;
 }
 
@@ -78,7 +78,7 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) {
     })
     .await;
     assert_ne!(lease.parts().claim(), first.claim());
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     idle(&client, "k").await;
 }
 
@@ -95,7 +95,7 @@ pub async fn a_lease_right_behind_another_is_handed_over(fixture: &dyn Fixture) 
             let lease = ours.lock().await.expect("a lease");
             let parts = lease.into_parts().await.expect("parts");
             let taken = taker.mutex("k").expect("a lock").adopt(&parts).await;
-            taken
+            let _ = taken
                 .expect("the lease")
                 .release()
                 .await
@@ -142,7 +142,7 @@ pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) {
     assert!(taken.token() > token);
     assert!(!waiting.is_finished());
     taken.renew().await.expect("it holds");
-    taken.release().await.expect("an answer");
+    let _ = taken.release().await.expect("an answer");
     let lease = soon("the waiter", waiting).await.expect("no panic");
     assert!(lease.is_ok());
 }
@@ -170,8 +170,8 @@ pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) {
     let outer = lock.adopt(&parts).await.expect("a lease");
     let inner = soon("re-entry", lock.lock()).await.expect("a lease");
     assert_eq!(inner.token(), outer.token());
-    inner.release().await.expect("an answer");
-    outer.release().await.expect("an answer");
+    let _ = inner.release().await.expect("an answer");
+    let _ = outer.release().await.expect("an answer");
 
     // One of two is handed over: the other has the old token, and leaves when it hears so.
     let former = a.reentrant("k", &owner).expect("a lock");
@@ -189,9 +189,9 @@ pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) {
         "what is lost does not pass for its heir"
     );
     drop(stays);
-    taken.release().await.expect("an answer");
+    let _ = taken.release().await.expect("an answer");
     let next = soon("the key", mutex.lock()).await.expect("a lease");
-    next.release().await.expect("an answer");
+    let _ = next.release().await.expect("an answer");
 
     let plain = mutex.lock().await.expect("a lease");
     let parts = plain.into_parts().await.expect("parts");
@@ -244,7 +244,7 @@ pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) {
         .expect("an answer")
         .expect("a lease");
     assert!(!recovered.anew && recovered.lease.token() > parts.token());
-    recovered.lease.release().await.expect("an answer");
+    let _ = recovered.lease.release().await.expect("an answer");
     let recovered = theirs
         .recover(&parts, Wait::No)
         .await
@@ -304,7 +304,7 @@ pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) {
             .expect("an answer")
             .is_some()
     );
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     assert!(
         a.mutex("x")
             .expect("a lock")
@@ -335,7 +335,7 @@ pub async fn a_replaced_id_is_never_shared(fixture: &dyn Fixture) {
     let second = lock.try_lock().await.expect_err("no id for it");
     assert_eq!(second.kind(), ErrorKind::Invalid, "{second}");
     // What no claim stands under any more is free for another.
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     let next = lock.try_lock().await.expect("an answer");
     assert!(next.is_some());
 }

@@ -43,7 +43,7 @@ pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {
             .expect("an answer")
             .is_none()
     );
-    writer.release().await.expect("an answer");
+    let _ = writer.release().await.expect("an answer");
     idle(&a, "k").await;
 }
 
@@ -152,7 +152,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
                     .send((2 * mine + 1, lease.token().get()))
                     .expect("somebody listens");
                 inside.store(0, Ordering::SeqCst);
-                lease.release().await.expect("an answer");
+                let _ = lease.release().await.expect("an answer");
             });
         } else {
             let (mine, barrier) = (group, barriers[group].clone());
@@ -168,7 +168,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
                     .send((2 * mine, lease.number().get()))
                     .expect("somebody listens");
                 inside.fetch_sub(1, Ordering::SeqCst);
-                lease.release().await.expect("an answer");
+                let _ = lease.release().await.expect("an answer");
             });
         }
         // The readers of a group may come in any order; a writer comes after all
@@ -179,7 +179,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
     }
     queued(&clients[0], "k", reader_count + writer_count).await;
     drop(served);
-    gate.release().await.expect("an answer");
+    let _ = gate.release().await.expect("an answer");
     let mut seen = Vec::new();
     while let Some(turn) = soon("everyone's turn", order.recv()).await {
         seen.push(turn);
@@ -227,7 +227,7 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
                     most.fetch_max(now, Ordering::SeqCst);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(u64::from(take), Ordering::SeqCst);
-                    lease.release().await.expect("an answer");
+                    let _ = lease.release().await.expect("an answer");
                 }
             });
         }
@@ -300,12 +300,12 @@ pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) {
     assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
     assert!(held.is_valid() && third.is_valid(), "nothing is revoked");
     held.renew().await.expect("renewed");
-    held.release().await.expect("an answer");
+    let _ = held.release().await.expect("an answer");
     assert!(
         one.try_acquire().await.expect("an answer").is_none(),
         "one is still held"
     );
-    third.release().await.expect("an answer");
+    let _ = third.release().await.expect("an answer");
     assert!(one.try_acquire().await.expect("an answer").is_some());
 }
 
@@ -344,14 +344,14 @@ pub async fn an_owner_enters_again(fixture: &dyn Fixture) {
             .expect("an answer")
             .is_some()
     );
-    outer.release().await.expect("an answer");
-    innermost.release().await.expect("an answer");
+    let _ = outer.release().await.expect("an answer");
+    let _ = innermost.release().await.expect("an answer");
     assert!(
         inner.is_valid() && !waiting.is_finished(),
         "one claim is left"
     );
     inner.renew().await.expect("it carries the hold now");
-    inner.release().await.expect("an answer");
+    let _ = inner.release().await.expect("an answer");
     let lease = soon("the stranger", waiting).await.expect("no panic");
     assert!(lease.is_ok());
 }
@@ -377,7 +377,7 @@ pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) {
         });
     }
     queued(&a, "k", 2).await;
-    gate.release().await.expect("an answer");
+    let _ = gate.release().await.expect("an answer");
     let tokens = soon("both", tasks.join_all()).await;
     assert_eq!(tokens[0], tokens[1]);
 }
@@ -426,7 +426,7 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) {
         async move { lock.lock().await }
     });
     queued(&a, "k/3", 1).await;
-    part.release().await.expect("an answer");
+    let _ = part.release().await.expect("an answer");
     let lease = soon("all keys", waiting)
         .await
         .expect("no panic")
@@ -464,7 +464,7 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) {
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, Ordering::SeqCst);
-                lease.release().await.expect("an answer");
+                let _ = lease.release().await.expect("an answer");
             }
         });
     }
@@ -516,7 +516,7 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) {
         assert_eq!(seen.note.as_deref(), Some("first, still"));
     }
     let term = first.term();
-    first.resign().await.expect("an answer");
+    let _ = first.resign().await.expect("an answer");
     let second = soon("the second", standing)
         .await
         .expect("no panic")
@@ -595,7 +595,7 @@ pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
     let lock = lock.with_min_hold(hold).expect("a hold");
     let waiting = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k2", 1).await;
-    theirs.release().await.expect("an answer");
+    let _ = theirs.release().await.expect("an answer");
     waiting.abort();
     if let Ok(lease) = waiting.await {
         // It was quicker: then it has been in hand, and is kept.
@@ -605,7 +605,7 @@ pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
     idle(&b, "k2").await;
 
     let lease = both.lock().await.expect("a lease");
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     for key in ["k1", "k2"] {
         let seen = b.inspect(key).await.expect("a look");
         assert!(seen.holders[0].kept, "{seen:?}");
@@ -675,7 +675,7 @@ pub async fn retries_get_the_key(fixture: &dyn Fixture) {
         a.inspect("k").await.expect("a look").waiters.is_empty(),
         "nobody in line"
     );
-    held.release().await.expect("an answer");
+    let _ = held.release().await.expect("an answer");
     let released = soon("all of them", tasks.join_all()).await;
     assert!(released.iter().all(Result::is_ok));
 }
@@ -696,7 +696,7 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
     // Here, on a thread of the runtime, many times: a task's budget must not matter.
     for _ in 0..300 {
         let lease = lock.lock().expect("a lease");
-        lease.release().expect("an answer");
+        let _ = lease.release().expect("an answer");
     }
     let lease = lock.lock().expect("a lease");
     assert!(lock.lock_within(Duration::from_millis(30)).is_err());

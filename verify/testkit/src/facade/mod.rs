@@ -218,12 +218,12 @@ pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) {
         tasks.spawn(async move {
             let lease = lock.lock().await.expect("a lease");
             served.send((n, lease.token())).expect("somebody listens");
-            lease.release().await.expect("an answer");
+            let _ = lease.release().await.expect("an answer");
         });
         queued(&clients[0], "k", n + 1).await;
     }
     let mut last = first.token();
-    first.release().await.expect("an answer");
+    let _ = first.release().await.expect("an answer");
     for n in 0..12 {
         let (who, token) = soon("the next turn", order.recv()).await.expect("a turn");
         assert_eq!(who, n);
@@ -246,7 +246,7 @@ pub async fn try_lock_says_busy(fixture: &dyn Fixture) {
     let lock = b.mutex("k").expect("a lock");
     assert!(lock.try_lock().await.expect("an answer").is_none());
     assert!(b.inspect("k").await.expect("a look").waiters.is_empty());
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     assert!(lock.try_lock().await.expect("an answer").is_some());
 }
 
@@ -261,7 +261,7 @@ pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) {
         .await;
     assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
     queued(&a, "k", 0).await;
-    lease.release().await.expect("an answer");
+    let _ = lease.release().await.expect("an answer");
     let within = b
         .mutex("k")
         .expect("a lock")
@@ -420,7 +420,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
         let waiter = tokio::spawn(async move { lock.lock().await });
         queued(&a, &format!("k{n}"), 1).await;
         let started = tokio::time::Instant::now();
-        held.release().await.expect("an answer");
+        let _ = held.release().await.expect("an answer");
         let _ = soon("the hand-off", waiter)
             .await
             .expect("no panic")
@@ -448,13 +448,13 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
     let lock = b.mutex("k").expect("a lock");
     let third = tokio::spawn(async move { lock.acquire(how).await });
     assert_eq!(soon("a place", told.recv()).await, Some(2));
-    first.release().await.expect("an answer");
+    let _ = first.release().await.expect("an answer");
     let second = soon("the second", second)
         .await
         .expect("no panic")
         .expect("a lease");
     assert_eq!(soon("a better place", told.recv()).await, Some(1));
-    second.release().await.expect("an answer");
+    let _ = second.release().await.expect("an answer");
     let third = soon("the third", third)
         .await
         .expect("no panic")
@@ -476,7 +476,7 @@ pub async fn unfair_locks_exclude(fixture: &dyn Fixture) {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    lease.release().await.expect("an answer");
+                    let _ = lease.release().await.expect("an answer");
                 }
             });
         }
@@ -595,7 +595,7 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) {
             tasks.spawn(async move {
                 let lease = timeout(Duration::from_millis(n as u64 * 3), lock.lock()).await;
                 if let (0, Ok(Ok(lease))) = (round % 2, lease) {
-                    lease.release().await.expect("an answer");
+                    let _ = lease.release().await.expect("an answer");
                 }
             });
         }

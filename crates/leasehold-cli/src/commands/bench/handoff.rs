@@ -42,7 +42,7 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
         until_waiting(client, &key, waiters).await?;
         let before = bench.cost().await?;
         let started = Instant::now();
-        first.release().await?;
+        let _ = first.release().await?;
         tokio::time::sleep(bench.time).await;
         round.borrow_mut().over = true;
         let taken = started.elapsed();
@@ -111,7 +111,7 @@ async fn take_turns(
             }
             round.released = Some(Instant::now());
         }
-        lease.release().await?;
+        let _ = lease.release().await?;
     }
 }
 

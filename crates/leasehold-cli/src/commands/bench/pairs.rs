@@ -128,7 +128,7 @@ async fn drive(
                 baseline.release(&name, "id").await?;
             }
             _ => {
-                lock.lock().await?.release().await?;
+                let _ = lock.lock().await?.release().await?;
             }
         }
         sample.add(started.elapsed());

@@ -122,6 +122,6 @@ mod tests {
         }
         let mut again = histories.follow("k");
         again.wait_for(shows).await.unwrap();
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
     }
 }

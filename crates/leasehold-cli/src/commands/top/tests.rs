@@ -700,7 +700,7 @@ async fn a_lock_that_another_holds_by_now_is_not_broken() {
     let look = async || KeyView::from(&client.inspect("k").await.unwrap());
     let first = lock.lock().await.unwrap();
     let asked = look().await;
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let second = lock.lock().await.unwrap();
     let told = break_key(client.clone(), Box::new(asked)).await;
     assert!(

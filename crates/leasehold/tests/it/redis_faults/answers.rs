@@ -28,7 +28,7 @@ async fn a_claim_whose_answer_was_lost_is_the_same_claim() {
     standing(&other, 1, 1).await;
     asked_again(&ids);
     let before = lease.token();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     let next = granted(next).await;
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0);
@@ -88,7 +88,7 @@ async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
     proxy.request(is_renewal, 1).wait().await;
     sleep(ms(3_500)).await;
     standing(&other, 1, 1).await;
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let lease = granted(next).await;
     assert_eq!(lease.rejoined(), 0);
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);

@@ -22,13 +22,13 @@ async fn a_queue_outlives_its_connection() {
         }
         proxy.cut();
         if released_while_cut {
-            first.release().await.unwrap();
+            let _ = first.release().await.unwrap();
             proxy.accept();
         } else {
             proxy
                 .wait_for(|counts| counts.connections > connections)
                 .await;
-            first.release().await.unwrap();
+            let _ = first.release().await.unwrap();
         }
         let served = line.all_served().await;
         served.assert_rising(token);
@@ -69,7 +69,7 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     sleep(ms(200)).await;
     proxy.hold(Direction::ToClient);
     let old = first.token();
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let seen = other.inspect(KEY).await.unwrap();
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0), "granted");
     assert!(seen.holders[0].token > old);

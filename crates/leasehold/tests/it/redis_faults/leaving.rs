@@ -25,7 +25,7 @@ async fn dropped_futures_leave_nothing_behind() {
         while contending.load(Ordering::SeqCst) < 200 {
             let lease = contended.lock().await.unwrap();
             sleep(ms(15)).await;
-            lease.release().await.unwrap();
+            let _ = lease.release().await.unwrap();
             sleep(ms(5)).await;
         }
     });

@@ -75,7 +75,7 @@ async fn warm(client: &Client) {
         .unwrap();
     lease.renew().await.unwrap();
     client.inspect("warm").await.unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {

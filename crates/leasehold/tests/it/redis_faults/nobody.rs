@@ -61,7 +61,7 @@ async fn a_server_that_died_for_good_lets_nobody_hang() {
     assert_eq!(done.released, 0);
     assert!(done.unconfirmed >= 1, "{done:?}");
     assert!(!kept.is_valid());
-    timed("shutdown(1 s) of who waited", ours.shutdown(ms(1_000))).await;
+    let _ = timed("shutdown(1 s) of who waited", ours.shutdown(ms(1_000))).await;
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_client_that_may_not_listen_asks_from_time_to_time() {
     // A sixteenth of the time for which it has waited lies between two.
     assert!((1..60).contains(&asked), "{asked} times");
     assert_eq!(since.command("subscribe").rejected, 0);
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let lease = granted(next).await;
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
 }

@@ -1,0 +1,199 @@
+//! Tells a forked child from the process that made what it has inherited.
+//!
+//! Hidden: only for the crates of this repository.
+//!
+//! A child of `fork` has a copy of its parent's memory and descriptors, and none of its threads:
+//! nothing that the parent has connected is driven there, and what the child sends would count as
+//! sent by the parent. The C library calls a hook in each child, which raises a counter. To compare
+//! that costs one load; the process id would cost a system call each time.
+//!
+//! Children of `vfork` and of a bare `clone` call no hooks. They are there to become other programs.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
+
+// What belongs to the process, and not to what a scheduler runs in it.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static HOOK: Once = Once::new();
+static SLOTS: OnceLock<&'static Slot> = OnceLock::new();
+
+/// The process in which a value was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process(u32);
+
+impl Process {
+    /// This one.
+    #[must_use]
+    pub fn this() -> Self {
+        // Without memory for the hook, forks go unnoticed.
+        HOOK.call_once(|| _ = system::pthread_atfork(None, None, Some(in_child)));
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is another one: a forked child that has inherited the value.
+    #[must_use]
+    pub fn has_forked(self) -> bool {
+        self.0 != FORKS.load(Ordering::Relaxed)
+    }
+}
+
+/// A value of which each process has its own: a forked child does not use its parent's.
+#[derive(Debug)]
+pub struct PerProcess<T>(OnceLock<Box<Of<T>>>);
+
+#[derive(Debug)]
+struct Of<T> {
+    process: Process,
+    value: T,
+    /// That of a child.
+    next: PerProcess<T>,
+}
+
+impl<T> PerProcess<T> {
+    /// Nobody's yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// That of this process, if it has one.
+    pub fn get(&self) -> Option<&T> {
+        let this = Process::this();
+        let mut place = self;
+        while let Some(of) = place.0.get() {
+            if of.process == this {
+                return Some(&of.value);
+            }
+            place = &of.next;
+        }
+        None
+    }
+
+    /// That of this process, made now if it has none.
+    pub fn get_or_init(&self, make: impl Fn() -> T) -> &T {
+        let this = Process::this();
+        let mut place = self;
+        loop {
+            let of = place.0.get_or_init(|| {
+                Box::new(Of {
+                    process: this,
+                    value: make(),
+                    next: Self::new(),
+                })
+            });
+            if of.process == this {
+                return &of.value;
+            }
+            place = &of.next;
+        }
+    }
+}
+
+impl<T> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A descriptor that forked children do not keep open, until this is dropped.
+#[derive(Debug)]
+pub struct NotInherited(&'static Slot);
+
+/// One of those descriptors. A slot is never freed, since a fork may read it at any time.
+#[derive(Debug)]
+struct Slot {
+    /// Its number, or one of the two below.
+    number: AtomicI32,
+    instead: AtomicI32,
+    next: OnceLock<&'static Self>,
+}
+
+const FREE: i32 = -1;
+const TAKEN: i32 = -2;
+
+impl NotInherited {
+    /// In a forked child, the number of `kept` stands for a copy of `instead`: nobody there closes
+    /// a number that is somebody else's by then. Both must stay open as long as this lives.
+    #[must_use]
+    pub fn new(kept: BorrowedFd<'_>, instead: BorrowedFd<'_>) -> Self {
+        let slot = Slot::take();
+        slot.instead.store(instead.as_raw_fd(), Ordering::Relaxed);
+        slot.number.store(kept.as_raw_fd(), Ordering::Release);
+        Self(slot)
+    }
+
+    /// From now on children keep it: it is meant for one of them.
+    pub fn lend(&self) {
+        self.0.number.store(TAKEN, Ordering::Release);
+    }
+}
+
+impl Drop for NotInherited {
+    fn drop(&mut self) {
+        self.0.number.store(FREE, Ordering::Release);
+    }
+}
+
+impl Slot {
+    fn take() -> &'static Self {
+        let mut place = &SLOTS;
+        loop {
+            let slot = place.get_or_init(|| {
+                Box::leak(Box::new(Self {
+                    number: AtomicI32::new(FREE),
+                    instead: AtomicI32::new(FREE),
+                    next: OnceLock::new(),
+                }))
+            });
+            let (order, otherwise) = (Ordering::Acquire, Ordering::Relaxed);
+            let taken = slot.number.compare_exchange(FREE, TAKEN, order, otherwise);
+            if taken.is_ok() {
+                return slot;
+            }
+            place = &slot.next;
+        }
+    }
+}
+
+/// Runs in each forked child before `fork` returns there, and does only what a handler of a signal
+/// may do: loads, stores and system calls.
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let mut place = &SLOTS;
+    while let Some(slot) = place.get() {
+        let number = slot.number.load(Ordering::Acquire);
+        if number >= 0 {
+            system::replace(slot.instead.load(Ordering::Relaxed), number);
+        }
+        place = &slot.next;
+    }
+}
+
+#[allow(
+    unsafe_code,
+    reason = "no safe interface has a hook in forked children"
+)]
+mod system {
+    use std::ffi::c_int;
+
+    type Hook = Option<extern "C" fn()>;
+
+    // SAFETY: these are the declarations of POSIX and, for `dup3`, of Linux, and any arguments are
+    // valid. `dup2` and `dup3` are called for descriptors of `NotInherited` only, which are open,
+    // and in a child that has just begun, where nobody else uses their numbers.
+    unsafe extern "C" {
+        pub(super) safe fn pthread_atfork(prepare: Hook, parent: Hook, child: Hook) -> c_int;
+        #[cfg(target_os = "linux")]
+        safe fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+        #[cfg(not(target_os = "linux"))]
+        safe fn dup2(from: c_int, to: c_int) -> c_int;
+    }
+
+    pub(super) fn replace(from: c_int, to: c_int) {
+        #[cfg(target_os = "linux")]
+        let _ = dup3(from, to, rustix::io::DupFlags::CLOEXEC.bits().cast_signed());
+        #[cfg(not(target_os = "linux"))]
+        let _ = dup2(from, to);
+    }
+}

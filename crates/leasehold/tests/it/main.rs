@@ -10,6 +10,7 @@
     reason = "a test fails with the message"
 )]
 
+mod answers;
 mod api;
 mod classic;
 mod classic_python;
@@ -17,6 +18,7 @@ mod classic_store;
 mod deadlocks;
 mod fence_redis;
 mod fencing_examples;
+mod forked;
 mod local_deaths;
 mod local_files;
 mod local_multi;
@@ -33,6 +35,7 @@ mod memory_facade;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod observing;
+mod outside_runtime;
 #[cfg(feature = "redis")]
 mod quarantine_support;
 mod redis_acknowledged;

@@ -1,0 +1,212 @@
+//! Answers that say that something was lost: they are told, and cannot be dropped by mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hint;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::{Client, ErrorKind, Settings};
+use tokio::task::yield_now;
+
+async fn client() -> Client {
+    // The shortest that there is.
+    let settings = Settings::default().with_ttl(Duration::from_millis(50));
+    let client = Client::builder().store("memory:answers").settings(settings);
+    client.connect().await.expect("a client")
+}
+
+/// Work that blocks the only thread of its runtime until its lease has ended: nobody renews, and
+/// nobody notices before it is done.
+async fn block(is_valid: impl Fn() -> bool) -> &'static str {
+    while is_valid() {
+        hint::spin_loop();
+    }
+    "done"
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn work_that_has_outlived_its_lease_is_lost() {
+    let client = client().await;
+    let lease = client.mutex("one").unwrap().lock().await.unwrap();
+    let done = lease.run(block(|| lease.is_valid())).await;
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::Lost);
+
+    let lease = client.multi(["a", "b"]).unwrap().lock().await.unwrap();
+    let done = lease.run(block(|| lease.is_valid())).await;
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::Lost);
+
+    let leadership = client.election("e").unwrap().campaign("").await.unwrap();
+    let done = leadership.run(block(|| leadership.is_leader())).await;
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::Lost);
+
+    let mutex = client.mutex("two").unwrap();
+    let done = mutex
+        .with_lock(async |lease| block(|| lease.is_valid()).await)
+        .await;
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_error_of_several_keys_names_the_one_that_was_lost() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let lease = client.multi(["a", "b"]).unwrap().lock().await.unwrap();
+    client.break_key("b").await.unwrap();
+    let error = lease.run(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.key().map(|key| key.as_str()), Some("b"), "{error}");
+    yield_now().await;
+}
+
+// ---- what a public method answers ----
+
+/// What may be ignored, and why nothing is overlooked then.
+const IGNORED: &[(&str, &[&str])] = &[
+    (
+        "it only says what was seen",
+        &[
+            "AuditRecord",
+            "u8",
+            "Deadlock",
+            "HolderInfo",
+            "Inspection",
+            "Leader",
+            "Listed",
+            "Report",
+            "Stored",
+            "bool",
+            "u32",
+        ],
+    ),
+    (
+        "a handle: nothing is held by it",
+        &[
+            "AuditLog",
+            "Client",
+            "Election",
+            "Lock",
+            "MultiLock",
+            "Mutex",
+            "Reentrant",
+            "RwLock",
+            "Self",
+            "Semaphore",
+        ],
+    ),
+    ("it was waited for: the lease is lost", &["Loss"]),
+    (
+        "the key was taken from whoever had it, if anybody had it",
+        &["Broken"],
+    ),
+    ("the caller's own", &["R", "T"]),
+    (
+        "of a list the compiler does not see that it is ignored",
+        &["Initialised"],
+    ),
+    ("an id that nobody uses", &["ClaimId"]),
+];
+
+/// The name of what a method answers, without what is around it; `None` for nothing.
+fn answer(signature: &str) -> Option<String> {
+    let mut answer = signature.rsplit_once("-> ")?.1.trim();
+    while let Some(inner) = ["Result<", "Option<", "Vec<", "crate::"]
+        .iter()
+        .find_map(|around| answer.strip_prefix(around))
+    {
+        answer = inner;
+    }
+    let is_name = |c: char| c.is_alphanumeric() || c == '$';
+    let name: String = answer.chars().take_while(|c| is_name(*c)).collect();
+    (!name.is_empty() && name != "impl").then_some(name)
+}
+
+/// All sources of the library that say what a public method or a type is.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Adds the types that must not be ignored, and the methods by what they answer.
+fn read(text: &str, must_be_used: &mut BTreeSet<String>, methods: &mut BTreeMap<String, String>) {
+    let (mut marked, mut signature) = (false, String::new());
+    for line in text.lines().map(str::trim) {
+        let begins = ["pub fn ", "pub async fn ", "wait fn "];
+        if begins.iter().any(|begin| line.starts_with(begin)) || !signature.is_empty() {
+            signature += line;
+            signature.push(' ');
+            if line.ends_with(['{', ';']) {
+                let answers =
+                    answer(&signature).filter(|_| !marked || signature.contains("Result<"));
+                if let Some(answers) = answers {
+                    methods.insert(answers, std::mem::take(&mut signature));
+                }
+                (marked, signature) = (false, String::new());
+            }
+        } else if line.starts_with("#[must_use") {
+            marked = true;
+        } else if let Some(name) = ["pub struct ", "pub enum ", "struct "]
+            .iter()
+            .find_map(|begin| line.strip_prefix(begin))
+        {
+            if std::mem::take(&mut marked) {
+                let end = name
+                    .find(|c: char| !c.is_alphanumeric())
+                    .unwrap_or(name.len());
+                must_be_used.insert(name[..end].to_owned());
+            }
+        } else if line.is_empty() || line == "}" {
+            marked = false;
+        }
+    }
+}
+
+/// What says that something was lost, left or taken cannot be dropped without a warning.
+#[test]
+fn no_answer_is_ignored_by_mistake() {
+    let mut files = Vec::new();
+    sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut files,
+    );
+    let (mut must_be_used, mut methods) = (BTreeSet::new(), BTreeMap::new());
+    for file in files {
+        read(
+            &fs::read_to_string(file).unwrap(),
+            &mut must_be_used,
+            &mut methods,
+        );
+    }
+    for known in [
+        "Released",
+        "Shutdown",
+        "Lease",
+        "MultiLease",
+        "Leadership",
+        "LeaseParts",
+    ] {
+        assert!(
+            must_be_used.contains(known),
+            "{known} is #[must_use]: {must_be_used:?}"
+        );
+        assert!(methods.contains_key(known), "some method answers {known}");
+    }
+    let ignored: BTreeSet<_> = IGNORED
+        .iter()
+        .flat_map(|(_, names)| *names)
+        .copied()
+        .collect();
+    let unknown: Vec<_> = methods
+        .iter()
+        .filter(|(name, _)| !must_be_used.contains(*name) && !ignored.contains(name.as_str()))
+        .filter(|(name, _)| !name.starts_with('$'))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "make these types #[must_use], or say why they may be ignored: {unknown:#?}"
+    );
+}

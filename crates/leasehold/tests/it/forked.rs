@@ -1,0 +1,346 @@
+//! Forked processes: what a child has inherited is closed in it, and stays its parent's.
+#![cfg(all(unix, feature = "local", feature = "redis"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+use std::env;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::{ClaimIds, LossSignal, Settings, blocking};
+use leasehold_testkit::process::Process;
+use leasehold_testkit::server::RedisServer;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::time::timeout;
+
+const KEY: &str = "k";
+
+/// Far longer than any of these tests: nothing here is free because it has expired.
+const TTL: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[allow(unsafe_code, reason = "no safe interface forks")]
+mod system {
+    // SAFETY: the declarations are those of POSIX. A child here does what a child of a process with
+    // threads may do on the systems on which these tests run: their libraries see to it that
+    // memory can be allocated in it.
+    unsafe extern "C" {
+        pub(super) safe fn fork() -> i32;
+        pub(super) safe fn _exit(status: i32) -> !;
+        pub(super) safe fn alarm(seconds: u32) -> u32;
+    }
+}
+
+/// Runs `work` in a forked child, and returns what it says.
+fn in_child(work: impl FnOnce() -> String) -> String {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let child = match system::fork() {
+        0 => {
+            // One that hangs is a failure, and nobody has to end it.
+            system::alarm(30);
+            let said = catch_unwind(AssertUnwindSafe(work));
+            let said = said.unwrap_or_else(|_| "it panicked".to_owned());
+            there.write_all(said.as_bytes()).ok();
+            system::_exit(0);
+        }
+        forked => Pid::from_raw(forked).expect("it forks"),
+    };
+    drop(there);
+    let mut said = String::new();
+    here.read_to_string(&mut said).unwrap();
+    waitpid(Some(child), WaitOptions::empty()).unwrap();
+    if said.is_empty() {
+        said.push_str("it hung");
+    }
+    said
+}
+
+fn connect(url: &str) -> blocking::Client {
+    let settings = Settings::default().with_ttl(TTL);
+    let client = blocking::Client::builder().store(url).settings(settings);
+    client.connect().unwrap()
+}
+
+/// The kind of an error, or that there was none.
+fn outcome<T>(result: Result<T, leasehold::Error>) -> String {
+    match result {
+        Ok(_) => "done".to_owned(),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+/// What a parent has when it forks.
+struct Parent {
+    client: blocking::Client,
+    lease: blocking::Lease,
+    both: blocking::MultiLease,
+    leadership: blocking::Leadership,
+    signal: LossSignal,
+    url: String,
+}
+
+type Deed = (&'static str, fn(Parent) -> String, &'static str);
+
+/// What a child may do to it, and what comes of that.
+const DEEDS: &[Deed] = &[
+    ("release", |it| outcome(it.lease.release()), "Closed"),
+    ("release several", |it| outcome(it.both.release()), "Closed"),
+    ("resign", |it| outcome(it.leadership.resign()), "Closed"),
+    ("renew", |it| outcome(it.lease.renew()), "Closed"),
+    ("renew several", |it| outcome(it.both.renew()), "Closed"),
+    ("rotate", |it| outcome(it.lease.rotate()), "Closed"),
+    ("hand over", |it| outcome(it.lease.into_parts()), "Closed"),
+    (
+        "proclaim",
+        |it| outcome(it.leadership.proclaim("me")),
+        "Closed",
+    ),
+    (
+        "lock",
+        |it| outcome(it.client.mutex("other").unwrap().lock()),
+        "Closed",
+    ),
+    (
+        "lock several",
+        |it| outcome(it.client.multi(["o", "p"]).unwrap().try_lock()),
+        "Closed",
+    ),
+    (
+        "is_locked",
+        |it| outcome(it.client.mutex(KEY).unwrap().is_locked()),
+        "Closed",
+    ),
+    ("list", |it| outcome(it.client.list("*")), "Closed"),
+    ("break", |it| outcome(it.client.break_key(KEY)), "Closed"),
+    ("deadlocks", |it| outcome(it.client.deadlocks()), "Closed"),
+    (
+        "wait",
+        |it| outcome(it.client.wait_until_free(KEY)),
+        "Closed",
+    ),
+    (
+        "observe",
+        |it| outcome(it.client.election("e").unwrap().observe().next().unwrap()),
+        "Closed",
+    ),
+    (
+        "by parts",
+        |it| outcome(it.client.release_by_parts(&it.lease.parts())),
+        "Closed",
+    ),
+    ("is_valid", |it| it.lease.is_valid().to_string(), "false"),
+    ("lost", |it| it.lease.lost().name().to_owned(), "forked"),
+    (
+        "signal",
+        |it| {
+            it.signal
+                .reason()
+                .map_or("", leasehold::Loss::name)
+                .to_owned()
+        },
+        "forked",
+    ),
+    (
+        "drop",
+        |it| {
+            drop(it);
+            "done".to_owned()
+        },
+        "done",
+    ),
+    (
+        "shutdown",
+        |it| {
+            let done = it.client.shutdown(Duration::from_secs(5));
+            format!("{} {}", done.released, done.unconfirmed)
+        },
+        "0 0",
+    ),
+    (
+        "in a runtime of its own",
+        |it| {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().unwrap();
+            let mutex = it.client.as_async().mutex("other").unwrap();
+            outcome(runtime.block_on(mutex.lock()))
+        },
+        "Closed",
+    ),
+    (
+        "connect anew",
+        |it| {
+            let client = connect(&it.url);
+            // Another process has another memory.
+            let is_held = client.mutex(KEY).unwrap().is_locked().unwrap();
+            assert_eq!(is_held, !it.url.starts_with("memory:"), "{}", it.url);
+            let lease = client.mutex("anew").unwrap().lock().unwrap();
+            outcome(lease.release())
+        },
+        "done",
+    ),
+];
+
+/// A parent that holds keys, and forks a child for each deed.
+fn fork_for_each_deed(url: &str) {
+    let probe = connect(url);
+    for (deed, child, expected) in DEEDS {
+        let client = connect(url);
+        let parent = Parent {
+            lease: client.mutex(KEY).unwrap().lock().unwrap(),
+            both: client.multi(["x", "y"]).unwrap().lock().unwrap(),
+            leadership: client.election("e").unwrap().campaign("").unwrap(),
+            signal: client
+                .mutex("s")
+                .unwrap()
+                .lock()
+                .unwrap()
+                .as_async()
+                .loss_signal(),
+            client,
+            url: url.to_owned(),
+        };
+        let mut parent = Some(parent);
+        let said = in_child(|| child(parent.take().unwrap()));
+        assert_eq!(said, *expected, "{deed} on {url}");
+        let Parent {
+            lease,
+            both,
+            leadership,
+            ..
+        } = parent.expect("the child had a copy");
+        assert!(
+            lease.is_valid() && both.is_valid() && leadership.is_leader(),
+            "{deed}"
+        );
+        for key in [KEY, "x", "y", "e"] {
+            let taken = probe.mutex(key).unwrap().try_lock().unwrap();
+            assert!(taken.is_none(), "{deed} on {url} has freed {key}");
+        }
+        // And it is all that the parent says it is.
+        assert_eq!(outcome(lease.renew()), "done", "{deed} on {url}");
+        for released in [lease.release(), both.release(), leadership.resign()] {
+            assert_eq!(
+                released.unwrap(),
+                leasehold::Released::StillOurs,
+                "{deed} on {url}"
+            );
+        }
+    }
+}
+
+/// Two children and their parent draw one after the other: each something else.
+fn draw_after_forking() {
+    let draw = || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let random = runtime.block_on(ClaimIds::random().next()).unwrap();
+        let readable = runtime.block_on(ClaimIds::host_process_time().next());
+        let readable = readable.unwrap().expose().to_owned();
+        let (_, end) = readable.rsplit_once('-').unwrap();
+        format!("{} {end}", random.expose())
+    };
+    draw(); // the generator of this thread has begun
+    let drawn = [in_child(draw), in_child(draw), draw()];
+    for part in 0..2 {
+        let mut drawn = drawn
+            .each_ref()
+            .map(|both| both.split(' ').nth(part).unwrap());
+        drawn.sort_unstable();
+        assert!(drawn.array_windows().all(|[a, b]| a != b), "{drawn:?}");
+    }
+}
+
+/// A parent that holds the key, and has a child that does nothing.
+fn keep(url: &str) -> ! {
+    let lease = connect(url).mutex(KEY).unwrap().lock().unwrap();
+    let child = system::fork();
+    if child == 0 {
+        system::alarm(u32::try_from(2 * LIMIT.as_secs()).unwrap());
+        loop {
+            std::thread::park();
+        }
+    }
+    eprintln!("forked {child} {}", lease.token());
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Not a test by itself: what the other processes do. They fork, which only a process may do whose
+/// other threads are known.
+#[test]
+fn role() {
+    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+        return;
+    };
+    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    match role.as_str() {
+        "deeds" => fork_for_each_deed(&url),
+        "draw" => draw_after_forking(),
+        "keep" => keep(&url),
+        other => panic!("no role {other}"),
+    }
+}
+
+fn in_role(role: &str, url: &str) -> Command {
+    let mut program = Command::new(env::current_exe().unwrap());
+    program
+        .args(["forked::role", "--exact", "--nocapture"])
+        .env("LEASEHOLD_TEST_ROLE", role)
+        .env("LEASEHOLD_TEST_URL", url);
+    program
+}
+
+async fn succeeds(role: &str, url: &str) {
+    let ended = Process::run(in_role(role, url)).await;
+    assert_eq!(ended.code(), Some(0), "{role} on {url}: {ended:?}");
+}
+
+#[tokio::test]
+async fn a_forked_child_can_do_nothing_with_what_it_inherits_in_memory() {
+    succeeds("deeds", "memory:forked").await;
+}
+
+#[tokio::test]
+async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_one_machine() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("local:{}", place.path().join("locks").display());
+    succeeds("deeds", &url).await;
+}
+
+#[tokio::test]
+async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_a_server() {
+    let server = RedisServer::start();
+    succeeds("deeds", &server.url()).await;
+}
+
+#[tokio::test]
+async fn no_two_forked_processes_draw_the_same_ids() {
+    succeeds("draw", "").await;
+}
+
+#[tokio::test]
+async fn a_forked_child_does_not_live_for_its_parent() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("local:{}", place.path().join("locks").display());
+    let parent = Process::spawn(in_role("keep", &url));
+    let line = parent.stderr().wait_for("forked").await;
+    let child = line.split(' ').nth(1).and_then(|pid| pid.parse().ok());
+    let child = child.and_then(Pid::from_raw).expect("its number");
+    parent.signal(Signal::KILL);
+    parent.wait().await;
+    let client = leasehold::connect(&url).await.unwrap();
+    let mutex = client.mutex(KEY).unwrap();
+    let granted = timeout(LIMIT, mutex.lock()).await;
+    let lives = kill_process(child, Signal::KILL);
+    drop(granted.expect("the parent has died").unwrap());
+    lives.expect("the child lives");
+}

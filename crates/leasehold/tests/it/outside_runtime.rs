@@ -1,0 +1,292 @@
+//! Futures that are polled outside of a Tokio runtime: each of the API's, by a table.
+#![cfg(all(feature = "local", feature = "redis"))]
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use leasehold::doctor::examine;
+use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::redis::{
+    ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
+};
+use leasehold::{
+    Access, ClaimIds, Client, ErrorKind, Leadership, Lease, Mode, MultiLease, Shared, StoreError,
+    Wait,
+};
+use tokio::runtime::Builder;
+
+const SOON: Duration = Duration::from_secs(1);
+
+/// What came of polling a future once.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    /// It refused, with the hint of `connect`.
+    Invalid,
+    /// It is done, or waits for what comes without a runtime.
+    Works,
+    Other(String),
+}
+
+fn polled<T>(future: impl Future<Output = T>, of: impl Fn(T) -> Came) -> Came {
+    let poll = || {
+        let future = pin!(future);
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    };
+    match catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(Poll::Ready(done)) => of(done),
+        Ok(Poll::Pending) => Came::Works,
+        Err(_) => Came::Other("it panicked".to_owned()),
+    }
+}
+
+/// One that says what is wrong.
+fn refused<T, E: fmt::Display + Kind>(future: impl Future<Output = Result<T, E>>) -> Came {
+    polled(future, |result| match result {
+        Err(error) if error.is_invalid() && error.to_string().contains("Tokio runtime") => {
+            Came::Invalid
+        }
+        Err(error) => Came::Other(error.to_string()),
+        Ok(_) => Came::Other("it went on".to_owned()),
+    })
+}
+
+fn works<T>(future: impl Future<Output = T>) -> Came {
+    polled(future, |_| Came::Works)
+}
+
+trait Kind {
+    fn is_invalid(&self) -> bool;
+}
+
+impl Kind for leasehold::Error {
+    fn is_invalid(&self) -> bool {
+        self.kind() == ErrorKind::Invalid && self.hint().is_some()
+    }
+}
+
+impl Kind for StoreError {
+    fn is_invalid(&self) -> bool {
+        self.kind() == ErrorKind::Invalid && self.hint().is_some()
+    }
+}
+
+/// What there is to call.
+struct Made {
+    client: Client,
+    lease: Lease,
+    shared: Lease<Shared>,
+    both: MultiLease,
+    leadership: Leadership,
+}
+
+impl Made {
+    async fn new(url: &str) -> Self {
+        let client = leasehold::connect(url).await.unwrap();
+        Self {
+            lease: client.mutex("k").unwrap().lock().await.unwrap(),
+            shared: client.rwlock("r").unwrap().read().await.unwrap(),
+            both: client.multi(["x", "y"]).unwrap().lock().await.unwrap(),
+            leadership: client.election("e").unwrap().campaign("").await.unwrap(),
+            client,
+        }
+    }
+}
+
+/// A method that can be called in another way too, by the file in which it is.
+type Case = (&'static str, fn(Made) -> Came, Came);
+
+macro_rules! cases {
+    ($($name:literal: $how:ident($made:ident => $future:expr) -> $came:ident,)*) => {
+        &[$(($name, |$made: Made| $how($future), Came::$came),)*]
+    };
+}
+
+const CASES: &[Case] = cases! {
+    "leasehold/audit::next": refused(it => it.client.audit_log(None, SystemTime::now()).unwrap().next()) -> Invalid,
+    "leasehold/client/builder::connect": refused(_it => Client::builder().store("memory:").connect()) -> Invalid,
+    "leasehold/client/builder::initialise": refused(_it => Client::builder().store("redlock://a,b,c").initialise()) -> Invalid,
+    "leasehold/client/by_parts::release_by_parts": refused(it => it.client.release_by_parts(&it.lease.parts())) -> Invalid,
+    "leasehold/client/by_parts::renew_by_parts": refused(it => it.client.renew_by_parts(&it.lease.parts(), SOON)) -> Invalid,
+    "leasehold/client::break_key": refused(it => it.client.break_key("k")) -> Invalid,
+    "leasehold/client::connect": refused(_it => leasehold::connect("memory:")) -> Invalid,
+    "leasehold/client::deadlocks": refused(it => it.client.deadlocks()) -> Invalid,
+    "leasehold/client::deadlocks_among": works(it => it.client.deadlocks_among(&[])) -> Works,
+    "leasehold/client::inspect": refused(it => it.client.inspect("k")) -> Invalid,
+    "leasehold/client::list": refused(it => it.client.list("*")) -> Invalid,
+    "leasehold/client::shutdown": works(it => it.client.shutdown(SOON)) -> Works,
+    "leasehold/client::wait_until_free": refused(it => it.client.wait_until_free("k")) -> Invalid,
+    "leasehold/doctor::examine": refused(_it => examine("memory:", &Access::default())) -> Invalid,
+    "leasehold/election::campaign": refused(it => it.client.election("f").unwrap().campaign("")) -> Invalid,
+    "leasehold/election::campaign_with": refused(it => it.client.election("f").unwrap().campaign_with("", Wait::No.into())) -> Invalid,
+    "leasehold/election::campaign_within": refused(it => it.client.election("f").unwrap().campaign_within("", SOON)) -> Invalid,
+    "leasehold/election::leader": refused(it => it.client.election("f").unwrap().leader()) -> Invalid,
+    "leasehold/election::lost": works(it => it.leadership.lost()) -> Works,
+    "leasehold/election::proclaim": refused(it => it.leadership.proclaim("me")) -> Invalid,
+    "leasehold/election::resign": refused(it => it.leadership.resign()) -> Invalid,
+    "leasehold/election::run": works(it => it.leadership.run(async {})) -> Works,
+    "leasehold/election::try_campaign": refused(it => it.client.election("f").unwrap().try_campaign("")) -> Invalid,
+    "leasehold/ids::next": works(_it => ClaimIds::random().next()) -> Works,
+    "leasehold/lease::downgrade": refused(it => it.lease.downgrade()) -> Invalid,
+    "leasehold/lease::lost": works(it => it.lease.lost()) -> Works,
+    "leasehold/lease::release": refused(it => it.shared.release()) -> Invalid,
+    "leasehold/lease::renew": refused(it => it.lease.renew()) -> Invalid,
+    "leasehold/lease::renew_for": refused(it => it.lease.renew_for(SOON)) -> Invalid,
+    "leasehold/lease::rotate": refused(it => it.lease.rotate()) -> Invalid,
+    "leasehold/lease::run": works(it => it.lease.run(async {})) -> Works,
+    "leasehold/listing::next": refused(it => it.client.listing("*").next()) -> Invalid,
+    "leasehold/lock::inspect": refused(it => it.client.lock("k", Mode::EXCLUSIVE).unwrap().inspect()) -> Invalid,
+    "leasehold/loss::lost": works(it => it.lease.loss_signal().lost()) -> Works,
+    "leasehold/multi::acquire": refused(it => it.client.multi(["o", "p"]).unwrap().acquire(Wait::No.into())) -> Invalid,
+    "leasehold/multi::lock": refused(it => it.client.multi(["o", "p"]).unwrap().lock()) -> Invalid,
+    "leasehold/multi::lock_within": refused(it => it.client.multi(["o", "p"]).unwrap().lock_within(SOON)) -> Invalid,
+    "leasehold/multi::try_lock": refused(it => it.client.multi(["o", "p"]).unwrap().try_lock()) -> Invalid,
+    "leasehold/multi::with_lock": refused(it => it.client.multi(["o", "p"]).unwrap().with_lock(async |_| ())) -> Invalid,
+    "leasehold/multi/lease::lost": works(it => it.both.lost()) -> Works,
+    "leasehold/multi/lease::release": refused(it => it.both.release()) -> Invalid,
+    "leasehold/multi/lease::renew": refused(it => it.both.renew()) -> Invalid,
+    "leasehold/multi/lease::run": works(it => it.both.run(async {})) -> Works,
+    "leasehold/election/observe::next": refused(it => it.client.election("f").unwrap().observe().next()) -> Invalid,
+    "leasehold/parts::into_parts": refused(it => it.lease.into_parts()) -> Invalid,
+    "leasehold/rwlock::read": refused(it => it.client.rwlock("w").unwrap().read()) -> Invalid,
+    "leasehold/rwlock::try_read": refused(it => it.client.rwlock("w").unwrap().try_read()) -> Invalid,
+    "leasehold/rwlock::read_within": refused(it => it.client.rwlock("w").unwrap().read_within(SOON)) -> Invalid,
+    "leasehold/rwlock::write": refused(it => it.client.rwlock("w").unwrap().write()) -> Invalid,
+    "leasehold/rwlock::try_write": refused(it => it.client.rwlock("w").unwrap().try_write()) -> Invalid,
+    "leasehold/rwlock::write_within": refused(it => it.client.rwlock("w").unwrap().write_within(SOON)) -> Invalid,
+    "leasehold/rwlock::with_read": refused(it => it.client.rwlock("w").unwrap().with_read(async |_| ())) -> Invalid,
+    "leasehold/rwlock::with_write": refused(it => it.client.rwlock("w").unwrap().with_write(async |_| ())) -> Invalid,
+    "leasehold/rwlock::acquire_read": refused(it => it.client.rwlock("w").unwrap().acquire_read(Wait::No.into())) -> Invalid,
+    "leasehold/rwlock::acquire_write": refused(it => it.client.rwlock("w").unwrap().acquire_write(Wait::No.into())) -> Invalid,
+    "leasehold/rwlock::adopt_by_force": refused(it => it.client.rwlock("k").unwrap().adopt_by_force(&it.lease.parts())) -> Invalid,
+    "leasehold/rwlock::recover_write": refused(it => it.client.rwlock("k").unwrap().recover_write(&it.lease.parts(), Wait::No)) -> Invalid,
+    "leasehold/semaphore::acquire": refused(it => it.client.semaphore("m", 3).unwrap().acquire()) -> Invalid,
+    "leasehold/semaphore::acquire_many": refused(it => it.client.semaphore("m", 3).unwrap().acquire_many(2)) -> Invalid,
+    "leasehold/semaphore::try_acquire": refused(it => it.client.semaphore("m", 3).unwrap().try_acquire()) -> Invalid,
+    "leasehold/semaphore::try_acquire_many": refused(it => it.client.semaphore("m", 3).unwrap().try_acquire_many(2)) -> Invalid,
+    "leasehold/semaphore::acquire_within": refused(it => it.client.semaphore("m", 3).unwrap().acquire_within(SOON)) -> Invalid,
+    "leasehold/semaphore::acquire_many_within": refused(it => it.client.semaphore("m", 3).unwrap().acquire_many_within(2, SOON)) -> Invalid,
+    "leasehold/semaphore::available_permits": refused(it => it.client.semaphore("m", 3).unwrap().available_permits()) -> Invalid,
+    "leasehold/semaphore::with_permit": refused(it => it.client.semaphore("m", 3).unwrap().with_permit(async |_| ())) -> Invalid,
+    "leasehold/semaphore::acquire_with": refused(it => it.client.semaphore("m", 3).unwrap().acquire_with(1, Wait::No.into())) -> Invalid,
+    "leasehold/semaphore::resize": refused(it => it.client.semaphore("m", 3).unwrap().resize(4)) -> Invalid,
+    "leasehold/verbs::is_locked": refused(it => it.client.mutex("q").unwrap().is_locked()) -> Invalid,
+    "leasehold/verbs::holders": refused(it => it.client.mutex("q").unwrap().holders()) -> Invalid,
+    "leasehold/verbs::lock": refused(it => it.client.mutex("q").unwrap().lock()) -> Invalid,
+    "leasehold/verbs::try_lock": refused(it => it.client.mutex("q").unwrap().try_lock()) -> Invalid,
+    "leasehold/verbs::lock_within": refused(it => it.client.mutex("q").unwrap().lock_within(SOON)) -> Invalid,
+    "leasehold/verbs::with_lock": refused(it => it.client.mutex("q").unwrap().with_lock(async |_| ())) -> Invalid,
+    "leasehold/verbs::acquire": refused(it => it.client.mutex("q").unwrap().acquire(Wait::No.into())) -> Invalid,
+    "leasehold/verbs::adopt_by_force": refused(it => it.client.mutex("k").unwrap().adopt_by_force(&it.lease.parts())) -> Invalid,
+    "leasehold/verbs::recover": refused(it => it.client.mutex("k").unwrap().recover(&it.lease.parts(), Wait::No)) -> Invalid,
+    "leasehold-local/lib::open": refused(_it => LocalStore::open(LocalOptions::from_url("local:").unwrap())) -> Invalid,
+    "leasehold-redis/classic/mod::connect": refused(_it => ClassicStore::connect(RedisOptions::from_url("redis://h?layout=classic").unwrap())) -> Invalid,
+    "leasehold-redis/classic/mod::connect_cluster": refused(_it => ClassicStore::connect_cluster(RedisClusterOptions::from_url("redis-cluster://h?layout=classic").unwrap())) -> Invalid,
+    "leasehold-redis/queue/mod::connect": refused(_it => RedisStore::connect(RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
+    "leasehold-redis/queue/mod::connect_cluster": refused(_it => RedisStore::connect_cluster(RedisClusterOptions::from_url("redis-cluster://h").unwrap())) -> Invalid,
+    "leasehold-redis/queue/mod::from_client": refused(_it => RedisStore::from_client(&redis::Client::open("redis://h").unwrap(), RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
+    "leasehold-redis/queue/initialise::initialise": refused(_it => RedisStore::initialise(RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
+    "leasehold-redis/quorum/init::initialise": refused(_it => RedlockStore::initialise(RedlockOptions::from_url("redlock://a,b,c").unwrap())) -> Invalid,
+    "leasehold-redis/quorum/mod::connect": refused(_it => RedlockStore::connect(RedlockOptions::from_url("redlock://a,b,c").unwrap())) -> Invalid,
+};
+
+/// What is not in the table, and why.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "leasehold/fence/redis::",
+        "waits for nothing but its caller's connection",
+    ),
+    (
+        "leasehold/rwlock::adopt",
+        "as adopt_by_force, after a look at the parts",
+    ),
+    (
+        "leasehold/verbs::adopt",
+        "as adopt_by_force, after a look at the parts",
+    ),
+    (
+        "leasehold-redis/queue/baseline::",
+        "for `leasehold bench` only",
+    ),
+];
+
+/// The public futures of a crate, by their files.
+fn futures_of(name: &str, directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let part = path.file_stem().unwrap().to_str().unwrap();
+        let inner = format!("{name}/{part}");
+        if path.is_dir() {
+            futures_of(&inner, &path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let lines = text.lines().map(str::trim_start);
+        let futures = lines.filter_map(|line| line.strip_prefix("pub async fn "));
+        found.extend(futures.map(|rest| {
+            let end = rest.find(['(', '<']).unwrap();
+            format!("{inner}::{}", &rest[..end])
+        }));
+    }
+}
+
+#[test]
+fn no_future_is_left_out() {
+    let mut found = BTreeSet::new();
+    for name in ["leasehold", "leasehold-local", "leasehold-redis"] {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        futures_of(name, &crates.join(name).join("src"), &mut found);
+    }
+    let elsewhere = |name: &str| {
+        ELSEWHERE.iter().any(|(of, _)| {
+            if of.ends_with("::") {
+                name.starts_with(of)
+            } else {
+                name == *of
+            }
+        })
+    };
+    assert!(
+        ELSEWHERE
+            .iter()
+            .all(|(of, _)| found.iter().any(|name| name.starts_with(of)))
+    );
+    found.retain(|name| !elsewhere(name));
+    let known: BTreeSet<_> = CASES.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let missing: Vec<_> = found.difference(&known).collect();
+    assert!(
+        missing.is_empty(),
+        "poll these outside of a runtime, too: {missing:?}"
+    );
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "these do not exist: {gone:?}");
+}
+
+#[test]
+fn no_future_panics_outside_of_a_runtime() {
+    let place = tempfile::tempdir().unwrap();
+    let local = format!("local:{}", place.path().join("locks").display());
+    for url in ["memory:", &local] {
+        let runtime = Builder::new_multi_thread();
+        let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
+        let wrong: Vec<_> = CASES
+            .iter()
+            .filter_map(|(name, call, expected)| {
+                let made = runtime.block_on(Made::new(url));
+                let client = made.client.clone();
+                let came = call(made);
+                // The next has its keys.
+                let done = runtime.block_on(client.shutdown(Duration::from_secs(30)));
+                assert_eq!(done.unconfirmed, 0, "{name} on {url}");
+                (came != *expected).then_some((name, came))
+            })
+            .collect();
+        assert!(wrong.is_empty(), "on {url}: {wrong:#?}");
+    }
+}

@@ -10,8 +10,7 @@
 //! # let directory = tempfile::tempdir()?;
 //! # let url = format!("local:{}", directory.path().display());
 //! let client = leasehold::connect(url).await?; // "local:", or "local:/some/directory"
-//! let lease = client.mutex("orders/42")?.lock().await?;
-//! lease.release().await?;
+//! client.mutex("orders/42")?.with_lock(async |_| { /* the work */ }).await?;
 //! # Ok(()) }
 //! ```
 //!

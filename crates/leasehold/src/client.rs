@@ -54,8 +54,7 @@ use crate::sync::{timeout, with_timers};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::connect("memory:").await?;
-/// let lease = client.mutex("orders/42")?.lock().await?;
-/// lease.release().await?;
+/// client.mutex("orders/42")?.with_lock(async |_| { /* the work */ }).await?;
 /// # Ok(()) }
 /// ```
 pub async fn connect(url: impl AsRef<str>) -> Result<Client, Error> {
@@ -342,7 +341,7 @@ impl Client {
     /// let error = again.expect_err("it waits for itself");
     /// assert_eq!(error.kind(), ErrorKind::Deadlock);
     ///
-    /// account.release().await?;
+    /// assert_eq!(account.release().await?, leasehold::Released::StillOurs);
     /// # Ok(()) }
     /// ```
     pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
@@ -391,7 +390,7 @@ impl Client {
     /// let entries = log.next().await?;
     /// assert!(matches!(entries[0].entry.event, AuditEvent::Granted { .. }));
     /// assert!(log.next().await?.is_empty());
-    /// lease.release().await?;
+    /// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
     /// assert_eq!(log.next().await?.len(), 1);
     /// # Ok(()) }
     /// ```
@@ -482,6 +481,12 @@ impl Client {
     /// Releases all claims of this client, held or waiting, and waits at most `within` for the
     /// confirmations. All leases are lost, waiting futures fail with `Closed`, and the client
     /// makes no new claims.
+    ///
+    /// Call it before the program ends, or its runtime: it also waits for what was dropped before.
+    /// A dropped lease or future is released in the background, and without this there may be no
+    /// time left to send it. Then the key stays taken for its TTL.
+    ///
+    /// A forked process has nothing to release: there it does nothing.
     ///
     /// # Cancel safety
     /// If the future is dropped, the release continues in the background.

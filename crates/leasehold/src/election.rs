@@ -31,7 +31,7 @@ use crate::waiting::{Acquire, Wait};
 /// let leader = election.leader().await?.expect("somebody leads");
 /// assert_eq!(leader.term, leadership.term());
 /// assert_eq!(leader.note.as_deref(), Some("10.0.0.7:80"));
-/// leadership.resign().await?;
+/// assert_eq!(leadership.resign().await?, leasehold::Released::StillOurs);
 /// assert!(election.leader().await?.is_none());
 /// # Ok(()) }
 /// ```
@@ -185,7 +185,7 @@ impl Election {
 
 /// The lease of a leader.
 ///
-/// Dropping it resigns in the background.
+/// Dropping it resigns in the background, as for a [`Lease`].
 #[derive(Debug)]
 #[must_use = "a leadership that is dropped is resigned"]
 pub struct Leadership {

@@ -31,8 +31,9 @@ use crate::store::Acknowledged;
 /// known only at run time.
 ///
 /// Dropping a lease releases it in the background and never blocks. If the store cannot be
-/// reached, the lease expires after its TTL. [`Lease::release`] says whether the lease was still
-/// held.
+/// reached, the lease expires after its TTL. The same happens if the program or the runtime ends
+/// before the release is sent: call [`Client::shutdown`](crate::Client::shutdown) before.
+/// [`Lease::release`] says whether the lease was still held.
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease<K: LeaseKind = Exclusive> {
     hold: Hold,
@@ -340,7 +341,8 @@ impl<K: LeaseKind> Lease<K> {
     ///
     /// # Errors
     /// `Unavailable`: no answer yet; the release is repeated in the background until the claim
-    /// has expired.
+    /// has expired. Work that is done stays done: do not report it as failed. `Closed` in a forked
+    /// process.
     ///
     /// # Examples
     /// ```

@@ -4,12 +4,16 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), leasehold::Error> {
+//! # use std::time::Duration;
 //! # async fn save(_: &str, _: leasehold::Token) {}
 //! let client = leasehold::connect("memory:").await?; // or "redis://…", "local:"
 //! let orders = client.mutex("orders/42")?;           // cheap handle, no I/O
-//! let lease = orders.lock().await?;                  // fair; try_lock, lock_within beside it
-//! save("order 42", lease.token()).await;             // the fencing token travels with the work
-//! lease.release().await?;                            // says whether it was still ours
+//! // Waits, works, and releases: `Lost` if the lease ended before the work did. The fencing token
+//! // travels with the work. lock, try_lock and lock_within return the lease itself.
+//! orders.with_lock(async |lease| save("order 42", lease.token()).await).await?;
+//! // What was dropped is released in the background. A program that ends must wait for that.
+//! let done = client.shutdown(Duration::from_secs(5)).await;
+//! assert_eq!(done.unconfirmed, 0);
 //! # Ok(()) }
 //! ```
 //!
@@ -26,6 +30,9 @@
 //! - `metrics`: the observer `observe::Metrics`. Off by default.
 //!
 //! Each feature works alone. The memory store is always included.
+
+// An example that ignores what a release or a shutdown answers does not compile.
+#![doc(test(attr(deny(unused_must_use))))]
 
 pub mod audit;
 mod background;

@@ -34,7 +34,7 @@ use crate::waiting::{Acquire, Wait};
 /// let client = leasehold::connect("memory:").await?;
 /// let reader = client.lock("config", Mode::SHARED)?.lock().await?;
 /// assert_eq!(reader.token(), None, "readers overlap, so nothing is fenced");
-/// reader.release().await?;
+/// assert_eq!(reader.release().await?, leasehold::Released::StillOurs);
 /// let writer = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
 /// println!("write with token {}", writer.token().expect("a writer is alone"));
 /// # Ok(()) }

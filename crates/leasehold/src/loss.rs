@@ -26,7 +26,7 @@ use crate::session::live::LiveClaim;
 ///         None => println!("done"),
 ///     }
 /// });
-/// lease.release().await?;
+/// drop(lease);
 /// watcher.await.unwrap();
 /// # Ok(()) }
 /// ```

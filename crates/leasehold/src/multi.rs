@@ -37,7 +37,7 @@ use crate::waiting::{Acquire, Wait};
 /// for (key, token) in lease.tokens() {
 ///     println!("write to {key} with {token}");
 /// }
-/// lease.release().await?;
+/// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -14,9 +14,9 @@ use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let client = leasehold::connect("memory:").await?;
 /// let orders = client.mutex("orders/42")?;
+/// orders.with_lock(async |lease| println!("write with token {}", lease.token())).await?;
 /// let lease = orders.lock().await?;
-/// println!("write with token {}", lease.token());
-/// lease.release().await?;
+/// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

@@ -121,7 +121,7 @@ pub struct StoreRequest<'a> {
 ///     .await?;
 /// let lease = client.mutex("orders/42")?.lock().await?;
 /// assert_eq!(heard.recv().unwrap().0, "orders/42");
-/// # lease.release().await?;
+/// # drop(lease);
 /// # Ok(()) }
 /// ```
 pub trait Observer: Send + Sync + 'static {

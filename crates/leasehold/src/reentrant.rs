@@ -72,7 +72,7 @@ impl Owner {
 /// let outer = menu.lock().await?;
 /// let inner = menu.lock().await?; // does not wait for itself
 /// assert_eq!(inner.token(), outer.token());
-/// outer.release().await?;
+/// assert_eq!(outer.release().await?, leasehold::Released::StillOurs);
 /// assert!(client.mutex("menu")?.try_lock().await?.is_none(), "inner holds");
 /// # Ok(()) }
 /// ```

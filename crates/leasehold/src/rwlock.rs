@@ -31,8 +31,7 @@ use crate::waiting::{Acquire, Wait};
 /// let config = client.rwlock("config")?;
 /// let (one, two) = (config.read().await?, config.read().await?);
 /// assert!(config.try_write().await?.is_none());
-/// one.release().await?;
-/// two.release().await?;
+/// drop((one, two));
 /// let writer = config.write().await?;
 /// println!("write with token {}", writer.token());
 /// # Ok(()) }

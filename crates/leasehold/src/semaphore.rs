@@ -30,7 +30,7 @@ use crate::waiting::{Acquire, Wait};
 /// let one = workers.acquire().await?;
 /// let two = workers.acquire_many(2).await?;
 /// assert!(workers.try_acquire().await?.is_none());
-/// two.release().await?;
+/// assert_eq!(two.release().await?, leasehold::Released::StillOurs);
 /// assert!(workers.try_acquire().await?.is_some());
 /// # Ok(()) }
 /// ```

@@ -109,7 +109,7 @@ face! {
     /// let lease = client.mutex("orders/42")?.lock()?;
     /// let signal = lease.loss_signal();
     /// let watcher = std::thread::spawn(move || signal.lost());
-    /// lease.release()?;
+    /// assert_eq!(lease.release()?, leasehold::Released::StillOurs);
     /// assert_eq!(watcher.join().unwrap(), None, "given back, not lost");
     /// # Ok::<(), leasehold::Error>(())
     /// ```

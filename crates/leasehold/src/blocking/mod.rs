@@ -1,7 +1,8 @@
 //! Blocking API: every method of the async API, for threads without an async runtime.
 //!
 //! Each call runs the async method on the calling thread. One background thread of the process
-//! keeps the connections and renews the leases. The blocking API can be used anywhere, also
+//! keeps the connections and renews the leases: work that blocks its thread delays no renewal. The
+//! blocking API can be used anywhere, also
 //! inside a runtime, where it blocks only the calling thread.
 //!
 //! ```
@@ -13,7 +14,7 @@
 //! let lease = orders.lock()?;
 //! assert!(orders.lock_within(Duration::from_millis(20)).is_err());
 //! println!("write with token {}", lease.token());
-//! lease.release()?;
+//! assert_eq!(lease.release()?, leasehold::Released::StillOurs);
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 

@@ -36,7 +36,7 @@ impl Client {
     /// let lease = client.mutex("deploy")?.lock().await?;
     /// let saved = lease.parts(); // serialise it, and read it in another process
     /// client.renew_by_parts(&saved, Duration::from_secs(600)).await?;
-    /// client.release_by_parts(&saved).await?;
+    /// assert_eq!(client.release_by_parts(&saved).await?, leasehold::Released::StillOurs);
     /// assert!(!client.mutex("deploy")?.is_locked().await?);
     /// # drop(lease);
     /// # Ok(()) }

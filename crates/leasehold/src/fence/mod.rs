@@ -23,7 +23,7 @@
 //!
 //! let stalled = mutex.lock().await?;
 //! let old = stalled.token();
-//! stalled.release().await?; // or its lease ended while it was paused
+//! drop(stalled); // or its lease ended while it was paused
 //!
 //! let lease = mutex.lock().await?;
 //! state.update(lease.token(), |state| *state = "paid")?;

@@ -13,7 +13,7 @@ use crate::loss::LossSignal;
 
 /// A lease on several keys. If one part is lost, the whole lease is lost.
 ///
-/// Dropping it releases all parts in the background.
+/// Dropping it releases all parts in the background, as for a [`Lease`].
 #[derive(Debug)]
 #[must_use = "a lease that is dropped is released"]
 pub struct MultiLease<K: LeaseKind = Exclusive> {

@@ -123,7 +123,7 @@ const ALL: [&Metric; 8] = [
 /// let lease = client.mutex("orders/42")?.lock().await?;
 /// let held = "leasehold_hold_active{leasehold_mode=\"exclusive\"} 1";
 /// assert!(prometheus.render().contains(held));
-/// # lease.release().await?;
+/// # drop(lease);
 /// # Ok(()) }
 /// ```
 pub struct Metrics {

@@ -102,7 +102,6 @@ impl<K: LeaseKind> LeaseParts<K> {
     }
 
     /// Converts to parts whose mode is known only at run time.
-    #[must_use]
     pub fn into_any(self) -> LeaseParts<Any> {
         self.written.parts()
     }
@@ -143,7 +142,6 @@ impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
 impl<K: LeaseKind> Lease<K> {
     /// Returns a copy of the lease as data, to recover it after a crash. The lease is still held.
     /// A rotation of the claim id makes the copy useless.
-    #[must_use]
     pub fn parts(&self) -> LeaseParts<K> {
         self.written(false).parts()
     }

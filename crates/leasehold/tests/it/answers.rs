@@ -119,13 +119,13 @@ fn answer(signature: &str) -> Option<String> {
     (!name.is_empty() && name != "impl").then_some(name)
 }
 
-/// All sources of the library that say what a public method or a type is.
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+/// All files below the directory that end so.
+fn files_in(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
+            files_in(&path, ending, found);
+        } else if path.extension().is_some_and(|end| end == ending) {
             found.push(path);
         }
     }
@@ -169,10 +169,8 @@ fn read(text: &str, must_be_used: &mut BTreeSet<String>, methods: &mut BTreeMap<
 #[test]
 fn no_answer_is_ignored_by_mistake() {
     let mut files = Vec::new();
-    sources(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        &mut files,
-    );
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    files_in(&src, "rs", &mut files);
     let (mut must_be_used, mut methods) = (BTreeSet::new(), BTreeMap::new());
     for file in files {
         read(
@@ -208,5 +206,67 @@ fn no_answer_is_ignored_by_mistake() {
     assert!(
         unknown.is_empty(),
         "make these types #[must_use], or say why they may be ignored: {unknown:#?}"
+    );
+}
+
+// ---- the examples of pages and of the documentation ----
+
+/// The arguments of each `run` and `with_lock` in a text, whose work is asynchronous.
+fn works(text: &str) -> Vec<String> {
+    let starts = [".run(async", ".with_lock(async", ".with_permit(async"];
+    let starts = starts.iter().flat_map(|start| {
+        let found = text.match_indices(start);
+        found.map(|(at, call)| at + call.len())
+    });
+    starts
+        .map(|at| {
+            let mut depth = 1;
+            let end = text[at..].find(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth == 0
+            });
+            text[at..][..end.unwrap_or_default()].to_owned()
+        })
+        .collect()
+}
+
+/// Whether it calls something and awaits nothing: that may block the runtime that renews the lease.
+fn may_block(work: &str) -> bool {
+    let bytes = work.as_bytes();
+    let mut calls = work.match_indices('(').filter(|(at, _)| {
+        let before = at.checked_sub(1).map_or(b' ', |at| bytes[at]);
+        before.is_ascii_lowercase() || before == b'_'
+    });
+    // Of the lease itself.
+    let own = |at: usize| {
+        ["lease.token", "lease.is_valid"]
+            .iter()
+            .any(|own| work[..at].ends_with(own))
+    };
+    !work.contains(".await") && calls.any(|(at, _)| !own(at))
+}
+
+#[test]
+fn no_example_blocks_the_runtime_that_renews_its_lease() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md")];
+    files_in(&root.join("docs"), "md", &mut files);
+    files_in(&root.join("crates/leasehold/src"), "rs", &mut files);
+    let mut seen = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for work in works(&text) {
+            seen += 1;
+            let file = file.display();
+            assert!(
+                !may_block(&work),
+                "{file}: put this into spawn_blocking: {work}"
+            );
+        }
+    }
+    assert!(seen > 5, "{seen}");
+    assert!(
+        may_block(" { migrate(database, token) }"),
+        "what a page has had"
     );
 }

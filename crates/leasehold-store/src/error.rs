@@ -28,7 +28,8 @@ pub enum ErrorKind {
     Invalid,
     /// The key contains data that is not leasehold's, or is damaged. Nothing was overwritten.
     Corrupt,
-    /// The client was shut down, or its runtime has ended. Stop, or connect again.
+    /// The client was shut down, its runtime has ended, or it belongs to the process from which this
+    /// one was forked. Stop, or connect again.
     Closed,
 }
 

@@ -109,7 +109,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Opens the store. Must be called inside a Tokio runtime, which the client then uses.
+    /// Opens the store. Must be called inside a Tokio runtime with I/O and time enabled, which the
+    /// client then uses.
     ///
     /// # Errors
     /// Same as [`connect`](crate::connect); `Invalid` for settings out of bounds.

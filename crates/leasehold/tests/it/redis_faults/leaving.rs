@@ -77,6 +77,40 @@ async fn dropped_futures_leave_nothing_behind() {
     standing(&other, 0, 0).await;
 }
 
+/// A lease, a leader and a waiting future that are dropped at the end of a program, whose runtime ends
+/// with it: a shutdown is what gives them the time to leave.
+#[tokio::test]
+async fn a_program_that_shuts_its_client_down_leaves_nothing() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let program = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ours = client(&url).await;
+            let lease = lock(&ours).await;
+            let waits = ours.mutex(KEY).unwrap().lock_within(ms(1));
+            assert_eq!(waits.await.unwrap_err().kind(), ErrorKind::Timeout);
+            let election = ours.election("leader").unwrap();
+            let leadership = election.campaign("").await.unwrap();
+            let mutex = ours.mutex("leader").unwrap();
+            let mut candidate = Box::pin(mutex.lock());
+            assert!(futures_util::poll!(candidate.as_mut()).is_pending());
+            drop((candidate, leadership, lease));
+            let done = ours.shutdown(LIMIT).await;
+            assert_eq!(done.unconfirmed, 0);
+        });
+    };
+    tokio::task::spawn_blocking(program).await.unwrap();
+    let other = client(&server.url()).await;
+    standing(&other, 0, 0).await;
+    let seen = other.inspect("leader").await.unwrap();
+    assert!(
+        seen.holders.is_empty() && seen.waiters.is_empty(),
+        "{seen:?}"
+    );
+}
+
 /// Also one that has sent several commands at once.
 #[tokio::test]
 async fn a_dropped_client_closes_its_connection() {

@@ -89,8 +89,11 @@ async fn a_program_that_shuts_its_client_down_leaves_nothing() {
         runtime.block_on(async {
             let ours = client(&url).await;
             let lease = lock(&ours).await;
-            let waits = ours.mutex(KEY).unwrap().lock_within(ms(1));
-            assert_eq!(waits.await.unwrap_err().kind(), ErrorKind::Timeout);
+            let contended = ours.mutex(KEY).unwrap();
+            assert_eq!(
+                contended.lock_within(ms(1)).await.unwrap_err().kind(),
+                ErrorKind::Timeout
+            );
             let election = ours.election("leader").unwrap();
             let leadership = election.campaign("").await.unwrap();
             let mutex = ours.mutex("leader").unwrap();

@@ -35,7 +35,7 @@ pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
     Runtime::try_current().map_err(|_| {
         crate::StoreError::new(
             crate::ErrorKind::Invalid,
-            "it was called outside of a Tokio runtime",
+            "the call was made outside of a Tokio runtime",
         )
         .with_hint("call it inside #[tokio::main] or Runtime::block_on, or use leasehold::blocking")
     })

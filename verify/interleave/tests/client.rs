@@ -200,7 +200,7 @@ fn released_leases_hand_on() {
                     spawn(async move {
                         let lease = lock(&client).await;
                         guarded.visit(&lease).await;
-                        lease.release().await.unwrap();
+                        let _ = lease.release().await.unwrap();
                     })
                 })
                 .into();
@@ -282,7 +282,7 @@ fn a_closed_client_leaves_nothing() {
             };
             let b = world.client().await;
             drop(lock(&b).await);
-            closes.await.unwrap();
+            let _ = closes.await.unwrap();
             assert!(!lease.is_valid());
             waits.await.unwrap().ok();
             drop((a, b, lease));
@@ -308,7 +308,7 @@ fn turns_come_to_everybody() {
                         let mutex = client.mutex("k").unwrap().retrying(Retry::default());
                         let lease = mutex.lock().await.unwrap();
                         guarded.visit(&lease).await;
-                        lease.release().await.unwrap();
+                        let _ = lease.release().await.unwrap();
                         left.fetch_sub(1, Ordering::SeqCst);
                     })
                 })

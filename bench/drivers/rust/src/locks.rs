@@ -80,7 +80,7 @@ impl Lock {
         match self {
             Self::Leasehold(_, held) => {
                 if let Some(lease) = held.take() {
-                    lease.release().await?;
+                    let _ = lease.release().await?;
                 }
             }
             Self::Rslock(.., held) => {

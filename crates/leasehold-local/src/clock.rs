@@ -6,6 +6,7 @@
 //! keeps tokens rising over restarts.
 
 use std::io::ErrorKind as IoKind;
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold_core::StoreTime;
@@ -17,8 +18,9 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::directory::{Directory, refused};
-use super::file;
+use super::directory::Directory;
+use super::machine::{BOOT, ONE_BOOT, TIME};
+use super::{file, machine, session};
 
 pub(super) const FILE: &str = "clock";
 pub(super) const LOCK: &str = "clock.lock";
@@ -59,8 +61,9 @@ fn checksum(anchor: u64, boot: &str) -> String {
 impl Clock {
     /// The clock of this boot, if its anchor was set, as a rule long ago.
     pub(super) fn of_this_boot(directory: &Directory) -> Result<Option<Self>, StoreError> {
-        let machine = SinceBoot::of_this_process()?;
-        Ok(Self::find(directory, machine).ok().flatten())
+        let boot = Boot::of_this_process(directory.path())?;
+        let found = Self::find(directory, &boot).ok().flatten();
+        Ok(found.filter(|clock| boot.is_of(clock)))
     }
 
     /// Finds the anchor of this boot, or sets it.
@@ -68,15 +71,20 @@ impl Clock {
         if let Some(found) = Self::of_this_boot(directory)? {
             return Ok(found);
         }
-        let machine = SinceBoot::of_this_process()?;
+        let boot = Boot::of_this_process(directory.path())?;
         let failed = |name, errno| directory.failed_at(name, "write to", errno);
         // Not the directory itself: another user who may read it could lock it.
         let locked = directory.lock_file(LOCK, FlockOperation::LockExclusive);
         let _alone = locked.map_err(|errno| failed(LOCK, errno))?;
-        if let Some(found) = Self::find(directory, machine)? {
-            return Ok(found);
+        match Self::find(directory, &boot)? {
+            Some(found) if boot.is_of(&found) => return Ok(found),
+            // After a restart nobody of the boot before lives. Else it was none.
+            Some(_) if session::some_live(directory) => {
+                return Err(ONE_BOOT.fails(directory.path(), ""));
+            }
+            _ => {}
         }
-        let clock = Self::new(machine);
+        let clock = Self::new(boot);
         let file = directory.file(FILE, OFlags::WRONLY | OFlags::CREATE);
         let written = file.and_then(|file| {
             // Whoever is killed in between has set none.
@@ -86,21 +94,21 @@ impl Clock {
         written.map(|()| clock).map_err(|errno| failed(FILE, errno))
     }
 
-    /// The anchor of this boot, if it was set. A damaged one is an error, and not set
-    /// anew: if the wall clock was stepped meanwhile, who runs already would have
+    /// The anchor that was set last, if it may be of this boot. A damaged one is an error, and not
+    /// set anew: if the wall clock was stepped meanwhile, who runs already would have
     /// another time.
-    fn find(directory: &Directory, machine: SinceBoot) -> Result<Option<Self>, StoreError> {
+    fn find(directory: &Directory, boot: &Boot) -> Result<Option<Self>, StoreError> {
         let failed = |errno| directory.failed_at(FILE, "read", errno);
         let found = match directory.file(FILE, OFlags::RDONLY) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        let earlier = machine.is_before_boot(&fstat(&found).map_err(failed)?);
+        let earlier = boot.since.is_before_boot(&fstat(&found).map_err(failed)?);
         let text = file::read(&found, 0, LONGEST).map_err(failed)?;
-        match Self::read(&text, machine) {
+        match Self::read(&text, boot.since) {
             // Where the kernel does not number its boots, the file's age decides.
-            Some(clock) if boot_id().map_or(!earlier, |boot| boot == clock.boot) => Ok(Some(clock)),
+            Some(clock) if boot.id.is_some() || !earlier => Ok(Some(clock)),
             None if !earlier && !text.is_empty() => {
                 let path = directory.path().join(FILE);
                 let message = format!("{} is damaged", path.display());
@@ -135,12 +143,12 @@ impl Clock {
         serde_json::to_vec(&written).unwrap_or_default()
     }
 
-    fn new(machine: SinceBoot) -> Self {
-        let anchor = wall().saturating_sub(machine.now());
+    fn new(boot: Boot) -> Self {
+        let anchor = wall().saturating_sub(boot.since.now());
         Self {
-            boot: boot_id().unwrap_or_else(|| format!("{:032x}", random_u128())),
+            boot: boot.id.unwrap_or_else(|| format!("{:032x}", random_u128())),
             anchor: u64::try_from(anchor.as_micros()).unwrap_or(0),
-            machine,
+            machine: boot.since,
         }
     }
 
@@ -149,7 +157,7 @@ impl Clock {
     pub(super) fn of_boot(boot: &str) -> Self {
         Self {
             boot: boot.to_owned(),
-            ..Self::new(SinceBoot::default())
+            ..Self::new(Boot::default())
         }
     }
 
@@ -174,6 +182,44 @@ impl Clock {
     }
 }
 
+/// The boot in which this process runs.
+#[derive(Debug, Clone, Default)]
+struct Boot {
+    /// `None` where the kernel does not number its boots: only elsewhere than on Linux.
+    id: Option<String>,
+    since: SinceBoot,
+}
+
+impl Boot {
+    /// # Errors
+    /// `Refused` where it cannot be known.
+    #[cfg(target_os = "linux")]
+    fn of_this_process(path: &Path) -> Result<Self, StoreError> {
+        machine::check_proc(path)?;
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let id = id.map_err(|error| BOOT.fails(path, &error).with_source(error))?;
+        let id = id.trim().to_owned();
+        if id.is_empty() {
+            return Err(BOOT.fails(path, "it is empty"));
+        }
+        Ok(Self {
+            id: Some(id),
+            since: SinceBoot::of_this_process(path)?,
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of_this_process(path: &Path) -> Result<Self, StoreError> {
+        let since = SinceBoot::of_this_process(path)?;
+        Ok(Self { id: None, since })
+    }
+
+    /// Whether the clock was set in it.
+    fn is_of(&self, clock: &Clock) -> bool {
+        self.id.as_ref().is_none_or(|id| *id == clock.boot)
+    }
+}
+
 /// The time since the machine started, also for a process in a time namespace, where
 /// it is off by as much as whoever made the namespace liked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -185,21 +231,32 @@ pub(super) struct SinceBoot {
 impl SinceBoot {
     /// # Errors
     /// `Refused` where it cannot be known.
-    fn of_this_process() -> Result<Self, StoreError> {
+    fn of_this_process(path: &Path) -> Result<Self, StoreError> {
+        let exists = |path: &str| std::fs::symlink_metadata(path).is_ok();
         let offsets = match std::fs::read_to_string("/proc/self/timens_offsets") {
             Ok(offsets) => offsets,
             // No such namespaces on this system.
-            Err(error) if error.kind() == IoKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(timeless("cannot be read").with_source(error)),
+            Err(_) if cfg!(not(target_os = "linux")) => return Ok(Self::default()),
+            Err(error)
+                if error.kind() == IoKind::NotFound
+                    && exists("/proc/self/ns")
+                    && !exists("/proc/self/ns/time") =>
+            {
+                return Ok(Self::default());
+            }
+            Err(error) => {
+                let found = format!("/proc/self/timens_offsets: {error}");
+                return Err(TIME.fails(path, found).with_source(error));
+            }
         };
         // They are those of its children.
         let namespace = |of| std::fs::read_link(format!("/proc/self/ns/{of}")).ok();
         if namespace("time") != namespace("time_for_children") {
-            return Err(timeless(
-                "is its children's: it has left its time namespace to them",
-            ));
+            let found = "this process has left its time namespace to its children";
+            return Err(TIME.fails(path, found));
         }
-        Self::read(&offsets).ok_or_else(|| timeless("is not understood"))
+        let found = "/proc/self/timens_offsets is not understood";
+        Self::read(&offsets).ok_or_else(|| TIME.fails(path, found))
     }
 
     /// Reads lines of a clock's name, seconds, and nanoseconds to be added.
@@ -226,18 +283,6 @@ impl SinceBoot {
         let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         written + SLACK < wall().saturating_sub(self.now())
     }
-}
-
-fn timeless(why: &str) -> StoreError {
-    refused(
-        format!("the machine's time is unknown: /proc/self/timens_offsets {why}"),
-        "start this program in its time namespace (unshare --fork --time), or use a server",
-    )
-}
-
-fn boot_id() -> Option<String> {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 #[cfg(test)]
@@ -273,6 +318,25 @@ mod tests {
         assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
     }
 
+    /// A restart has no survivors: such clients are of another kernel, or of a container with a
+    /// number of its own, and their claims must not be taken for those of a boot before.
+    #[test]
+    fn while_clients_of_another_boot_live_there_is_no_new_anchor() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("d");
+        let directory = std::sync::Arc::new(Directory::open(path.clone()).unwrap());
+        let session = session::Session::open(directory.clone(), crate::new_inbox()).unwrap();
+        let text = Clock::of_boot("another").written();
+        std::fs::write(path.join(FILE), &text).unwrap();
+        std::fs::write(path.join("sessions/dead"), "").unwrap();
+        let error = Clock::open(&directory).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains(ONE_BOOT.said), "{error}");
+        assert_eq!(std::fs::read(path.join(FILE)).unwrap(), text);
+        drop(session);
+        assert!(Clock::open(&directory).is_ok());
+    }
+
     #[test]
     fn a_damaged_anchor_is_left_as_it_is() {
         let place = tempfile::tempdir().unwrap();
@@ -283,7 +347,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         let beyond = Clock {
             anchor: u64::MAX,
-            ..Clock::new(SinceBoot::default())
+            ..Clock::new(Boot::default())
         };
         std::fs::write(&path, beyond.written()).unwrap();
         let error = Clock::open(&directory).unwrap_err();
@@ -329,7 +393,7 @@ mod tests {
     fn a_file_of_this_boot_is_not_of_an_earlier_one() {
         let place = tempfile::tempdir().unwrap();
         let file = std::fs::File::create(place.path().join("f")).unwrap();
-        let now = Clock::new(SinceBoot::default());
+        let now = Clock::new(Boot::default());
         let is_earlier = |clock: &Clock| clock.is_of_earlier_boot(&fstat(&file).unwrap());
         assert!(!is_earlier(&now));
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000))

@@ -2,19 +2,23 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use rustix::fs::{
     AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, Stat, chmod, flock, fstat,
     openat, stat, statat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::geteuid;
 
+use super::errors::{below, command, failed, is_of_system, refused};
 use super::group::Group;
 use super::inbox::by_descriptor;
 use super::shared::{self, PARTS, Shared, UNFINISHED};
-use super::{file, walk};
+use super::walk::Makes;
+use super::{clock, file, machine, walk};
 
 /// One file for each key.
 pub(super) const RECORDS: &str = "records";
@@ -29,6 +33,9 @@ pub(super) const KEYS: &str = "keys";
 
 /// Only the user may see claim ids: whoever knows one can release its claim.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// How a part is opened.
+const PART: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// How a socket is opened, which cannot be read or written.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -49,40 +56,45 @@ pub(super) struct Directory {
     inode: (u64, u64),
     /// `None`: it is one user's.
     shared: Option<Shared>,
+    /// Its parts, open and locked: see [`Directory::keep`].
+    kept: Mutex<Vec<OwnedFd>>,
 }
 
 impl Directory {
     /// Opens it, making it if it is missing.
     #[cfg(test)]
     pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
-        Self::open_for(path, None)
+        Self::open_for(path, None, Makes::Last)
     }
 
     /// Opens it: that of a group, if one is named, else that of this user, which is made if it is
     /// missing, unless it was made for a group.
-    pub(super) fn open_for(path: PathBuf, group: Option<&str>) -> Result<Self, StoreError> {
+    pub(super) fn open_for(
+        path: PathBuf,
+        group: Option<&str>,
+        makes: Makes,
+    ) -> Result<Self, StoreError> {
         let group = group.map(Group::find).transpose()?;
-        let found = walk::find(&path, group.is_none()).map_err(|error| match &group {
+        let makes = group.as_ref().map_or(makes, |_| Makes::Nothing);
+        let found = walk::find(&path, makes).map_err(|error| match &group {
             Some(group) if is_absent(&path) => shared::refusal::absent(&path, group),
             _ => error,
         })?;
-        let look = |errno| failed(&path, "look at", errno);
-        let opened = fstat(&found.fd).map_err(look)?;
+        let opened = fstat(&found.fd).map_err(|errno| failed(&path, "look at", errno))?;
         let shared = Shared::of(&path, &found, &opened, group)?;
         if shared.is_none() {
-            check_owner(&path, &opened)?;
+            check_owner(&path, &found.fd, &opened)?;
         }
-        #[cfg(target_os = "linux")]
-        check_local(&path, &found.fd)?;
+        machine::check_file_system(&path, &found.fd)?;
         let directory = Self {
             fd: found.open().map_err(|errno| failed(&path, "open", errno))?,
             inode: inode_of(&opened),
             path,
             shared,
+            kept: Mutex::default(),
         };
-        for sub in [RECORDS, SESSIONS, INBOXES] {
-            let made = directory.make_part(sub);
-            made.map_err(|errno| directory.failed("write to", errno))?;
+        for part in [RECORDS, SESSIONS, INBOXES] {
+            directory.make_part(part)?;
         }
         // Where the first versions made a directory for their records, and saw none of these.
         match directory.file(KEYS, OFlags::WRONLY | OFlags::CREATE) {
@@ -98,12 +110,33 @@ impl Directory {
         }
     }
 
-    /// Makes a part of it that is missing. All parts of a group's are there.
-    pub(super) fn make_part(&self, name: &str) -> Result<(), Errno> {
-        match &self.shared {
-            None => walk::make(&self.fd, name),
-            Some(_) => Ok(()),
+    /// Makes a part of it that is missing, and refuses one in which another user could do something.
+    /// All parts of a group's are there, and were looked at.
+    pub(super) fn make_part(&self, name: &str) -> Result<(), StoreError> {
+        if self.shared.is_some() {
+            return Ok(());
         }
+        walk::make(&self.fd, name).map_err(|errno| self.failed("write to", errno))?;
+        let part = open_at(self.fd.as_fd(), name, PART, Mode::empty());
+        match part.and_then(|part| fstat(&part)) {
+            Ok(stat) if is_of_user(&stat) && !is_open_to_others(&stat) => Ok(()),
+            Ok(_) => Err(self.foreign(name)),
+            Err(Errno::LOOP | Errno::NOTDIR) => Err(self.foreign(name)),
+            Err(errno) => Err(self.failed("open", errno)),
+        }
+    }
+
+    /// Holds a shared lock on the directory and on its parts, as they are now: systemd-tmpfiles
+    /// removes nothing below a directory of which it cannot have an exclusive one. Where it is just
+    /// about to look, or another user has locked it, a later call will do.
+    pub(super) fn keep(&self) {
+        let shared = FlockOperation::NonBlockingLockShared;
+        let locked = |open: &OwnedFd| retry_on_intr(|| flock(open, shared));
+        locked(&self.fd).ok();
+        let parts = PARTS.iter().filter_map(|part| self.file(part, PART).ok());
+        let parts = parts.filter(|part| locked(part).is_ok()).collect();
+        // The former ones are let go only now.
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = parts;
     }
 
     /// The group that shares it.
@@ -132,9 +165,17 @@ impl Directory {
     /// Opens a file in it that is neither followed nor inherited.
     pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (at, name) = self.at(name);
-        match &self.shared {
-            None => open_at(at, name, flags, PRIVATE),
-            Some(shared) => shared.file(at, name, flags),
+        if let Some(shared) = &self.shared {
+            return shared.file(at, name, flags);
+        }
+        // It may be from a time when others could write to the directory: not waited for, if it is
+        // a pipe, and not used.
+        let opened = open_at(at, name, flags | OFlags::NONBLOCK, PRIVATE)?;
+        let stat = fstat(&opened)?;
+        match is_regular(&stat) || flags.contains(OFlags::DIRECTORY) {
+            false => Err(Errno::NXIO),
+            true if !is_of_user(&stat) => Err(Errno::ACCESS),
+            true => Ok(opened),
         }
     }
 
@@ -235,16 +276,34 @@ impl Directory {
         failed(&self.path, doing, errno)
     }
 
-    /// The same, with a word about what is wrong with a file of a group's directory.
+    /// The same, with a word about what is wrong with the file.
     pub(super) fn failed_at(&self, name: &str, doing: &str, errno: Errno) -> StoreError {
-        let complaint = match errno {
-            Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::LOOP => {
-                let shared = self.shared.as_ref();
-                shared.and_then(|shared| shared.complaint(self, name))
+        let complaint = match (errno, &self.shared) {
+            (Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::LOOP, Some(shared)) => {
+                shared.complaint(self, name)
             }
+            (Errno::ACCESS | Errno::NXIO | Errno::LOOP, None) => Some(self.foreign(name)),
             _ => None,
         };
         complaint.unwrap_or_else(|| self.failed(doing, errno))
+    }
+
+    /// What to tell a caller of something in the directory of one user that is not as it was made.
+    fn foreign(&self, name: &str) -> StoreError {
+        let shown = self.path.join(name);
+        let shown = shown.display();
+        let message = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if !is_of_user(&stat) => {
+                format!("{shown} belongs to user {}", stat.st_uid)
+            }
+            Ok(stat) if is_directory(&stat) => format!("other users can write to {shown}"),
+            _ => format!("{shown} is not what leasehold has made there"),
+        };
+        refused(
+            message,
+            "stop what uses that directory, look at it and remove it; or name another directory \
+             with local:/some/dir",
+        )
     }
 }
 
@@ -271,50 +330,71 @@ fn is_absent(path: &Path) -> bool {
     matches!(stat(path), Err(Errno::NOENT))
 }
 
-fn check_owner(path: &Path, stat: &Stat) -> Result<(), StoreError> {
+/// Refuses a directory in which another user could do something.
+fn check_owner(path: &Path, found: &OwnedFd, stat: &Stat) -> Result<(), StoreError> {
     let shown = path.display();
-    let me = rustix::process::geteuid().as_raw();
+    let me = geteuid().as_raw();
     if stat.st_uid != me {
         let owner = stat.st_uid;
-        return Err(refused(
-            format!("the directory {shown} belongs to user {owner}, not to {me}"),
-            "run as that user, use a directory of a group (leasehold init), or name another: local:/some/dir",
-        ));
+        let hint = match is_sticky(stat) || is_of_system(path) {
+            true => below(path),
+            false => "run as that user, use a directory of a group (leasehold init), or name \
+                      another: local:/some/dir"
+                .to_owned(),
+        };
+        let message = format!("the directory {shown} belongs to user {owner}, not to {me}");
+        return Err(refused(message, hint));
     }
-    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(refused(
-            format!("other users can write to the directory {shown}"),
-            format!("chmod go-w {shown}, or name another directory with local:/some/dir"),
-        ));
+    check_rights(path, found, stat)
+}
+
+/// Refuses a directory of this user that others can write to, and one of the system.
+pub(super) fn check_rights(path: &Path, found: &OwnedFd, stat: &Stat) -> Result<(), StoreError> {
+    let (shown, sticky) = (path.display(), is_sticky(stat));
+    let ours = || is_ours(found).map_err(|errno| failed(path, "look at", errno));
+    if is_open_to_others(stat) {
+        // Whoever else uses it must be able to go on.
+        let hint = match sticky || is_of_system(path) || !ours()? {
+            true => below(path),
+            false => format!(
+                "{}, or name another directory with local:/some/dir",
+                command("chmod go-w", &[&path.to_string_lossy()])
+            ),
+        };
+        let message = format!("other users can write to the directory {shown}");
+        return Err(refused(message, hint));
+    }
+    let has_store = || statat(found, RECORDS, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    if is_of_system(path) && !has_store() && !ours()? {
+        let message = format!("the directory {shown} is not empty, and no store is in it");
+        return Err(refused(message, below(path)));
     }
     Ok(())
 }
 
-/// Another machine has another clock, and does not see who lives here.
-#[cfg(target_os = "linux")]
-pub(super) fn check_local(path: &Path, fd: impl AsFd) -> Result<(), StoreError> {
-    let of_network = |magic: u32| {
-        Some(match magic {
-            0x6969 => "nfs",
-            0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb",
-            0x5346_414f | 0x6b41_4653 => "afs",
-            0x00c3_6400 => "ceph",
-            0x0bd0_0bd0 => "lustre",
-            0x4750_4653 => "gpfs",
-            0x0102_1997 => "9p",
-            _ => return None,
-        })
-    };
-    let stat = rustix::fs::fstatfs(fd).map_err(|errno| failed(path, "look at", errno))?;
-    // Magic numbers have 32 bits, whatever the width of the field.
-    let Some(kind) = of_network(stat.f_type as u32) else {
-        return Ok(());
-    };
-    let shown = path.display();
-    Err(refused(
-        format!("the directory {shown} is on a network file system ({kind})"),
-        "name a directory on a disk of this machine: local:/some/dir",
-    ))
+fn is_sticky(stat: &Stat) -> bool {
+    stat.st_mode & 0o1000 != 0
+}
+
+/// Whether others than the owner may write to it.
+fn is_open_to_others(stat: &Stat) -> bool {
+    Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
+}
+
+/// Whether there is nothing in it that is not this store's.
+fn is_ours(directory: &OwnedFd) -> Result<bool, Errno> {
+    let known = [KEYS, clock::FILE, clock::LOCK, shared::MARK];
+    // What was found cannot be read.
+    let opened = openat(directory, ".", PART | OFlags::CLOEXEC, Mode::empty())?;
+    for entry in Dir::new(opened)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        let ours = PARTS.iter().chain(&known).any(|one| *one == name);
+        if !ours && !matches!(&*name, "." | "..") && !name.starts_with(UNFINISHED) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[allow(clippy::useless_conversion, reason = "narrower on other systems")]
@@ -322,40 +402,17 @@ pub(super) fn inode_of(stat: &Stat) -> (u64, u64) {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
 }
 
+fn is_of_user(stat: &Stat) -> bool {
+    stat.st_uid == geteuid().as_raw()
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 pub(super) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// A store that cannot be here.
-pub(super) fn refused(message: String, hint: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
-}
-
-pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
-    let (why, hint) = match errno {
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => (
-            ": the disk is full, or has no inodes left",
-            "make room there, or name another directory with local:/some/dir",
-        ),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => (
-            ": not allowed",
-            "name a directory of your own with local:/some/dir",
-        ),
-        Errno::MFILE | Errno::NFILE => (": too many open files", "raise the limit (ulimit -n)"),
-        Errno::NOENT | Errno::STALE => (
-            ": it was removed while in use",
-            "start again: it is created again",
-        ),
-        _ => ("", ""),
-    };
-    let kind = match why {
-        "" => ErrorKind::Unavailable,
-        _ => ErrorKind::Refused,
-    };
-    let message = format!("cannot {doing} the directory {}{why}", path.display());
-    let error = StoreError::new(kind, message).with_source(std::io::Error::from(errno));
-    match hint {
-        "" => error,
-        hint => error.with_hint(hint),
-    }
-}
+#[cfg(test)]
+mod tests;

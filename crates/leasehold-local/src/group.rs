@@ -1,5 +1,6 @@
 //! Groups and users of this machine, by name and number.
 
+use std::ffi::CString;
 use std::fmt;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use leasehold_store::StoreError;
 use nix::unistd::{self, Gid, Uid};
 use rustix::process::{getegid, geteuid, getgroups};
 
-use super::directory::refused;
+use super::errors::{command, refused};
 
 /// A group of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,10 @@ impl Group {
             }),
             Ok(None) => Err(refused(
                 format!("this machine has no group {text:?}"),
-                format!("make it with groupadd {text}, or name another with ?group="),
+                format!(
+                    "make it with {}, or name another with ?group=",
+                    command("groupadd --", &[text])
+                ),
             )),
             Err(errno) => Err(refused(
                 format!("cannot look up the group {text:?}"),
@@ -69,6 +73,15 @@ impl Group {
             || others.any(|other| other.as_raw() == self.gid)
     }
 
+    /// Whether that user is a member; `None` where the machine does not know the user or the group.
+    pub(super) fn has(&self, uid: u32) -> Option<bool> {
+        self.name.as_ref()?;
+        let user = unistd::User::from_uid(Uid::from_raw(uid)).ok()??;
+        let name = CString::new(user.name).ok()?;
+        let groups = unistd::getgrouplist(&name, user.gid).ok()?;
+        Some(groups.contains(&Gid::from_raw(self.gid)))
+    }
+
     /// Why this process may not use its directory, and what to do.
     pub(super) fn not_ours(&self, directory: &Path) -> StoreError {
         let me = geteuid().as_raw();
@@ -83,9 +96,8 @@ impl Group {
             Some(user) => (
                 format!("{} ({me}) is not a member", user.name),
                 format!(
-                    "have it added with usermod -aG {} {}, and log in again",
-                    self.text(),
-                    user.name
+                    "have it added with {}, and log in again",
+                    command("usermod -aG", &[&self.text(), &user.name])
                 ),
             ),
             None => (
@@ -127,6 +139,15 @@ mod tests {
             (4_000_000_123, "4000000123")
         );
         assert_eq!(nameless.to_string(), "4000000123");
+    }
+
+    #[test]
+    fn who_is_a_member_is_known_where_the_machine_has_names_for_both() {
+        let root = Group::find("0").unwrap();
+        assert_eq!(root.has(0), Some(true));
+        assert_eq!(root.has(65_534), Some(false), "nobody");
+        assert_eq!(root.has(4_000_000_123), None);
+        assert_eq!(Group::of(4_000_000_123).has(0), None);
     }
 
     #[test]

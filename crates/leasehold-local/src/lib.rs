@@ -34,6 +34,7 @@ mod clock;
 mod dead;
 mod death_watcher;
 mod directory;
+mod errors;
 mod file;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -43,6 +44,7 @@ mod inbox;
 mod key_lock;
 mod list;
 mod log;
+mod machine;
 mod make;
 mod name;
 mod options;
@@ -68,9 +70,10 @@ use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, 
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
-    AuditLimit, AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step,
-    StoreError, Taken, Transacted,
+    AuditLimit, AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError,
+    Taken, Transacted,
 };
+use rustix::io::Errno;
 use tokio::task::JoinSet;
 
 pub use self::options::LocalOptions;
@@ -85,6 +88,7 @@ use self::log::{FileLog, Log};
 use self::place::{OpenRecords, Place};
 use self::session::Session;
 use self::turn::blocking;
+use self::walk::Makes;
 
 /// How soon the next in line looks whether those ahead of it live; those
 /// further back look more rarely, so that somebody does should all ahead be dead.
@@ -147,8 +151,12 @@ impl Inner {
 
     /// Opens it without an audit log and without sweeping, by some 30 system calls. Nothing where
     /// it would have to wait: the clock of this boot is not set, or another process has the lock.
-    fn open_at_once(path: PathBuf, retention: Duration) -> Result<Option<Arc<Self>>, StoreError> {
-        let directory = Arc::new(Directory::open_for(path, None)?);
+    fn open_at_once(
+        path: PathBuf,
+        makes: Makes,
+        retention: Duration,
+    ) -> Result<Option<Arc<Self>>, StoreError> {
+        let directory = Arc::new(Directory::open_for(path, None, makes)?);
         let Some(clock) = Clock::of_this_boot(&directory)? else {
             return Ok(None);
         };
@@ -165,6 +173,11 @@ impl Inner {
         retention: Duration,
         audit: Option<Log>,
     ) -> Result<Arc<Self>, StoreError> {
+        let outbox = inbox::outbox().map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            directory.failed("open a socket for", errno)
+        })?;
+        directory.keep();
         Ok(Arc::new(Self {
             clock,
             session,
@@ -174,9 +187,7 @@ impl Inner {
             subscription: Subscription::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
-            outbox: inbox::outbox().map_err(|error| {
-                StoreError::new(ErrorKind::Refused, "cannot open another socket").with_source(error)
-            })?,
+            outbox,
         }))
     }
 
@@ -202,20 +213,22 @@ impl Inner {
 }
 
 impl LocalStore {
-    /// Opens the store, making its directory if it is missing.
+    /// Opens the store, making its directory if it is missing; one that is named, only if the
+    /// directory above it is there.
     ///
     /// # Errors
     /// `Invalid` for options that cannot work. `Refused` for a directory that
-    /// is another user's, that others may write to, that is on a network file
-    /// system, or where files cannot be written; for one that was made for a group of which this
+    /// is another user's, that others may write to, that other machines may use,
+    /// or where files cannot be written; where `/proc` does not tell the boot and its
+    /// time; for a directory that was made for a group of which this
     /// process is no member, or in which others than the members could do something.
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         check_runtime()?;
         options.check()?;
-        let (path, _) = options.place()?;
+        let (path, makes) = options.makes()?;
         // Who is in a group may be asked of another process.
         let at_once = match (options.audit, &options.group) {
-            (None, None) => Inner::open_at_once(path.clone(), options.retention)?,
+            (None, None) => Inner::open_at_once(path.clone(), makes, options.retention)?,
             _ => None,
         };
         if let Some(inner) = at_once {
@@ -223,7 +236,7 @@ impl LocalStore {
             return Ok(Self::of(inner));
         }
         let inner = blocking(move || {
-            let directory = Directory::open_for(path, options.group.as_deref())?;
+            let directory = Directory::open_for(path, options.group.as_deref(), makes)?;
             Inner::open_in(directory, options.retention, options.audit)
         });
         Ok(Self::of(inner.await?))
@@ -232,7 +245,7 @@ impl LocalStore {
     /// Makes the directory, for the members of a group if the options name one. Says where it is,
     /// and whether it was made now.
     async fn make(options: LocalOptions) -> Result<(PathBuf, bool), StoreError> {
-        let (path, _) = options.place()?;
+        let (path, makes) = options.makes()?;
         blocking(move || {
             let group = options.group.as_deref().map(Group::find).transpose()?;
             let made = match &group {
@@ -240,7 +253,8 @@ impl LocalStore {
                 None => !path.join(RECORDS).exists(),
             };
             // Makes what is one user's, and looks whether it can be used.
-            let directory = Directory::open_for(path.clone(), options.group.as_deref())?;
+            let group = options.group.as_deref();
+            let directory = Directory::open_for(path.clone(), group, makes)?;
             Inner::open_in(directory, options.retention, None)?;
             Ok((path, made))
         })

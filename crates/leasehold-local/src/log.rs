@@ -59,8 +59,7 @@ fn path(name: &str) -> String {
 
 impl Log {
     pub(super) fn open(directory: &Arc<Directory>, limit: AuditLimit) -> Result<Self, StoreError> {
-        let made = directory.make_part(AUDIT);
-        made.map_err(|errno| directory.failed("write to", errno))?;
+        directory.make_part(AUDIT)?;
         Ok(Self {
             directory: Arc::clone(directory),
             limit,

@@ -8,15 +8,16 @@ use rustix::fs::{Dir, Gid, Mode, OFlags, RawMode, Stat, fchmod, fchown, fstat, o
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-#[cfg(target_os = "linux")]
-use super::directory::check_local;
-use super::directory::{KEYS, failed, refused};
+use super::clock;
+use super::directory::{KEYS, check_rights};
+use super::errors::{command, failed, refused};
 use super::group::Group;
-use super::shared::refusal::{bad_mark, of_another};
+use super::machine::check_file_system;
+use super::shared::refusal::{bad_mark, of_another, of_stranger};
 use super::shared::{
-    MARK, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, check_way, make_file, mark,
+    MARK, Mark, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, check_way, make_file, mark,
 };
-use super::{clock, walk};
+use super::walk::{self, Makes};
 
 /// What the owner writes for the members to read.
 const OF_MARK: RawMode = 0o640;
@@ -33,15 +34,17 @@ pub(super) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
     }
     let failed = |errno| failed(path, "make", errno);
     let (directory, stat) = open(path)?;
-    #[cfg(target_os = "linux")]
-    check_local(path, &directory)?;
-    let made_for = mark(&directory, &stat).map_err(|errno| match errno {
+    check_file_system(path, &directory)?;
+    let made_for = mark(&directory).map_err(|errno| match errno {
         Errno::INVAL => bad_mark(path),
         errno => failed(errno),
     })?;
     match made_for {
-        Some(gid) if gid == group.gid => {}
-        Some(gid) => return Err(of_another(path, &Group::of(gid), group)),
+        Some(Mark { owner, .. }) if owner != stat.st_uid => {
+            return Err(of_stranger(path, stat.st_uid, group));
+        }
+        Some(Mark { gid, .. }) if gid == group.gid => {}
+        Some(Mark { gid, .. }) => return Err(of_another(path, &Group::of(gid), group)),
         None if is_empty(&directory).map_err(failed)? => {}
         None => {
             return Err(refused(
@@ -67,16 +70,17 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
             "name a directory in it with local:/some/dir?group=NAME",
         ));
     };
-    let found = walk::find(parent, false).map_err(|error| match rustix::fs::stat(parent) {
-        Err(Errno::NOENT) => {
-            let parent = parent.display();
-            refused(
-                format!("there is no directory {parent}"),
-                format!("mkdir -p {parent}, so that the members of the group may pass it"),
-            )
-        }
-        _ => error,
-    })?;
+    let found =
+        walk::find(parent, Makes::Nothing).map_err(|error| match rustix::fs::stat(parent) {
+            Err(Errno::NOENT) => refused(
+                format!("there is no directory {}", parent.display()),
+                format!(
+                    "{}, so that the members of the group may pass it",
+                    command("mkdir -p", &[&parent.to_string_lossy()])
+                ),
+            ),
+            _ => error,
+        })?;
     walk::make(&found.fd, name).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&found.fd, name, flags, Mode::empty()).map_err(|errno| match errno {
@@ -87,14 +91,17 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
         errno => failed(errno),
     })?;
     let stat = fstat(&directory).map_err(failed)?;
-    let me = geteuid();
-    if !me.is_root() && stat.st_uid != me.as_raw() {
-        return Err(refused(
-            format!("the directory {shown} belongs to user {}", stat.st_uid),
-            "run this as root or as that user",
-        ));
+    if stat.st_uid != geteuid().as_raw() {
+        let hint = match geteuid().is_root() {
+            // Its owner can replace all that is in it.
+            true => "name a directory that is not there yet, or run this as that user",
+            false => "run this as root, where it is root's, or as that user",
+        };
+        let message = format!("the directory {shown} belongs to user {}", stat.st_uid);
+        return Err(refused(message, hint));
     }
     check_way(path, &found, &stat)?;
+    check_rights(path, &directory, &stat)?;
     Ok((directory, stat))
 }
 
@@ -117,11 +124,11 @@ fn fill(directory: &OwnedFd, group: &Group) -> Result<(), Errno> {
     for name in PARTS {
         walk::make(directory, name)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        share(
-            &openat(directory, name, flags, Mode::empty())?,
-            group,
-            OF_PARTS,
-        )?;
+        let part = openat(directory, name, flags, Mode::empty())?;
+        // Else it is refused when the directory is opened.
+        if fstat(&part)?.st_uid == geteuid().as_raw() {
+            share(&part, group, OF_PARTS)?;
+        }
     }
     for name in FILES {
         make_file(at, name, OF_FILES, group, b"")?;

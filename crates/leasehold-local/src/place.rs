@@ -14,7 +14,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
 use super::Inner;
-use super::directory::{RECORDS, inode_of, is_regular};
+use super::directory::{RECORDS, inode_of};
 use super::file;
 use super::key_lock::KeyLock;
 use super::name::file_name;
@@ -161,36 +161,27 @@ impl Place {
 
     fn open(&self) -> Result<OpenFile, Errno> {
         let directory = &self.store.directory;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-        let fd = directory.file(&self.name, flags)?;
-        let stat = fstat(&fd)?;
-        if !is_regular(&stat) {
-            return Err(Errno::NXIO);
-        }
-        let (inode, path) = (inode_of(&stat), directory.path().join(&*self.name));
+        let fd = directory.file(&self.name, OFlags::RDWR | OFlags::CREATE)?;
+        let (inode, path) = (inode_of(&fstat(&fd)?), directory.path().join(&*self.name));
         Ok(OpenFile { fd, inode, path })
     }
 
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
     /// written over meanwhile: its checksums show that, and the record is read again.
     pub(super) fn read(&self) -> Result<Option<Record>, StoreError> {
-        unless_damaged_for_good(|| {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-            match self.store.directory.file(&self.name, flags) {
+        unless_damaged_for_good(
+            || match self.store.directory.file(&self.name, OFlags::RDONLY) {
                 Ok(file) => self.read_open(&file),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(self.failed("read", errno)),
-            }
-        })
+            },
+        )
     }
 
     /// Reads the record once, from its open file.
     pub(super) fn read_open(&self, file: &OwnedFd) -> Result<Option<Record>, StoreError> {
         let failed = |errno| self.failed("read", errno);
         let (stat, clock) = (fstat(file).map_err(failed)?, &self.store.clock);
-        if !is_regular(&stat) {
-            return Err(failed(Errno::NXIO));
-        }
         match Record::read(&source(file, size_of(&stat)).map_err(failed)?) {
             Ok(Some(mut record)) => {
                 if record.header.boot != clock.boot() {

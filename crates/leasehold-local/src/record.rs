@@ -51,6 +51,10 @@ const SMALLEST: usize = (BLOCK - HEAD) / 2;
 /// By how much a queue can at least grow where it is: a release adds the id that it remembers.
 const SLACK: usize = 1024;
 
+/// No frame is longer, in bytes: some 200,000 who wait. A file may say that it is, or be, of any
+/// size.
+const LONGEST: usize = 64 << 20;
+
 /// Reads so many bytes from there on, or as many as there are.
 pub(super) type Source<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, Errno> + 'a;
 
@@ -314,7 +318,8 @@ fn frame_at(
         Some(u64::from_le_bytes(*bytes))
     };
     let length = number_at(1).and_then(|length| usize::try_from(length).ok());
-    let Some(length) = length.filter(|length| number_at(0) == Some(number) && *length <= room)
+    let Some(length) =
+        length.filter(|length| number_at(0) == Some(number) && *length <= room.min(LONGEST))
     else {
         return Ok(None);
     };
@@ -335,6 +340,12 @@ fn frame(
         StoreError::new(ErrorKind::Refused, message).with_source(error)
     })?;
     bytes.push(b'\n');
+    if bytes.len() > LONGEST {
+        let message = "more claims wait for this key than its record can hold";
+        return Err(
+            StoreError::new(ErrorKind::Refused, message).with_hint("let fewer wait for one key")
+        );
+    }
     let (head, lines) = bytes.split_at_mut(FRAME_HEAD);
     let numbers = [number, lines.len() as u64, checksum(number, lines)];
     for (place, number) in head.chunks_mut(8).zip(numbers) {

@@ -14,8 +14,9 @@ use leasehold_store::fork::NotInherited;
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::directory::{Directory, INBOXES, SESSIONS, refused};
+use super::directory::{Directory, INBOXES, SESSIONS};
 use super::file;
+use super::machine::LOCKS;
 use super::name::file_name;
 
 /// Others look at a lock for a moment only, so this does not wait long.
@@ -90,11 +91,7 @@ impl Session {
             renewing: Mutex::default(),
         };
         if session.is_dead(&session.inbox) {
-            let shown = session.directory.path().display();
-            return Err(refused(
-                format!("the file system of {shown} does not support locks"),
-                "name a directory on a local disk: local:/some/dir",
-            ));
+            return Err(LOCKS.fails(session.directory.path(), ""));
         }
         Ok(session)
     }
@@ -180,6 +177,19 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
         file::remove(directory, &path);
     }
     true
+}
+
+/// Whether some client of that directory lives for certain.
+pub(super) fn some_live(directory: &Directory) -> bool {
+    let names = directory
+        .names(SESSIONS, "", usize::MAX)
+        .unwrap_or_default();
+    let shared = FlockOperation::NonBlockingLockShared;
+    let is_locked = |file| retry_on_intr(|| flock(&file, shared)) == Err(Errno::WOULDBLOCK);
+    names.iter().any(|name| {
+        let file = directory.file(&path(name), OFlags::RDWR);
+        file.is_ok_and(is_locked)
+    })
 }
 
 fn path(name: &str) -> String {

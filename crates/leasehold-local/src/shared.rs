@@ -23,14 +23,14 @@ use rustix::fs::{
     linkat, openat, renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::geteuid;
 
-use super::directory::{
-    AUDIT, Directory, INBOXES, RECORDS, SESSIONS, failed, is_regular, open_at, refused,
-};
+use super::directory::{AUDIT, Directory, INBOXES, RECORDS, SESSIONS, is_regular, open_at};
+use super::errors::{command, failed, refused};
 use super::file;
 use super::group::Group;
 use super::walk::Found;
-use refusal::{bad_mark, missing, not_shared, of_another, outside};
+use refusal::{bad_mark, foreign_part, missing, not_shared, of_another, of_stranger, outside};
 
 /// The file that says for which group it was made.
 pub(super) const MARK: &str = "group";
@@ -68,13 +68,16 @@ impl Shared {
         top: &Stat,
         wanted: Option<Group>,
     ) -> Result<Option<Self>, StoreError> {
-        let made_for = match mark(&found.fd, top) {
-            Ok(made_for) => made_for,
-            Err(Errno::ACCESS) => return outside(path, top, wanted.as_ref()).map_or(Ok(None), Err),
+        let mark = match mark(&found.fd) {
+            Ok(mark) => mark,
+            Err(Errno::ACCESS) => {
+                let error = outside(path, found, top, wanted.as_ref());
+                return error.map_or(Ok(None), Err);
+            }
             Err(Errno::INVAL) => return Err(bad_mark(path)),
             Err(errno) => return Err(failed(path, "look at", errno)),
         };
-        let Some(gid) = made_for else {
+        let Some(Mark { gid, owner }) = mark else {
             return wanted.map_or(Ok(None), |group| Err(not_shared(path, &group)));
         };
         if cfg!(not(any(target_os = "linux", target_os = "android"))) {
@@ -85,11 +88,16 @@ impl Shared {
         if let Some(wanted) = wanted.filter(|wanted| wanted.gid != gid) {
             return Err(of_another(path, &group, &wanted));
         }
+        check_way(path, found, top)?;
+        // Whoever has made it was a member then.
+        let known = [0, geteuid().as_raw()].contains(&top.st_uid);
+        if owner != top.st_uid || !known && group.has(top.st_uid) == Some(false) {
+            return Err(of_stranger(path, top.st_uid, &group));
+        }
         check(path, top, OF_TOP, &group)?;
         if !group.has_us() {
             return Err(group.not_ours(path));
         }
-        check_way(path, found, top)?;
         let part = |name| part(path, &found.fd, top, name, &group);
         let parts = [
             part(RECORDS)?,
@@ -127,11 +135,9 @@ impl Shared {
                     return match is_regular(&stat) {
                         _ if directory => Ok(opened),
                         false => Err(Errno::NXIO),
-                        // Who may open it has the rights of its mode.
-                        true if stat.st_gid != self.group.gid || stat.st_mode & 0o7 != 0 => {
-                            Err(Errno::ACCESS)
-                        }
-                        true => Ok(opened),
+                        true if is_right(&stat, OF_FILES, &self.group) => Ok(opened),
+                        // Root can open it whatever its mode is.
+                        true => Err(Errno::ACCESS),
                     };
                 }
             }
@@ -141,12 +147,23 @@ impl Shared {
     /// What is wrong with a file that could not be opened; `None`: nothing that can be seen.
     pub(super) fn complaint(&self, directory: &Directory, name: &str) -> Option<StoreError> {
         let path = &directory.path().join(name);
-        let (at, name) = directory.at(name);
-        match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let (at, there) = directory.at(name);
+        match statat(at, there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if !is_regular(&stat) => Some(refused(
                 format!("{} is no file", path.display()),
                 "a member of the group has put it there: look at it, and remove it",
             )),
+            // Any member could put something else there before somebody runs a command on it.
+            Ok(stat) if self.part(name).is_some() => {
+                let (message, _) = complaint(path, &stat, OF_FILES, &self.group)?;
+                let group = &self.group;
+                let hint = format!(
+                    "user {}, its owner, can give it the mode 660 and the group {group}; or remove \
+                     it when nobody uses it",
+                    stat.st_uid
+                );
+                Some(refused(message, hint))
+            }
             Ok(stat) => check(path, &stat, OF_FILES, &self.group).err(),
             Err(Errno::NOENT) => Some(missing(path, directory.path(), &self.group)),
             Err(_) => None,
@@ -211,21 +228,28 @@ fn give_name(at: BorrowedFd<'_>, new: &str, name: &str) -> Result<(), Errno> {
     }
 }
 
-/// The number of the group for which a directory was made. `INVAL`: what says so is no number, or
-/// could be somebody else's.
-pub(super) fn mark(directory: impl AsFd, top: &Stat) -> Result<Option<u32>, Errno> {
+/// For which group a directory was made, and by whom.
+pub(super) struct Mark {
+    pub(super) gid: u32,
+    pub(super) owner: u32,
+}
+
+/// The mark of a directory that was made for a group. `INVAL`: what says so is no number, or
+/// others can write to it.
+pub(super) fn mark(directory: impl AsFd) -> Result<Option<Mark>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let open = match open_at(directory.as_fd(), MARK, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
         open => open?,
     };
     let stat = fstat(&open)?;
-    if !is_regular(&stat) || !is_of_owner(&stat, top) || stat.st_mode & 0o22 != 0 {
+    if !is_regular(&stat) || stat.st_mode & 0o22 != 0 {
         return Err(Errno::INVAL);
     }
     let text = String::from_utf8(file::read(&open, 0, LONGEST_MARK)?).unwrap_or_default();
     let gid = Group::number(text.trim_end());
-    gid.map(Some).ok_or(Errno::INVAL)
+    let owner = stat.st_uid;
+    gid.map(|gid| Some(Mark { gid, owner })).ok_or(Errno::INVAL)
 }
 
 /// Opens a part of the directory, and looks whether it is as it has to be.
@@ -259,14 +283,7 @@ fn part(
     };
     let stat = fstat(&opened).map_err(|errno| failed(path, "look at", errno))?;
     if !is_of_owner(&stat, top) {
-        let shown = whole.display();
-        return Err(refused(
-            format!(
-                "{shown} belongs to user {}, not to the owner of the directory",
-                stat.st_uid
-            ),
-            format!("chown {} {shown}, as root", top.st_uid),
-        ));
+        return Err(foreign_part(&whole, stat.st_uid, path, group));
     }
     check(&whole, &stat, OF_PARTS, group)?;
     Ok(opened)
@@ -280,39 +297,51 @@ fn is_of_owner(stat: &Stat, top: &Stat) -> bool {
     [0, top.st_uid].contains(&stat.st_uid)
 }
 
-/// Refuses what does not belong to the group, or has other rights for it and for others.
+fn is_right(stat: &Stat, mode: RawMode, group: &Group) -> bool {
+    stat.st_gid == group.gid && mode_of(stat) & LOOKED_AT == mode & LOOKED_AT
+}
+
+/// What is wrong with something that does not belong to the group, or has other rights for it and
+/// for others; and the command that mends it.
+fn complaint(path: &Path, stat: &Stat, mode: RawMode, group: &Group) -> Option<(String, String)> {
+    if is_right(stat, mode, group) {
+        return None;
+    }
+    let (shown, found) = (path.display(), mode_of(stat));
+    let safe = path.to_string_lossy();
+    let chmod = command("chmod", &[&format!("{mode:o}"), &safe]);
+    Some(if stat.st_gid == group.gid {
+        (
+            format!("{shown} has mode {found:o}, and {mode:o} is what the group {group} needs"),
+            chmod,
+        )
+    } else {
+        let other = Group::of(stat.st_gid);
+        let chgrp = command("chgrp", &[&group.text(), &safe]);
+        (
+            format!("{shown} belongs to the group {other}, not to {group}"),
+            format!("{chgrp} && {chmod}"),
+        )
+    })
+}
+
+/// Refuses such a thing that nobody but its owner and that of the directory could replace.
 pub(super) fn check(
     path: &Path,
     stat: &Stat,
     mode: RawMode,
     group: &Group,
 ) -> Result<(), StoreError> {
-    let found = mode_of(stat);
-    let right_group = stat.st_gid == group.gid;
-    if right_group && found & LOOKED_AT == mode & LOOKED_AT {
+    let Some((message, command)) = complaint(path, stat, mode, group) else {
         return Ok(());
-    }
-    let shown = path.display();
-    let (message, command) = if right_group {
-        (
-            format!("{shown} has mode {found:o}, and {mode:o} is what the group {group} needs"),
-            format!("chmod {mode:o} {shown}"),
-        )
-    } else {
-        let other = Group::of(stat.st_gid);
-        (
-            format!("{shown} belongs to the group {other}, not to {group}"),
-            format!("chgrp {0} {shown} && chmod {mode:o} {shown}", group.text()),
-        )
     };
-    let owner = stat.st_uid;
-    let hint = format!("{command}, as root or as its owner, who is user {owner}");
+    let hint = format!("{command}, as its owner, user {}", stat.st_uid);
     Err(refused(message, hint))
 }
 
 /// Refuses a directory in whose place others could put something.
 pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), StoreError> {
-    let me = rustix::process::geteuid().as_raw();
+    let me = geteuid().as_raw();
     for (passed, stat) in &found.through {
         let (on_the_way, shown) = (passed.display(), path.display());
         let (owner, mode) = (stat.st_uid, mode_of(stat));
@@ -329,7 +358,7 @@ pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), St
                 format!(
                     "others could replace the directory {shown}: {on_the_way} has mode {mode:o}"
                 ),
-                format!("chmod go-w {on_the_way}, or chmod +t {on_the_way}"),
+                "name a directory below directories of root, with local:/some/dir?group=NAME",
             ));
         }
     }
@@ -338,8 +367,7 @@ pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), St
 
 /// Whether that is a socket of this user.
 pub(super) fn is_our_socket(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
-        && stat.st_uid == rustix::process::geteuid().as_raw()
+    FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_uid == geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
         loop {
             sleep(pause).await;
             let Some(store) = store.upgrade() else { return };
+            store.directory.keep();
             let Ok(more) = blocking(move || Ok(sweep(&store))).await else {
                 return;
             };

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, Stat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::directory::{failed, refused};
+use super::errors::{command, failed, refused};
 
 /// What is at the end of a path.
 pub(super) struct Found {
@@ -32,8 +32,17 @@ impl Found {
     }
 }
 
-/// Finds the directory, and `makes` those on the way that are missing.
-pub(super) fn find(path: &Path, makes: bool) -> Result<Found, StoreError> {
+/// What is made if it is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Makes {
+    Nothing,
+    /// The directory, and not those on the way: where one is missing, the path may be mistyped.
+    Last,
+    All,
+}
+
+/// Finds the directory, and makes what is missing of that.
+pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
     walk(path, makes).unwrap_or_else(|errno| {
         let shown = path.display();
         Err(match errno {
@@ -42,17 +51,38 @@ pub(super) fn find(path: &Path, makes: bool) -> Result<Found, StoreError> {
                 "name a directory with local:/some/dir",
             ),
             // As below /proc: it is there, and nothing can be made in it.
-            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG if makes => {
+            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG => {
                 let cause = std::io::Error::from(errno);
+                let doing = match makes {
+                    Makes::Nothing => "open",
+                    _ => "make",
+                };
                 refused(
-                    format!("cannot make the directory {shown}: {cause}"),
+                    format!("cannot {doing} the directory {shown}: {cause}"),
                     "name a directory on a local disk with local:/some/dir",
                 )
                 .with_source(cause)
             }
-            errno => failed(path, if makes { "open or make" } else { "open" }, errno),
+            errno => failed(path, "open or make", errno),
         })
     })
+}
+
+fn absent(path: &Path, missing: &Path) -> StoreError {
+    let message = match missing == path {
+        true => format!("there is no directory {}", path.display()),
+        false => format!(
+            "cannot make the directory {}: there is no directory {}",
+            path.display(),
+            missing.display()
+        ),
+    };
+    let parent = path.parent().unwrap_or(path).to_string_lossy();
+    let make = command("mkdir -p", &[&parent]);
+    refused(
+        message,
+        format!("if the path is right, make it first: {make}"),
+    )
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -61,7 +91,7 @@ fn barred(path: &Path, at: &Path) -> StoreError {
     let me = rustix::process::geteuid().as_raw();
     refused(
         format!("cannot open the directory {path}: user {me} may not pass {at}"),
-        format!("let others pass with chmod o+x {at}, or name another directory"),
+        "name a directory that this user can reach with local:/some/dir",
     )
 }
 
@@ -74,7 +104,7 @@ pub(super) fn make(at: impl AsFd, name: impl Arg) -> Result<(), Errno> {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
+fn walk(path: &Path, makes: Makes) -> Result<Result<Found, StoreError>, Errno> {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
 
@@ -97,8 +127,11 @@ fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
     while let Some(name) = left.pop() {
         let open = || openat(&at, &name, look, Mode::empty());
         let next = match open() {
-            Err(Errno::NOENT) if makes => make(&at, &name).and_then(|()| open())?,
-            Err(Errno::ACCESS) if !makes => return Ok(Err(barred(path, &reached))),
+            Err(Errno::NOENT) if makes == Makes::All || makes == Makes::Last && left.is_empty() => {
+                make(&at, &name).and_then(|()| open())?
+            }
+            Err(Errno::NOENT) => return Ok(Err(absent(path, &reached.join(&name)))),
+            Err(Errno::ACCESS) => return Ok(Err(barred(path, &reached))),
             opened => opened?,
         };
         let stat = fstat(&next)?;
@@ -135,12 +168,12 @@ fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn walk(path: &Path, makes: bool) -> Result<Result<Found, StoreError>, Errno> {
+fn walk(path: &Path, makes: Makes) -> Result<Result<Found, StoreError>, Errno> {
     use std::os::unix::fs::DirBuilderExt;
 
     let mut all = std::fs::DirBuilder::new();
-    if makes {
-        all.recursive(true)
+    if makes != Makes::Nothing {
+        all.recursive(makes == Makes::All || path.is_dir())
             .mode(0o700)
             .create(path)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOTDIR))?;

@@ -58,7 +58,8 @@ pub(crate) struct ResizeArgs {
 /// this set, with a quarantine. `init` fails if a server is not new and is in quarantine.
 ///
 /// local:/dir?group=NAME makes a directory for the members of that group, or adds what is missing
-/// in it. Run this as root or as a member. The directory must be empty or not exist.
+/// in it. Run this as root or as a member. The directory must not exist, or be empty and belong to
+/// who runs this.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'\n  \

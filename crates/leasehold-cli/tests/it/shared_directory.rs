@@ -168,6 +168,46 @@ async fn init_makes_the_directory_and_says_so() {
     );
 }
 
+/// Who owns a directory can replace all that is in it, whoever has filled it.
+#[tokio::test]
+async fn the_owner_is_the_one_who_made_it() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let directory = machine.directory();
+    fs::create_dir(&directory).unwrap();
+    for owner in [EVE, ANN] {
+        lchown(&directory, Some(owner.0), Some(owner.0)).unwrap();
+        let said = format!("belongs to user {}", owner.0);
+        refused(
+            &machine.run(ROOT, &["init"]).await,
+            &[&said, "not there yet"],
+        );
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "left empty");
+    }
+    // One of root is taken, if nobody else can put something there.
+    lchown(&directory, Some(0), None).unwrap();
+    set_mode(&directory, 0o777);
+    let open = machine.run(ROOT, &["init"]).await;
+    refused(&open, &["other users can write", "chmod go-w"]);
+    set_mode(&directory, 0o755);
+    assert_eq!(machine.run(ROOT, &["init"]).await.code(), Some(0));
+    let run = ["run", "k", "--", "true"];
+    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    // Each time that it is opened.
+    lchown(&directory, Some(EVE.0), None).unwrap();
+    for user in [BOB, ROOT] {
+        let ended = machine.run(user, &run).await;
+        refused(&ended, &["its owner 4303 has not made it"]);
+    }
+    refused(
+        &machine.run(ROOT, &["init"]).await,
+        &["belongs to user 4303"],
+    );
+    lchown(&directory, Some(0), None).unwrap();
+    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+}
+
 #[tokio::test]
 async fn a_member_makes_one_as_well() {
     let Some(machine) = Machine::new() else {
@@ -411,8 +451,16 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     for odd in [0o600, 0o640, 0o666] {
         set_mode(&record, odd);
         let said = format!("k.rec has mode {odd:o}");
-        let command = format!("chmod 660 {}", record.display());
-        refused(&machine.run(BOB, &run).await, &[&said, &command]);
+        // Nor by root, who could open it all the same.
+        let before = fs::read(&record).unwrap();
+        for user in [BOB, ROOT] {
+            let ended = machine.run(user, &run).await;
+            refused(
+                &ended,
+                &[&said, "user 4301, its owner, can give it the mode 660"],
+            );
+        }
+        assert!(fs::read(&record).unwrap() == before, "not written to");
         // Other keys are served.
         let other = machine.run(BOB, &["run", "other", "--", "true"]).await;
         assert_eq!(other.code(), Some(0), "{}", other.stderr);
@@ -421,7 +469,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     lchown(&record, None, Some(ANN.0)).unwrap();
     refused(
         &machine.run(BOB, &run).await,
-        &["belongs to the group 4301", "chgrp 4300"],
+        &["belongs to the group 4301", "and the group 4300"],
     );
     lchown(&record, None, Some(GROUP)).unwrap();
     assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
@@ -466,7 +514,7 @@ async fn parents_that_are_in_the_way_are_named() {
     set_mode(parent, 0o777);
     refused(
         &machine.run(BOB, &run).await,
-        &["others could replace", "chmod go-w"],
+        &["others could replace", "below directories of root"],
     );
     set_mode(parent, 0o755);
     lchown(parent, Some(EVE.0), None).unwrap();

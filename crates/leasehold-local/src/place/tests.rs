@@ -120,6 +120,27 @@ fn reads_what_was_written() {
     }
 }
 
+/// A file can be of any size that it says it is, on less disk than a block.
+#[test]
+fn a_record_that_says_it_is_huge_is_damaged() {
+    let case = Case::new();
+    case.held();
+    let room = 1_u64 << 43;
+    let line = format!(
+        r#"{{"leasehold":5,"first":1,"at":128,"other":{},"room":{room}}}"#,
+        room + 128
+    );
+    let mut head = format!("{line:127}\n").into_bytes();
+    for number in [1, room / 2, 0] {
+        head.extend(number.to_le_bytes());
+    }
+    fs::write(case.path(), head).unwrap();
+    let file = fs::File::options().write(true).open(case.path()).unwrap();
+    file.set_len(room).unwrap();
+    case.forget();
+    assert_eq!(case.refusal(), ErrorKind::Corrupt);
+}
+
 /// Those who look take no lock, and steps write where an older frame was.
 #[test]
 fn who_looks_while_others_write_finds_no_half_of_a_record() {

@@ -86,7 +86,7 @@ impl Heard {
 #[tokio::test]
 async fn only_the_user_can_look_inside() {
     let place = TempDir::new().unwrap();
-    let directory = place.path().join("made/for/us");
+    let directory = place.path().join("made for us");
     let store = open(&directory).await;
     claimed(&store, &Key::new("k").unwrap(), 1).await;
     assert_eq!(mode(directory.clone()), 0o700);
@@ -199,6 +199,7 @@ fn remove_files(directory: &Path) {
 async fn grants_are_pushed_in_a_long_directory() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("long/".repeat(60));
+    fs::create_dir_all(directory.parent().unwrap()).unwrap();
     handed_on(&directory, true).await;
 }
 

@@ -168,12 +168,16 @@ async fn another_user_cannot_keep_a_client_from_starting() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     drop(held(&directory).await);
-    // All that it can open, until its input ends.
+    // Until it is closed it holds the directory itself, too.
+    while fs::read_dir(directory.join("sessions")).unwrap().count() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // All that it can open, until its input ends. The client before may be about to close it.
     let lock_all = r#"
         n=3
         for file in "$1" "$1"/* "$1"/*/*; do
             if [ -r "$file" ]; then
-                eval "exec $n<\"\$file\"" && flock -n "$n" && n=$((n + 1))
+                eval "exec $n<\"\$file\"" && flock -w 20 "$n" && n=$((n + 1))
             fi
         done
         echo "locked $((n - 3))"

@@ -69,3 +69,43 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
     assert!(short.is_valid(), "it was not renewed");
     assert!(long.is_valid());
 }
+
+/// On one machine too: the time of `local:` runs on while it sleeps, for minimum holds. A lease of
+/// a longer TTL is kept.
+#[cfg(all(target_os = "linux", feature = "local"))]
+#[tokio::test(start_paused = true)]
+async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
+    let machine = Rc::new(Machine {
+        began: Instant::now(),
+        slept: Cell::default(),
+    });
+    let _brought = bring(machine.clone());
+    let place = tempfile::TempDir::new().unwrap();
+    let url = format!("local:{}", place.path().display());
+    let (one, other) = (
+        leasehold::connect(&url).await.unwrap(),
+        leasehold::connect(&url).await.unwrap(),
+    );
+    let held = async |key: &str, ttl| {
+        let lock = one.mutex(key).unwrap().with_ttl(ttl).unwrap();
+        lock.lock().await.unwrap()
+    };
+    let (short, long) = (
+        held("short", Duration::from_secs(30)).await,
+        held("long", Duration::from_secs(3600)).await,
+    );
+    let daily = one.mutex("daily").unwrap();
+    let daily = daily.with_min_hold(Duration::from_secs(60)).unwrap();
+    daily.lock().await.unwrap().release().await.unwrap();
+    let taken = async |key: &str| {
+        let mutex = other.mutex(key).unwrap();
+        mutex.try_lock().await.unwrap().is_some()
+    };
+    assert!(!taken("daily").await);
+    machine.slept.set(Duration::from_secs(90));
+    assert!(!short.is_valid());
+    assert!(taken("short").await, "the other is granted");
+    assert!(long.is_valid());
+    assert!(!taken("long").await);
+    assert!(taken("daily").await, "its minimum hold is over");
+}

@@ -1,0 +1,153 @@
+//! What is assumed of the machine: that all who use a directory see the same locks, clock and boot.
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use leasehold_store::StoreError;
+
+use super::errors::{failed, refused};
+
+/// What is assumed, how that is checked, and what a caller is told where it does not hold or cannot
+/// be known. The page `docs/stores/local.md` has these as a table.
+#[derive(Debug)]
+pub(super) struct Assumption {
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the page"))]
+    pub(super) what: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the page"))]
+    pub(super) checked: &'static str,
+    pub(super) said: &'static str,
+    remedy: &'static str,
+}
+
+pub(super) const FILE_SYSTEM: Assumption = Assumption {
+    what: "no other kernel writes to the file system",
+    checked: "its type is that of a local disk or of memory, and not FUSE (virtiofs), 9p or a network's",
+    said: "other machines may use its file system",
+    remedy: "name a directory on a disk of this machine: local:/some/dir",
+};
+
+pub(super) const LOCKS: Assumption = Assumption {
+    what: "`flock` excludes",
+    checked: "each client tries to take its own lock a second time",
+    said: "its file system does not support locks",
+    remedy: "name a directory on a disk of this machine: local:/some/dir",
+};
+
+pub(super) const PROC: Assumption = Assumption {
+    what: "`/proc` is that of the kernel",
+    checked: "the type of its file system",
+    said: "/proc is missing, or is not the kernel's",
+    remedy: "let this program see the kernel's /proc, or use a server",
+};
+
+pub(super) const BOOT: Assumption = Assumption {
+    what: "the boot has a number",
+    checked: "`/proc/sys/kernel/random/boot_id` is read",
+    said: "the number of this boot is unknown: /proc/sys/kernel/random/boot_id cannot be read",
+    remedy: "let this program see all of /proc (for systemd: without ProcSubset=pid), or use a server",
+};
+
+pub(super) const ONE_BOOT: Assumption = Assumption {
+    what: "all living clients have that number",
+    checked: "a client that finds the number of another boot looks whether clients of that boot live",
+    said: "clients with the number of another boot use it, of another machine or container",
+    remedy: "give each of them a directory of its own, or use a server",
+};
+
+pub(super) const TIME: Assumption = Assumption {
+    what: "the time since the boot is known",
+    checked: "the offset of a time namespace is read in `/proc/self/timens_offsets`, and taken off",
+    said: "the machine's time is unknown",
+    remedy: "start this program in its time namespace (unshare --fork --time), or use a server",
+};
+
+/// All of them, in the order of the page.
+#[cfg(test)]
+pub(super) const ASSUMED: [&Assumption; 6] = [&FILE_SYSTEM, &LOCKS, &PROC, &BOOT, &ONE_BOOT, &TIME];
+
+impl Assumption {
+    /// What to tell a caller where it does not hold; `found` is said too if it is not empty.
+    pub(super) fn fails(&self, path: &Path, found: impl fmt::Display) -> StoreError {
+        let found = found.to_string();
+        let found = match &*found {
+            "" => found,
+            found => format!(" ({found})"),
+        };
+        let (path, said) = (path.display(), self.said);
+        refused(
+            format!("the directory {path} cannot be used: {said}{found}"),
+            self.remedy,
+        )
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn check_file_system(_path: &Path, _fd: impl AsFd) -> Result<(), StoreError> {
+    Ok(())
+}
+
+/// Another machine has another clock, and does not see who lives here.
+#[cfg(target_os = "linux")]
+pub(super) fn check_file_system(path: &Path, fd: impl AsFd) -> Result<(), StoreError> {
+    let found = rustix::fs::fstatfs(fd).map_err(|errno| failed(path, "look at", errno))?;
+    // Magic numbers have 32 bits, whatever the width of the field.
+    match kind(found.f_type as u32) {
+        Kind::Local => Ok(()),
+        Kind::Named(name) => Err(FILE_SYSTEM.fails(path, name)),
+        Kind::Unknown(number) => {
+            Err(FILE_SYSTEM.fails(path, format_args!("type {number:#x}, unknown to leasehold")))
+        }
+    }
+}
+
+/// Refuses a `/proc` that says nothing of this kernel.
+#[cfg(target_os = "linux")]
+pub(super) fn check_proc(path: &Path) -> Result<(), StoreError> {
+    const PROC_MAGIC: u32 = 0x9fa0;
+    let found = rustix::fs::statfs("/proc").map(|found| found.f_type as u32);
+    match found {
+        Ok(PROC_MAGIC) => Ok(()),
+        Ok(_) => Err(PROC.fails(path, "")),
+        Err(errno) => Err(PROC.fails(path, std::io::Error::from(errno))),
+    }
+}
+
+/// What a type of file systems says of those who can write to it.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// One kernel alone.
+    Local,
+    /// Other machines too, or who knows.
+    Named(&'static str),
+    Unknown(u32),
+}
+
+#[cfg(target_os = "linux")]
+fn kind(magic: u32) -> Kind {
+    match magic {
+        // ext4, xfs, btrfs, f2fs, zfs, bcachefs, jfs, reiserfs, nilfs2, ubifs.
+        0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 | 0x2fc1_2fc1 | 0xca45_1a4e
+        | 0x3153_464a | 0x5265_4973 | 0x3434 | 0x2405_1905
+        // hfsplus, vfat, exfat, ntfs3.
+        | 0x482b | 0x4d44 | 0x2011_bab0 | 0x7366_746e
+        // tmpfs, ramfs, overlay.
+        | 0x0102_1994 | 0x8584_58f6 | 0x794c_7630 => Kind::Local,
+        0x6969 => Kind::Named("nfs"),
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Kind::Named("smb"),
+        0x5346_414f | 0x6b41_4653 => Kind::Named("afs"),
+        0x00c3_6400 => Kind::Named("ceph"),
+        0x0bd0_0bd0 => Kind::Named("lustre"),
+        0x4750_4653 => Kind::Named("gpfs"),
+        0x0102_1997 => Kind::Named("9p"),
+        0x6573_5546 => Kind::Named("fuse: virtiofs, sshfs and others"),
+        0x7461_636f => Kind::Named("ocfs2"),
+        0x0116_1970 => Kind::Named("gfs2"),
+        0x786f_4256 => Kind::Named("vboxsf"),
+        number => Kind::Unknown(number),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -1,0 +1,43 @@
+//! The table of what is assumed, and the types of file systems.
+
+use std::fs;
+
+use super::*;
+
+/// The page says what is assumed, how it is checked, and what is said where it does not hold.
+#[test]
+fn the_page_has_the_table() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stores/local.md");
+    let page = fs::read_to_string(page).unwrap();
+    for Assumption {
+        what,
+        checked,
+        said,
+        ..
+    } in ASSUMED
+    {
+        let row = format!("| {what} | {checked} | {said} |");
+        assert!(page.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn only_what_one_kernel_alone_writes_to_is_local() {
+    let here = tempfile::tempdir().unwrap();
+    let open = fs::File::open(here.path()).unwrap();
+    check_file_system(here.path(), &open).unwrap();
+    for (magic, name) in [
+        (0x6969, "nfs"),
+        (0x0102_1997, "9p"),
+        (0x6573_5546, "fuse"),
+        (0xfe53_4d42, "smb"),
+        (0x0116_1970, "gfs2"),
+    ] {
+        assert!(matches!(kind(magic), Kind::Named(found) if found.contains(name)));
+    }
+    assert_eq!(kind(0x1234_5678), Kind::Unknown(0x1234_5678));
+    let open = fs::File::open("/proc").unwrap();
+    let error = check_file_system(Path::new("/proc"), &open).unwrap_err();
+    assert!(error.to_string().contains("type 0x9fa0"), "{error}");
+    assert!(error.hint().is_some());
+}

@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::directory::Directory;
-use super::machine::{BOOT, ONE_BOOT, TIME};
-use super::{file, machine, session};
+#[cfg(target_os = "linux")]
+use super::machine::{self, BOOT};
+use super::machine::{ONE_BOOT, TIME};
+use super::{file, session};
 
 pub(super) const FILE: &str = "clock";
 pub(super) const LOCK: &str = "clock.lock";

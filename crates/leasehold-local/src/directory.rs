@@ -182,9 +182,16 @@ impl Directory {
     /// The socket of that name, if members of a group listen there: open, so that it is this one
     /// to which a datagram goes, and not what a link leads to.
     pub(super) fn shared_socket(&self, name: &str) -> Option<Result<OwnedFd, Errno>> {
-        self.shared.as_ref()?;
+        let shared = self.shared.as_ref()?;
         let (at, name) = self.at(name);
-        Some(openat(at, name, SOCKET, Mode::empty()))
+        let opened = openat(at, name, SOCKET, Mode::empty()).and_then(|socket| {
+            // A link to the socket of another program is not sent to.
+            match shared.is_socket(&fstat(&socket)?) {
+                true => Ok(socket),
+                false => Err(Errno::ACCESS),
+            }
+        });
+        Some(opened)
     }
 
     /// Lets the members of the group send to the socket of that name, which is new.
@@ -192,7 +199,7 @@ impl Directory {
         let Some(socket) = self.shared_socket(name).transpose()? else {
             return Ok(());
         };
-        if !shared::is_our_socket(&fstat(&socket)?) {
+        if !is_of_user(&fstat(&socket)?) {
             return Err(Errno::ACCESS);
         }
         // A descriptor of this kind is not enough for `fchmod`.

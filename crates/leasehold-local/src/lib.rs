@@ -44,6 +44,7 @@ mod inbox;
 mod key_lock;
 mod list;
 mod log;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "not known there"))]
 mod machine;
 mod make;
 mod name;

@@ -144,6 +144,12 @@ impl Shared {
         }
     }
 
+    /// Whether that is a socket that belongs to the group, as those made in its directory do.
+    pub(super) fn is_socket(&self, stat: &Stat) -> bool {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        kind == FileType::Socket && stat.st_gid == self.group.gid
+    }
+
     /// What is wrong with a file that could not be opened; `None`: nothing that can be seen.
     pub(super) fn complaint(&self, directory: &Directory, name: &str) -> Option<StoreError> {
         let path = &directory.path().join(name);
@@ -363,11 +369,6 @@ pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), St
         }
     }
     Ok(())
-}
-
-/// Whether that is a socket of this user.
-pub(super) fn is_our_socket(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_uid == geteuid().as_raw()
 }
 
 #[cfg(test)]

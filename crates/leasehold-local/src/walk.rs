@@ -14,7 +14,9 @@ use rustix::fs::{Mode, OFlags, Stat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::errors::{command, failed, refused};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::errors::command;
+use super::errors::{failed, refused};
 
 /// What is at the end of a path.
 pub(super) struct Found {
@@ -68,6 +70,7 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
     })
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn absent(path: &Path, missing: &Path) -> StoreError {
     let message = match missing == path {
         true => format!("there is no directory {}", path.display()),

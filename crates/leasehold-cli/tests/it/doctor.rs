@@ -231,6 +231,17 @@ async fn the_store_of_this_machine_is_examined_too() {
     assert_eq!(seen.code(), Some(64), "{}", seen.stderr);
 }
 
+/// `chmod go-w /tmp` would take it away from everybody.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_remedy_is_worse_than_what_it_is_for() {
+    let seen = doctor("local:/tmp").await;
+    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    let remedy = "\"remedy\":\"name a directory of your own below it: local:/tmp/";
+    assert!(seen.stdout.contains(remedy), "{}", seen.stdout);
+    assert!(!seen.stdout.contains("chmod"), "{}", seen.stdout);
+}
+
 #[tokio::test]
 async fn servers_with_a_vote_each_are_examined_together() {
     let servers = Independent::start(3);

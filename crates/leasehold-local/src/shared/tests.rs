@@ -1,7 +1,7 @@
 //! Directories of the group that the tests run with: how they are made, and what is refused.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -97,6 +97,15 @@ fn what_clients_make_in_it_is_for_the_group() {
     assert_eq!(mode(&socket), OF_FILES);
     let left = store.directory.names(RECORDS, "", 10).unwrap();
     assert_eq!(left, ["made.rec"], "nothing half made");
+    // A link to what is no socket of the group gets no datagram.
+    let sent_to = || store.directory.shared_socket("inbox/s.sock").unwrap();
+    assert!(sent_to().is_ok());
+    if lchown(&socket, None, Some(ours().gid + 1)).is_ok() {
+        assert_eq!(sent_to().unwrap_err(), Errno::ACCESS);
+    }
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "").unwrap();
+    assert_eq!(sent_to().unwrap_err(), Errno::ACCESS);
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ mod saved;
 mod signals;
 mod standing;
 mod sys;
+mod user_file;
 mod view;
 mod waiting;
 mod wanted;

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{io, thread};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::output::Event;
+use crate::user_file::{Draft, Links, UserFile};
 
 /// How often the file is written while nothing changes: at least once per scrape, which is every
 /// 15 s to 60 s in most set-ups.
@@ -165,7 +166,13 @@ impl Target {
             return;
         }
         writing.over = ended.is_some();
-        let before = fs::read_to_string(&self.path).unwrap_or_default();
+        let before = match self.before() {
+            Ok(before) => before,
+            Err(error) => {
+                writing.failure = Some(error);
+                return;
+            }
+        };
         let mut job = lock(&self.job);
         job.keep(&before, &self.labels);
         if let Some(status) = ended {
@@ -176,21 +183,26 @@ impl Target {
         writing.failure = self.replace(&text).err();
     }
 
+    /// What other starts of the job have written. A file of another kind is not replaced.
+    fn before(&self) -> io::Result<String> {
+        let text = match UserFile::open(&self.path, Links::Refuse) {
+            Ok(file) => file.text()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Err(error) => return Err(error),
+        };
+        match text.is_empty() || text.starts_with("# HELP leasehold_job_") {
+            true => Ok(text),
+            false => Err(io::Error::other(
+                "there is a file that leasehold has not written",
+            )),
+        }
+    }
+
     /// Puts a new file in the place of the old one.
     fn replace(&self, text: &str) -> io::Result<()> {
-        let name = self
-            .path
-            .file_name()
-            .ok_or(io::ErrorKind::InvalidFilename)?;
-        // The collector reads only names that end in `.prom`.
-        let new = format!(".{}.{}.new", name.display(), std::process::id());
-        let new = self.path.with_file_name(new);
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
-        if written.is_err() {
-            // Otherwise it would stay for ever.
-            let _ = fs::remove_file(&new);
-        }
-        written
+        let mut new = Draft::new(&self.path, 0o666)?;
+        new.write(text.as_bytes())?;
+        new.replace().map(drop)
     }
 }
 

@@ -6,18 +6,16 @@
 //! outer one as well: processes of the same user, while it lives. (On Linux; elsewhere nothing is
 //! handed on.)
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use leasehold::{Access, TlsFiles};
 use serde::{Deserialize, Serialize};
 
 use crate::env;
-
-/// More than any of them has.
-const LONGEST: u64 = 64 * 1024;
+use crate::user_file::{Links, UserFile};
 
 /// What is handed on.
 #[derive(Serialize, Deserialize)]
@@ -63,6 +61,7 @@ impl HandedOn {
 /// A file that is nowhere but in memory, and does not change any more.
 #[cfg(target_os = "linux")]
 fn in_memory(content: &[u8]) -> io::Result<OwnedFd> {
+    use std::fs::File;
     use std::io::Write;
 
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -83,11 +82,13 @@ fn in_memory(_content: &[u8]) -> io::Result<OwnedFd> {
 
 /// How an outer leasehold has opened `store`, if it has handed that on and is still there.
 pub(crate) fn handed_on(store: &str) -> Option<(String, Access)> {
-    let path = std::env::var_os(env::STORE_FILE)?;
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(LONGEST).read_to_string(&mut text).ok()?;
-    let content: Content = serde_json::from_str(&text).ok()?;
+    let path = PathBuf::from(std::env::var_os(env::STORE_FILE)?);
+    let file = UserFile::open(&path, Links::Follow).ok()?;
+    // Another user may have the process id of an outer one that is gone.
+    if file.metadata.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let content: Content = serde_json::from_slice(&file.bytes().ok()?).ok()?;
     let access = Access {
         user: content.user,
         password: content.password,

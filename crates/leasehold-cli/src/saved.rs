@@ -1,8 +1,6 @@
 //! A lease in a file: what `hold --save` writes, and `renew` and `release` read.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
+use crate::user_file::{Draft, Links, Owner, Rights, UserFile};
 
-/// More than any lease has.
-const LONGEST: u64 = 1024 * 1024;
+/// Whoever writes the file decides which server is asked, and which keys are released.
+const OWNER: Owner = Owner::Trusted("copy it to a file of your own if you trust it");
 
 /// What the file says. It holds the secrets of the claims.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,7 +29,16 @@ pub(crate) struct SavedLease {
 #[derive(Debug)]
 pub(crate) struct SavedFile {
     path: PathBuf,
-    file: File,
+    file: UserFile,
+}
+
+/// Where a lease is to be saved.
+pub(crate) struct Place {
+    path: PathBuf,
+    /// An empty file, or that of `lease`.
+    old: Option<UserFile>,
+    /// What is saved there.
+    pub(crate) lease: Option<SavedLease>,
 }
 
 impl SavedLease {
@@ -47,97 +55,127 @@ impl SavedLease {
         Duration::from_millis(self.ttl_ms)
     }
 
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let mut text = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(LONGEST).read_to_end(&mut text))
-            .map_err(|error| {
-                Failure::usage(format!("cannot read {}: {error}", path.display()))
-                    .hint("name the file that `leasehold hold --save` has written")
-            })?;
-        serde_json::from_slice(&text).map_err(|_| {
+    pub(crate) fn read(path: &Path) -> Result<(Self, SavedFile), Failure> {
+        let cannot_read = |error| {
+            Failure::usage(format!("cannot read {}: {error}", path.display()))
+                .hint("name the file that `leasehold hold --save` has written")
+        };
+        let file = UserFile::open(path, Links::Refuse).map_err(cannot_read)?;
+        Rights::of(&file.metadata).check(path, OWNER)?;
+        let text = file.bytes().map_err(cannot_read)?;
+        let lease = serde_json::from_slice(&text).map_err(|_| {
             Failure::new(
                 exit::CORRUPT,
                 format!("{} is damaged, or is not a saved lease", path.display()),
             )
-        })
-    }
-
-    /// Writes the file, whole or not at all, for this user only.
-    pub(crate) fn write(&self, path: &Path) -> Result<SavedFile, Failure> {
-        let written = serde_json::to_vec(self)
-            .map_err(io::Error::from)
-            .and_then(|text| replace(path, &text));
-        let file = written.map_err(|error| {
-            let message = format!("cannot write the lease to {}: {error}", path.display());
-            Failure::new(exit::OUTPUT, message)
         })?;
         let path = path.to_owned();
-        Ok(SavedFile { path, file })
+        Ok((lease, SavedFile { path, file }))
     }
 }
 
-fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    let written = file
-        .write_all(text)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
+impl Place {
+    /// Looks at it. What is not a saved lease is not replaced.
+    pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
+        let refused = |why: &dyn std::fmt::Display| {
+            Failure::usage(format!(
+                "cannot save the lease in {}: {why}",
+                path.display()
+            ))
+            .hint("name a new file, or one that `leasehold hold --save` has written")
+        };
+        let old = match UserFile::open(path, Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|error| refused(&error))?),
+        };
+        let mut lease = None;
+        if let Some(old) = &old {
+            Rights::of(&old.metadata).check(path, OWNER)?;
+            let text = old.bytes().map_err(|error| refused(&error))?;
+            if !text.is_empty() {
+                let another = |_| refused(&"there is a file that is not a saved lease");
+                lease = Some(serde_json::from_slice(&text).map_err(another)?);
+            }
+        }
+        let path = path.to_owned();
+        Ok(Self { path, old, lease })
     }
-    written.map(|()| file)
+
+    /// Writes the file, whole or not at all, for this user only.
+    pub(crate) fn write(self, lease: &SavedLease) -> Result<SavedFile, Failure> {
+        match self.try_write(lease) {
+            Ok(file) => Ok(SavedFile {
+                path: self.path,
+                file,
+            }),
+            Err(error) => Err(Failure::new(
+                exit::OUTPUT,
+                format!("cannot write the lease to {}: {error}", self.path.display()),
+            )),
+        }
+    }
+
+    fn try_write(&self, lease: &SavedLease) -> io::Result<UserFile> {
+        let mut new = Draft::new(&self.path, 0o600)?;
+        new.write(&serde_json::to_vec(lease)?)?;
+        new.sync()?;
+        let Some(old) = &self.old else {
+            return new.put();
+        };
+        // Some file systems have no such locks.
+        let is_locked = old.try_lock().unwrap_or(true);
+        match is_locked && old.is_at(&self.path) {
+            true => new.replace(),
+            false => Err(io::Error::other("another process has just written it")),
+        }
+    }
 }
 
 impl SavedFile {
     /// Whether the file is still there, and the one that was written.
     pub(crate) fn is_there(&self) -> bool {
-        let (ours, now) = (self.file.metadata(), fs::symlink_metadata(&self.path));
-        match (ours, now) {
-            (Ok(ours), Ok(now)) => (ours.dev(), ours.ino()) == (now.dev(), now.ino()),
-            _ => false,
-        }
+        self.file.is_at(&self.path)
     }
 
     /// Removes the file, unless it is another's by now.
-    pub(crate) fn remove(self) {
-        if self.is_there() {
-            // A lease that has ended is found nowhere: the file does no harm.
-            let _ = fs::remove_file(&self.path);
-        }
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        self.file.remove(&self.path)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
     fn a_file_is_private_whole_and_known_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deploy.lease");
-        let lease = || SavedLease::new("local:", Duration::from_secs(30), vec![]);
-        let first = lease().write(&path).unwrap();
+        let lease = SavedLease::new("local:", Duration::from_secs(30), vec![]);
+        let write = || Place::at(&path).unwrap().write(&lease).unwrap();
+        let first = write();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(
-            SavedLease::read(&path).unwrap().ttl(),
-            Duration::from_secs(30)
-        );
-        let second = lease().write(&path).unwrap();
+        let read = SavedLease::read(&path).unwrap().0;
+        assert_eq!(read.ttl(), Duration::from_secs(30));
+        let (one, other) = (Place::at(&path).unwrap(), Place::at(&path).unwrap());
+        let second = one.write(&lease).unwrap();
         assert!(!first.is_there() && second.is_there());
-        first.remove();
+        let late = other.write(&lease).unwrap_err();
+        assert_eq!(late.status, exit::OUTPUT, "only one replaces the first");
+        first.remove().unwrap();
         assert!(second.is_there());
-        second.remove();
+        second.remove().unwrap();
         assert_eq!(SavedLease::read(&path).unwrap_err().status, exit::USAGE);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        // As `mktemp` makes one.
+        fs::write(&path, "").unwrap();
+        write();
         fs::write(&path, "{}").unwrap();
         assert_eq!(SavedLease::read(&path).unwrap_err().status, exit::CORRUPT);
+        let kept = Place::at(&path).err().map(|refused| refused.status);
+        assert_eq!(kept, Some(exit::USAGE));
     }
 }

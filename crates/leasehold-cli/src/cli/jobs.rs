@@ -123,6 +123,7 @@ pub(crate) struct HoldArgs {
     ///
     /// Only this user can read the file: whoever has it can renew and release the lease. leasehold
     /// removes it at the end. If another removes it before, the lock is released within a second.
+    /// A file of another kind is not replaced, nor a saved lease that still holds.
     #[arg(long, help_heading = "Scripts", value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// End as soon as the lease is saved, without releasing it

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::StringValueParser;
+use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
 use leasehold::Wait;
 
 use super::store::StoreArgs;
@@ -37,10 +37,21 @@ pub(crate) struct MetricsArgs {
     /// The file says whether the lock is held, how long the job waited for it and held it, the exit
     /// status, and when the job last ran and last succeeded. leasehold replaces it at the start, on
     /// each change, every 10s, and at the end. If it cannot be written, a warning says so once, and
-    /// the job continues. Use one file for each job; the collector reads files whose names end in
-    /// .prom.
-    #[arg(long, value_name = "FILE")]
+    /// the job continues. It is not written to what is not a regular file, such as /dev/stdout, and
+    /// a file of another kind is not replaced. Use one file for each job; the collector reads files
+    /// whose names end in .prom.
+    #[arg(
+        long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(metrics_file)
+    )]
     pub(crate) metrics_file: Option<PathBuf>,
+}
+
+/// Where the metrics go. Standard output is the job's.
+fn metrics_file(path: PathBuf) -> Result<PathBuf, &'static str> {
+    match path.as_os_str() == "-" {
+        true => Err("metrics are not written to standard output; name a file"),
+        false => Ok(path),
+    }
 }
 
 /// What each subcommand has that uses a store.

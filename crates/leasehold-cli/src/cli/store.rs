@@ -118,6 +118,15 @@ impl StoreArgs {
         }
     }
 
+    /// That store, without the credentials of this one.
+    pub(crate) fn elsewhere(&self, url: &str) -> Self {
+        Self {
+            url: Some(Setting::default(url.to_owned())),
+            access: AccessArgs::default(),
+            files: self.files.clone(),
+        }
+    }
+
     /// Whether a store was named.
     pub(crate) fn is_named(&self) -> bool {
         self.url.is_some()

@@ -13,11 +13,12 @@ use tokio::time::sleep;
 use crate::acquire::Patience;
 use crate::bound::Bound;
 use crate::cli::HoldArgs;
+use crate::commands::saved_lease::save;
 use crate::connect::{Asking, connect_to_hold};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
-use crate::saved::{SavedFile, SavedLease};
+use crate::saved::{Place, SavedFile, SavedLease};
 use crate::signals::Signals;
 use crate::standing::{Trouble, tokens};
 use crate::wanted::Wanted;
@@ -37,6 +38,8 @@ struct Shown<'a> {
 /// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
+    // Before the lock is waited for.
+    args.save.as_deref().map(Place::at).transpose()?;
     wanted.deadlock_timeout = args.wait.deadlock_timeout;
     let patience = Patience::from(&args.wait);
     let asking = Asking {
@@ -85,7 +88,7 @@ async fn keep(
 ) -> Result<u8, Failure> {
     let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        leave_to_others(client, held, args.lease.ttl().value, file).await?;
+        leave_to_others(client, held, args, file).await?;
         show(&store, &tokens, printer)?;
         return Ok(exit::OK);
     }
@@ -93,7 +96,8 @@ async fn keep(
         None => None,
         Some(file) => {
             let parts = held.parts().iter().map(Lease::parts).collect();
-            Some(SavedLease::new(&store, args.lease.ttl().value, parts).write(file)?)
+            let lease = SavedLease::new(&store, args.lease.ttl().value, parts);
+            Some(save(&lease, file, client, &args.common.store).await?)
         }
     };
     show(&store, &tokens, printer)?;
@@ -109,7 +113,8 @@ async fn keep(
         printer.warn(error.to_string());
     }
     if let Some(saved) = saved {
-        saved.remove();
+        // A lease that has ended is found nowhere: the file does no harm.
+        let _ = saved.remove();
     }
     Ok(status)
 }
@@ -118,7 +123,7 @@ async fn keep(
 async fn leave_to_others(
     client: &Client,
     held: MultiLease<Any>,
-    ttl: Duration,
+    args: &HoldArgs,
     file: &Path,
 ) -> Result<(), Failure> {
     let store = client.store_url();
@@ -131,8 +136,9 @@ async fn leave_to_others(
         }
     }
     if saved.is_ok() {
-        let lease = SavedLease::new(store, ttl, leases.clone());
-        saved = lease.write(file).map(drop);
+        let lease = SavedLease::new(store, args.lease.ttl().value, leases.clone());
+        let saving = save(&lease, file, client, &args.common.store);
+        saved = saving.await.map(drop);
     }
     if saved.is_err() {
         for lease in &leases {

@@ -1,9 +1,8 @@
-//! `leasehold renew` and `leasehold release`: a lease that `hold --save` has written.
+//! A lease in a file: `hold --save` writes it, `renew` and `release` use it.
 
-use std::fs;
 use std::path::Path;
 
-use leasehold::{Client, ErrorKind, Released, Settings};
+use leasehold::{Client, ErrorKind, HolderInfo, Released, Settings, Token};
 use serde::Serialize;
 
 use crate::cli::{ReleaseArgs, RenewArgs, StoreArgs};
@@ -12,7 +11,8 @@ use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::saved::SavedLease;
+use crate::saved::{Place, SavedFile, SavedLease};
+use crate::user_file::quoted;
 
 /// What `--json` prints, a line for each key.
 #[derive(Serialize)]
@@ -26,7 +26,8 @@ struct Done<'a> {
 
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, client) = open(&args.file, &args.common.store).await?;
+    let (saved, _) = SavedLease::read(&args.file)?;
+    let client = connect(&args.common.store.or_saved(&saved.store)).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
@@ -49,7 +50,8 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, client) = open(&args.file, &args.common.store).await?;
+    let (saved, file) = SavedLease::read(&args.file)?;
+    let client = connect(&args.common.store.or_saved(&saved.store)).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();
@@ -65,18 +67,72 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
         let done = Done { key, held, ttl_ms };
         say(&done, &sentence, printer)?;
     }
-    fs::remove_file(&args.file).map_err(|error| {
+    file.remove().map_err(|error| {
         let message = format!("cannot remove {}: {error}", args.file.display());
         Failure::new(exit::OUTPUT, message)
     })?;
     Ok(status)
 }
 
-/// The lease, and a client of its store, or of another that was named.
-async fn open(file: &Path, store: &StoreArgs) -> Result<(SavedLease, Client), Failure> {
-    let saved = SavedLease::read(file)?;
-    let client = connect(&store.or_saved(&saved.store)).await?;
-    Ok((saved, client))
+/// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it
+/// then.
+pub(crate) async fn save(
+    lease: &SavedLease,
+    file: &Path,
+    client: &Client,
+    store: &StoreArgs,
+) -> Result<SavedFile, Failure> {
+    let place = Place::at(file)?;
+    if let Some(old) = &place.lease {
+        let shown = file.display();
+        let hint = format!(
+            "save to another file, or first run leasehold release {}",
+            quoted(file)
+        );
+        let held = still_held(old, lease, client, store).await;
+        let held = held.map_err(|failure| {
+            let message = format!(
+                "cannot tell whether the lease that is saved in {shown} still holds: {failure}"
+            );
+            Failure { message, ..failure }.hint(&*hint)
+        })?;
+        if let Some(key) = held {
+            let message = format!("the lease that is saved in {shown} still holds {key}");
+            return Err(Failure::usage(message).hint(hint));
+        }
+    }
+    place.write(lease)
+}
+
+/// The first key that the old lease still holds.
+async fn still_held(
+    old: &SavedLease,
+    new: &SavedLease,
+    client: &Client,
+    store: &StoreArgs,
+) -> Result<Option<String>, Failure> {
+    let other;
+    let client = match old.store == new.store {
+        true => client,
+        false => {
+            other = connect(&store.elsewhere(&old.store)).await?;
+            &other
+        }
+    };
+    let is_ours = |key| old.store == new.store && new.leases.iter().any(|it| it.key() == key);
+    for lease in &old.leases {
+        let (key, token) = (lease.key(), lease.token());
+        // Without tokens the holder may be the old one, unless it is the new one.
+        let is_old = |holder: &HolderInfo| match token == Token::NONE {
+            true => !is_ours(key),
+            false => holder.token == token,
+        };
+        let seen = client.inspect(key.as_str()).await?;
+        if seen.holders.iter().any(|it| !it.kept && is_old(it)) {
+            return Ok(Some(key.to_string()));
+        }
+    }
+    Ok(None)
 }
 
 /// A lease that is gone is said with `-q`, too.

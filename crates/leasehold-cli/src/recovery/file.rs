@@ -1,14 +1,13 @@
 //! The state file: where it is, who may read it, and the lock on it.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-
 use crate::exit;
 use crate::failure::Failure;
+use crate::user_file::{Draft, UserFile};
 
 /// Where the files are.
 pub(super) fn directory() -> Result<PathBuf, Failure> {
@@ -94,39 +93,25 @@ pub(super) enum Opened {
 /// Opens the file, made if need be, and tries to lock it.
 pub(super) fn open(path: &Path) -> io::Result<Opened> {
     loop {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Opened::Busy),
-            Err(error) => return Err(error.into()),
+        let file = UserFile::open_or_make(path)?;
+        match file.try_lock() {
+            Ok(true) => {}
+            Ok(false) => return Ok(Opened::Busy),
+            Err(error) => return Err(error),
         }
         // It may have been replaced before it was locked.
-        let (opened, named) = (file.metadata()?, fs::symlink_metadata(path));
-        if named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())) {
-            return Ok(Opened::Ours(file));
+        if file.is_at(path) {
+            return Ok(Opened::Ours(file.into_inner()));
         }
     }
 }
 
 /// Puts a new file in the place of the old one, complete and locked before anybody can open it.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
-    let written = flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(io::Error::from)
-        .and_then(|()| file.write_all(content))
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        // What is left of it helps nobody.
-        let _ = fs::remove_file(&new);
-    }
-    written.map(|()| file)
+    let mut new = Draft::new(path, 0o600)?;
+    new.lock()?;
+    new.write(content)?;
+    new.replace().map(UserFile::into_inner)
 }
 
 #[cfg(test)]

@@ -45,4 +45,5 @@ mod terminal;
 mod top;
 mod upgrade;
 mod usage;
+mod user_files;
 mod watch;

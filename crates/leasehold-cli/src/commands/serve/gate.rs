@@ -17,6 +17,7 @@ use super::{HEALTH, REQUEST_LIMIT, Shared, is_loopback};
 use crate::cli::ServeArgs;
 use crate::env;
 use crate::failure::Failure;
+use crate::user_file::{Links, Owner, Rights, UserFile};
 
 /// A shorter token can be guessed.
 const SHORTEST_TOKEN: usize = 16;
@@ -143,12 +144,17 @@ const TOKEN_HINT: &str =
 
 fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
     let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
-        (Some(file), _) => std::fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!(
-                "cannot read the token in {}: {error}",
-                file.display()
-            ))
-        })?,
+        (Some(path), _) => {
+            let cannot_read = |error| {
+                Failure::usage(format!(
+                    "cannot read the token in {}: {error}",
+                    path.display()
+                ))
+            };
+            let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
+            Rights::of(&file.metadata).check(path, Owner::Anybody)?;
+            file.text().map_err(cannot_read)?
+        }
         (None, Ok(text)) if !text.is_empty() => text,
         _ => return Ok(None),
     };

@@ -168,7 +168,7 @@ async fn a_profile_or_a_file_that_is_not_there_is_an_error() {
     }
     let directory = place.refused(&["--config", "home"]).await;
     assert!(
-        directory.contains("cannot read home: Is a directory"),
+        directory.contains("cannot read home: it is a directory"),
         "{directory}"
     );
     let long = place.path("long.toml");

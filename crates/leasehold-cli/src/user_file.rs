@@ -1,0 +1,326 @@
+//! Every file that a user names is opened and written here.
+//!
+//! A path can name a FIFO, a device, a symbolic link or another user's file. So a file is opened
+//! without waiting for anybody, and what was opened is judged, not the path. A file is written
+//! under a new name in the same directory and then renamed, so that it is there whole or not at
+//! all, and nothing is written through a link.
+
+use std::fs::{self, File, FileType, Metadata};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+
+use crate::failure::Failure;
+
+/// More than any of these files has.
+const LONGEST: u64 = 1024 * 1024;
+const BY_GROUP: u32 = 0o020;
+const BY_OTHERS: u32 = 0o002;
+
+/// A regular file that is open for reading.
+#[derive(Debug)]
+pub(crate) struct UserFile {
+    file: File,
+    pub(crate) metadata: Metadata,
+}
+
+/// Whether a symbolic link may stand at the end of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    Follow,
+    Refuse,
+}
+
+impl UserFile {
+    pub(crate) fn open(path: &Path, links: Links) -> io::Result<Self> {
+        // To open some devices is to start something, so the path is judged before that.
+        let seen = match links {
+            Links::Follow => path.metadata()?,
+            Links::Refuse => path.symlink_metadata()?,
+        };
+        regular(seen.file_type())?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags = match links {
+            Links::Follow => flags,
+            Links::Refuse => flags | OFlags::NOFOLLOW,
+        };
+        Self::judge(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// One of leasehold's own, for reading and writing; made for this user if it is not there.
+    pub(crate) fn open_or_make(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        Self::judge(file.into())
+    }
+
+    fn judge(file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        regular(metadata.file_type())?;
+        Ok(Self { file, metadata })
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.file).take(LONGEST + 1).read_to_end(&mut bytes)?;
+        match u64::try_from(bytes.len()) {
+            Ok(..=LONGEST) => Ok(bytes),
+            _ => Err(io::Error::new(
+                ErrorKind::FileTooLarge,
+                "it has more than 1 MiB",
+            )),
+        }
+    }
+
+    pub(crate) fn text(&self) -> io::Result<String> {
+        String::from_utf8(self.bytes()?)
+            .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+    }
+
+    /// Whether the path still names this file.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let ours = (self.metadata.dev(), self.metadata.ino());
+        path.symlink_metadata()
+            .is_ok_and(|now| (now.dev(), now.ino()) == ours)
+    }
+
+    /// Removes it, unless the path names another file by now.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.is_at(path) {
+            true => fs::remove_file(path),
+            false => Ok(()),
+        }
+    }
+
+    /// Locks it for this process, and those that inherit the descriptor. Answers whether it is.
+    pub(crate) fn try_lock(&self) -> io::Result<bool> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            locked => Ok(locked.map(|()| true)?),
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> File {
+        self.file
+    }
+}
+
+/// Refuses what cannot be read to its end, or does more than to be read.
+fn regular(found: FileType) -> io::Result<()> {
+    let kind = match found {
+        found if found.is_file() => return Ok(()),
+        found if found.is_dir() => "directory",
+        found if found.is_symlink() => "symbolic link",
+        found if found.is_fifo() => "FIFO",
+        found if found.is_socket() => "socket",
+        _ => "device",
+    };
+    let message = format!("it is a {kind}, not a regular file");
+    Err(io::Error::new(ErrorKind::InvalidInput, message))
+}
+
+/// Who may write to a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rights {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+/// Whose file is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Owner {
+    Anybody,
+    /// Root's, and that of the user of this process. The text says what to do about another's.
+    Trusted(&'static str),
+}
+
+impl Rights {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            owner: metadata.uid(),
+            group: metadata.gid(),
+            mode: metadata.mode() & 0o7777,
+        }
+    }
+
+    /// Refuses a file that others may have written than its user.
+    pub(crate) fn check(self, path: &Path, expected: Owner) -> Result<(), Failure> {
+        let user = rustix::process::geteuid().as_raw();
+        self.check_for(user, path, expected)
+    }
+
+    fn check_for(self, user: u32, path: &Path, expected: Owner) -> Result<(), Failure> {
+        let Self { owner, group, mode } = self;
+        let shown = path.display();
+        if let Owner::Trusted(hint) = expected
+            && owner != 0
+            && owner != user
+        {
+            return Err(Failure::usage(format!(
+                "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
+                 runs this"
+            ))
+            .hint(hint));
+        }
+        // Many systems give each user a group of its own, with the same number, that may write.
+        let forbidden = match expected {
+            Owner::Trusted(_) if group != owner => BY_OTHERS | BY_GROUP,
+            _ => BY_OTHERS,
+        };
+        if mode & forbidden == 0 {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "cannot use {shown}: others than its owner can write to it (mode {mode:04o})"
+        ))
+        .hint(format!("chmod go-w {}", quoted(path))))
+    }
+}
+
+/// For a shell.
+pub(crate) fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    match path.chars().all(plain) && !path.starts_with('-') {
+        true => path,
+        false => format!("-- '{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// A new file in the directory of another one, whose place it is to take. It is removed unless it
+/// does.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    file: File,
+    at: PathBuf,
+    path: &'a Path,
+}
+
+impl<'a> Draft<'a> {
+    /// Makes it, with these permissions at most.
+    pub(crate) fn new(path: &'a Path, mode: u32) -> io::Result<Self> {
+        if path.file_name().is_none() {
+            return Err(ErrorKind::InvalidFilename.into());
+        }
+        // The standard library seeds each with random keys.
+        let random = RandomState::new().build_hasher().finish();
+        let at = path.with_file_name(format!(".leasehold-{random:016x}.new"));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(&at, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))?;
+        let file = File::from(file);
+        Ok(Self { file, at, path })
+    }
+
+    /// Keeps others from a file that they find locked.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        Ok(flock(&self.file, FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    pub(crate) fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.file.write_all(content)
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    /// Takes the place of what was judged there.
+    pub(crate) fn replace(self) -> io::Result<UserFile> {
+        fs::rename(&self.at, self.path)?;
+        UserFile::judge(self.file.try_clone()?)
+    }
+
+    /// Takes the place, if nothing is there by now either.
+    pub(crate) fn put(self) -> io::Result<UserFile> {
+        match rename_unless_there(&self.at, self.path) {
+            // Some file systems cannot tell.
+            Err(rustix::io::Errno::INVAL) => self.replace(),
+            renamed => {
+                renamed?;
+                UserFile::judge(self.file.try_clone()?)
+            }
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn rename_unless_there(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn rename_unless_there(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    rustix::fs::link(from, to)
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // What was renamed is not found by its first name.
+        let _ = fs::remove_file(&self.at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// User 7 runs it.
+    fn is_trusted(expected: Owner, owner: u32, group: u32, mode: u32) -> bool {
+        let rights = Rights { owner, group, mode };
+        rights.check_for(7, Path::new("/x"), expected).is_ok()
+    }
+
+    #[test]
+    fn a_trusted_file_is_written_by_root_and_its_user_only() {
+        for (owner, group, mode, trusted) in [
+            (0, 0, 0o644, true),
+            (7, 100, 0o600, true),
+            (7, 100, 0o644, true),
+            (7, 100, 0o664, false),
+            (7, 7, 0o664, true),
+            (7, 7, 0o666, false),
+            (0, 100, 0o664, false),
+            (0, 0, 0o646, false),
+            (8, 8, 0o600, false),
+        ] {
+            let is = is_trusted(Owner::Trusted("hint"), owner, group, mode);
+            assert_eq!(is, trusted, "{owner}:{group} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_named_may_belong_to_anybody() {
+        assert!(is_trusted(Owner::Anybody, 8, 100, 0o664));
+        assert!(!is_trusted(Owner::Anybody, 7, 7, 0o646));
+    }
+
+    #[test]
+    fn a_path_in_a_hint_can_be_typed() {
+        assert_eq!(quoted(Path::new("/etc/a.toml")), "/etc/a.toml");
+        assert_eq!(quoted(Path::new("/a b/it's")), r"-- '/a b/it'\''s'");
+        assert_eq!(quoted(Path::new("-R")), "-- '-R'");
+    }
+
+    #[test]
+    fn a_draft_takes_a_free_place_or_one_that_was_judged() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let mut first = Draft::new(&path, 0o600).unwrap();
+        first.write(b"first").unwrap();
+        let first = first.put().unwrap();
+        assert!(first.is_at(&path) && first.metadata.mode() & 0o777 == 0o600);
+        let taken = Draft::new(&path, 0o600).unwrap().put().unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        Draft::new(&path, 0o600).unwrap().replace().unwrap();
+        first.remove(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"", "it is another one's");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! What a path that a user names may be: for each option, and for each call of the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use leasehold_testkit::process::{Process, Signal};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::geteuid;
+use serde_json::json;
+
+use crate::common::{Store, leasehold};
+
+const RUN: &[&str] = &["run", "--metrics-file", "X", "k", "--", "echo", "ran"];
+const SAVE: &[&str] = &["hold", "--save", "X", "k"];
+const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0", "--token-file", "X"];
+
+/// Each option that names a file, with the status where it is no regular one.
+const OPTIONS: [(&[&str], i32); 7] = [
+    (RUN, 0),
+    (SAVE, 64),
+    (&["renew", "X"], 64),
+    (&["release", "X"], 64),
+    (&["config", "--config", "X"], 64),
+    (&["ls", "--config", "X"], 64),
+    (SERVE, 64),
+];
+
+fn make(path: &Path, kind: FileType, device: (u32, u32)) {
+    let device = rustix::fs::makedev(device.0, device.1);
+    mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device).unwrap();
+}
+
+/// None waits for anybody, reads without an end, or puts a file in the place of one of these.
+#[tokio::test]
+async fn what_is_no_regular_file_is_neither_read_nor_replaced() {
+    let store = Store::local();
+    let mut kinds = vec![
+        ("fifo", "FIFO"),
+        ("link", "device"),
+        ("directory", "directory"),
+    ];
+    make(&store.path("fifo"), FileType::Fifo, (0, 0));
+    symlink("/dev/zero", store.path("link")).unwrap();
+    fs::create_dir(store.path("directory")).unwrap();
+    // Only root can make a device, and destroy it by a rename.
+    if geteuid().is_root() {
+        make(&store.path("device"), FileType::CharacterDevice, (1, 3));
+        kinds.push(("device", "device"));
+    }
+    for (name, said) in kinds {
+        let kind = || fs::symlink_metadata(store.path(name)).unwrap().file_type();
+        let before = kind();
+        for (arguments, status) in OPTIONS {
+            if name == "device" && arguments.contains(&"--config") {
+                continue; // The null device is an empty file of settings.
+            }
+            let arguments: Vec<_> = arguments
+                .iter()
+                .map(|argument| if *argument == "X" { name } else { argument })
+                .collect();
+            let ended = store.run(&arguments).await;
+            let all = ended.stderr.clone();
+            assert_eq!(ended.code(), Some(status), "{arguments:?}: {all}");
+            let link = name == "link" && all.contains("it is a symbolic link");
+            let why = format!("it is a {said}, not a regular file");
+            assert!(link || all.contains(&why), "{arguments:?}: {all}");
+            assert_eq!(kind(), before, "{arguments:?}");
+        }
+    }
+    assert!(
+        fs::symlink_metadata(store.path("fifo"))
+            .unwrap()
+            .file_type()
+            .is_fifo()
+    );
+}
+
+#[tokio::test]
+async fn files_of_another_kind_are_not_replaced() {
+    let store = Store::local();
+    let script = "#!/bin/sh\necho mine\n";
+    fs::write(store.path("deploy"), script).unwrap();
+    let (_holder, _) = store.holder(&["k"]).await;
+    let save = store.run(&["hold", "--save", "deploy", "k"]).await;
+    assert_eq!(save.code(), Some(64), "before it waits: {}", save.stderr);
+    let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
+    assert!(save.stderr.contains(said), "{}", save.stderr);
+    let run = ["run", "--metrics-file", "deploy", "j", "--", "echo", "ran"];
+    let run = store.run(&run).await;
+    assert_eq!((run.code(), &*run.stdout), (Some(0), "ran\n"));
+    let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";
+    assert!(run.stderr.contains(said), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(store.path("deploy")).unwrap(), script);
+
+    let refused = store
+        .run(&["run", "--metrics-file", "-", "k", "--", "true"])
+        .await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    let said = "metrics are not written to standard output";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+}
+
+/// Its lock could not be released any more.
+#[tokio::test]
+async fn a_saved_lease_that_still_holds_is_not_replaced() {
+    let store = Store::redis();
+    let save = async |key| store.run(&["hold", "--save", "f", "--detach", key]).await;
+    fs::write(store.path("f"), "").unwrap();
+    assert_eq!(save("a").await.code(), Some(0), "an empty file is replaced");
+    let first = fs::read(store.path("f")).unwrap();
+    let refused = save("b").await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    let said = "the lease that is saved in f still holds a";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    assert_eq!(
+        store.show("b").await["holders"],
+        json!([]),
+        "it is released"
+    );
+    assert_eq!(fs::read(store.path("f")).unwrap(), first);
+
+    // In another store, which cannot be asked now.
+    let other = Store::redis();
+    let there = ["hold", "-S", &other.url, "--save", "f", "--detach", "b"];
+    assert_eq!(store.run(&there).await.code(), Some(64), "it is asked");
+    let text = String::from_utf8(first)
+        .unwrap()
+        .replace(&store.url, "redis://127.0.0.1:1/");
+    fs::write(store.path("f"), text).unwrap();
+    let unknown = save("b").await;
+    assert_eq!(unknown.code(), Some(69), "{}", unknown.stderr);
+    let said = "cannot tell whether the lease that is saved in f still holds";
+    assert!(unknown.stderr.contains(said), "{}", unknown.stderr);
+    assert_eq!(
+        store.show("b").await["holders"],
+        json!([]),
+        "it is released"
+    );
+
+    fs::remove_file(store.path("f")).unwrap();
+    assert_eq!(store.run(&["break", "--yes", "a"]).await.code(), Some(0));
+    assert_eq!(save("a").await.code(), Some(0));
+    assert_eq!(store.run(&["break", "--yes", "a"]).await.code(), Some(0));
+    assert_eq!(
+        save("a").await.code(),
+        Some(0),
+        "one that has ended is replaced"
+    );
+    assert_eq!(store.run(&["release", "f"]).await.code(), Some(0));
+}
+
+/// Whoever writes the file names the store and the keys.
+#[tokio::test]
+async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["--save", "f", "k"]).await;
+    let path = store.path("f");
+    let refused = async |said: &str| {
+        for command in [
+            &["renew", "f"][..],
+            &["release", "f"],
+            &["hold", "--save", "f", "j"],
+        ] {
+            let ended = store.run(command).await;
+            assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
+            assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        }
+    };
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    refused("others than its owner can write to it (mode 0666)").await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    if geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        refused("user 65534 owns it").await;
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
+    symlink("f", store.path("link")).unwrap();
+    let link = store.run(&["release", "link"]).await;
+    assert_eq!(link.code(), Some(64), "{}", link.stderr);
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.finish().await.code(), Some(0));
+    assert!(!path.exists());
+}
+
+/// A FIFO has passed all checks of owner and mode: another user's store was used then.
+#[tokio::test]
+async fn a_configuration_that_is_found_is_a_regular_file() {
+    let store = Store::local();
+    let directory = store.path("config/leasehold");
+    fs::create_dir_all(&directory).unwrap();
+    make(&directory.join("leasehold.toml"), FileType::Fifo, (0, 0));
+    let mut command = leasehold(&["config"]);
+    command
+        .env_remove("LEASEHOLD_CONFIG")
+        .env("LEASEHOLD_SYSTEM_CONFIG", "/nowhere")
+        .env("XDG_CONFIG_HOME", store.path("config"));
+    let ended = Process::run(command).await;
+    assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
+    assert!(ended.stderr.contains("it is a FIFO"), "{}", ended.stderr);
+}
+
+// ---- the sources ----
+
+/// What opens, writes or removes nothing.
+const HARMLESS: &[&str] = &[
+    "fs::self",
+    "fs::File",
+    "File::from",
+    "fs::Metadata",
+    "fs::MetadataExt",
+    "fs::FileType",
+    "fs::FileTypeExt",
+    "fs::DirBuilderExt",
+    "fs::Mode",
+    "fs::OFlags",
+    "fs::FlockOperation",
+    "fs::RenameFlags",
+    "fs::CWD",
+    "fs::flock",
+    "fs::fstat",
+    "fs::Access",
+    "fs::symlink_metadata",
+];
+
+/// What may do so outside of `user_file.rs`, and why.
+const ALLOWED: &[(&str, &[&str], &str)] = &[
+    (
+        "child/named.rs",
+        &["fs::read_to_string"],
+        "/proc and /etc/passwd, which no user names",
+    ),
+    (
+        "child/program.rs",
+        &["fs::access", "fs::File", "File::open"],
+        "asks whether it can be run",
+    ),
+    ("child/terminal.rs", &["fs::open"], "/dev/tty"),
+    ("child/tree.rs", &["fs::open", "fs::RawDir"], "/proc"),
+    (
+        "nested.rs",
+        &[
+            "fs::MemfdFlags",
+            "fs::SealFlags",
+            "fs::fcntl_add_seals",
+            "fs::memfd_create",
+        ],
+        "a file in memory",
+    ),
+    ("place.rs", &["fs::canonicalize"], "compares two paths"),
+    (
+        "recovery/file.rs",
+        &["fs::DirBuilder", "DirBuilder::new"],
+        "a directory of leasehold's own",
+    ),
+    ("sys.rs", &["fs::read_to_string"], "/proc"),
+];
+
+/// A user's path that is opened elsewhere could hang, destroy a device, or obey another user.
+#[test]
+fn files_that_a_user_names_are_opened_in_one_place() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut unknown = BTreeSet::new();
+    let mut unused: BTreeSet<_> = ALLOWED.iter().map(|(file, ..)| *file).collect();
+    for path in sources(&source) {
+        let name = path
+            .strip_prefix(&source)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        if name == "user_file.rs" || name.ends_with("tests.rs") || !name.ends_with(".rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let allowed = ALLOWED.iter().find(|(file, ..)| *file == name);
+        let allowed = allowed.map_or(&[][..], |(_, calls, _)| *calls);
+        for call in calls(product.parse().unwrap()) {
+            if allowed.contains(&&*call) {
+                unused.remove(&*name);
+            } else if !HARMLESS.contains(&&*call) {
+                unknown.insert(format!("{name}: {call}"));
+            }
+        }
+    }
+    assert!(
+        unknown.is_empty(),
+        "open these by user_file.rs: {unknown:#?}"
+    );
+    assert!(unused.is_empty(), "nothing to allow: {unused:?}");
+    let all: TokenStream = "use std::fs::{self, OpenOptions as O}; use tokio::fs as t; fs::read(p);
+        std::fs::File::create(p); libc::openat(d);"
+        .parse()
+        .unwrap();
+    let found = [
+        "File::create",
+        "fs::File",
+        "fs::OpenOptions",
+        "fs::as",
+        "fs::read",
+        "fs::self",
+        "libc::openat",
+    ];
+    assert_eq!(calls(all).iter().map(|it| &**it).collect::<Vec<_>>(), found);
+}
+
+fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let below = directories.iter().flat_map(|directory| sources(directory));
+    files.into_iter().chain(below).collect()
+}
+
+/// The names that follow `fs::`, `File::` and the like, alone or in braces.
+fn calls(tokens: TokenStream) -> BTreeSet<String> {
+    const OWNERS: [&str; 5] = ["fs", "File", "OpenOptions", "DirBuilder", "libc"];
+    let mut found = BTreeSet::new();
+    let mut before: [String; 3] = Default::default();
+    for token in tokens {
+        let [owner, colons @ ..] = &before;
+        let is_of_owner = OWNERS.contains(&&**owner) && colons == &[":", ":"];
+        let name = token.to_string();
+        match &token {
+            TokenTree::Group(group) => {
+                let mut first = true;
+                for import in group.stream() {
+                    if first && is_of_owner && group.delimiter() == Delimiter::Brace {
+                        found.insert(format!("{owner}::{import}"));
+                    }
+                    first = import.to_string() == ",";
+                }
+                found.extend(calls(group.stream()));
+            }
+            _ if is_of_owner && (owner != "libc" || name.starts_with("open")) => {
+                found.insert(format!("{owner}::{name}"));
+            }
+            _ if colons[1] == "fs" && name == "as" => {
+                found.insert("fs::as".to_owned());
+            }
+            _ => {}
+        }
+        before.rotate_left(1);
+        before[2] = name;
+    }
+    found
+}

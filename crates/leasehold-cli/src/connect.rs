@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
-use crate::config::{Origin, Setting};
+use crate::config::{Origin, Setting, password_of_environment};
 use crate::failure::Failure;
 use crate::guarded::{Status, ended_by};
 use crate::nested::handed_on;
@@ -218,13 +218,14 @@ impl Credentials {
             // An outer leasehold knows better than a file how its store is opened.
             Some((url, outer)) => {
                 let (outer, password) = of_outer(outer);
-                (url, access.said(), outer, password)
+                (url, access.where_from(Origin::is_said), outer, password)
             }
         };
         let (file, outer_file) = (access.password_file.clone(), outer.password_file.clone());
         // A file that was said goes before the environment; both before the outer one, and that
         // before a file that was found.
-        let (password, password_file) = match (file, password_of_environment()) {
+        let password = password_of_environment().filter(|_| store.uses_environment());
+        let (password, password_file) = match (file, password) {
             (Some(file), password) if file.from.is_said() || password.is_none() => {
                 (None, Some(file))
             }
@@ -241,13 +242,6 @@ impl Credentials {
             password,
         }
     }
-}
-
-fn password_of_environment() -> Option<Setting<String>> {
-    let name = env::PASSWORD;
-    let password = std::env::var(name).ok();
-    let password = password.filter(|password| !password.is_empty());
-    password.map(|password| Setting::new(password, Origin::Variable { name }))
 }
 
 fn of_outer(outer: Access) -> (AccessArgs, Option<Setting<String>>) {

@@ -18,6 +18,9 @@ pub(crate) const TLS_CA: &str = "LEASEHOLD_TLS_CA";
 pub(crate) const TLS_CERT: &str = "LEASEHOLD_TLS_CERT";
 /// The client's key for TLS.
 pub(crate) const TLS_KEY: &str = "LEASEHOLD_TLS_KEY";
+/// Those that belong to the store of the environment.
+pub(crate) const CREDENTIALS: [&str; 6] =
+    [USER, PASSWORD, PASSWORD_FILE, TLS_CA, TLS_CERT, TLS_KEY];
 /// How long the lock outlives a crash.
 pub(crate) const TTL: &str = "LEASEHOLD_TTL";
 /// How long to wait for the lock.
@@ -54,7 +57,8 @@ pub(crate) const READ: &str = "\
 LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error
 LEASEHOLD_STORE_FILE     set by an outer leasehold: how to open its store; used if -S or \
                          LEASEHOLD_STORE name the same store
-LEASEHOLD_USER           the user name for the store
+LEASEHOLD_USER           the user name for the store. This and the five variables below are used \
+                         only if -S or LEASEHOLD_STORE name the store
 LEASEHOLD_PASSWORD       the password for the store; not passed to the guarded command
 LEASEHOLD_PASSWORD_FILE  a file whose first line is the password
 LEASEHOLD_TLS_CA         PEM file of the certificates to trust

@@ -114,6 +114,10 @@ impl<'a> Guarded<'a> {
         let mut given = wanted.given(client, &held);
         given.push((env::STORE, client.store_url().to_owned()));
         let mut withheld = vec![env::PASSWORD];
+        // In the command's environment they would belong to this store.
+        if !self.store.uses_environment() {
+            withheld.extend(env::CREDENTIALS);
+        }
         let handed_on = self.hand_on(client, printer);
         match &handed_on {
             Some(handed_on) => given.push((env::STORE_FILE, handed_on.path())),

@@ -113,7 +113,12 @@ async fn dispatch(mut command: Command) -> u8 {
         printer.begin_metrics(file, key);
     }
     let status = match config::fill(&mut command) {
-        Ok(()) => carry_out(&command, printer).await,
+        Ok(()) => {
+            if let Some(store) = command.store() {
+                place::say_if_not_sent(store, printer);
+            }
+            carry_out(&command, printer).await
+        }
         Err(failure) => refuse(&command, failure, printer),
     };
     printer.finish_metrics(status);

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use leasehold::store::local::LocalOptions;
 
 use crate::cli::StoreArgs;
+use crate::config::{Origin, Shown};
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::sys;
+use crate::{env, sys};
 
 /// Refuses an election when no store is named: it is for several machines, mostly, and each would
 /// have a leader of its own.
@@ -34,6 +35,26 @@ pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer)
              leasehold.toml; -S local: confirms that each machine runs it",
         );
     }
+}
+
+/// Says which credentials of the environment are not sent, where it names no store of its own.
+pub(crate) fn say_if_not_sent(store: &StoreArgs, printer: &Printer) {
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let unsent: Vec<_> = env::CREDENTIALS.into_iter().filter(set).collect();
+    let has_servers = !store.url().starts_with("local:") && !store.url().starts_with("memory:");
+    if store.uses_environment() || !has_servers || unsent.is_empty() || set(&env::STORE) {
+        return;
+    }
+    let named = store.named();
+    let url = Shown::of(&named.value).map_or_else(|_| "the store".to_owned(), |it| it.url);
+    let from = match named.from {
+        Origin::Default => "the saved lease names".to_owned(),
+        from => format!("{from} names"),
+    };
+    printer.warn_with_hint(
+        format!("{} not used for {url}, which {from}", unsent.join(", ")),
+        "credentials of the environment are sent only to the store that -S or LEASEHOLD_STORE names",
+    );
 }
 
 /// Says so when the environment leads `local:` to another directory than that of other processes

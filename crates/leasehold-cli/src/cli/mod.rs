@@ -109,6 +109,14 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
+    /// The store, unless a saved lease may name another one.
+    pub(crate) fn store(&mut self) -> Option<&StoreArgs> {
+        match self {
+            Self::Renew(_) | Self::Release(_) => None,
+            _ => Some(self.configurable()?.store),
+        }
+    }
+
     /// What can be configured; of those that use a store.
     pub(crate) fn configurable(&mut self) -> Option<Configurable<'_>> {
         let store = match self {

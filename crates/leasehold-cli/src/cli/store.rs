@@ -30,6 +30,9 @@ pub(crate) struct StoreArgs {
     pub(crate) access: AccessArgs,
     #[command(flatten)]
     pub(crate) files: FileArgs,
+    /// The credentials of the environment belong to another store.
+    #[arg(skip)]
+    without_environment: bool,
 }
 
 /// What a store is opened with, besides its URL.
@@ -103,8 +106,8 @@ impl StoreArgs {
         self.url.clone().unwrap_or_else(usual)
     }
 
-    /// The store of a saved lease, unless -S names another. Credentials of a file that names
-    /// another store are not sent there.
+    /// The store of a saved lease, unless -S names another. Only credentials that were typed are
+    /// sent to another store than this one.
     pub(crate) fn or_saved(&self, url: &str) -> Self {
         let named = self.named();
         let is_typed = matches!(named.from, Origin::Option { .. });
@@ -112,9 +115,8 @@ impl StoreArgs {
             return self.clone();
         }
         Self {
-            url: Some(Setting::default(url.to_owned())),
-            access: self.access.clone().said(),
-            files: self.files.clone(),
+            access: self.access.clone().where_from(Origin::is_typed),
+            ..self.elsewhere(url)
         }
     }
 
@@ -124,7 +126,18 @@ impl StoreArgs {
             url: Some(Setting::default(url.to_owned())),
             access: AccessArgs::default(),
             files: self.files.clone(),
+            without_environment: true,
         }
+    }
+
+    /// Sends no credentials of the environment.
+    pub(crate) fn leave_environment_out(&mut self) {
+        self.without_environment = true;
+    }
+
+    /// Whether the credentials of the environment are for this store.
+    pub(crate) fn uses_environment(&self) -> bool {
+        !self.without_environment
     }
 
     /// Whether a store was named.
@@ -156,17 +169,20 @@ impl AccessArgs {
         }
     }
 
-    /// Those that this run was told, and did not find in a file.
-    pub(crate) fn said(self) -> Self {
-        fn said<T>(setting: Option<Setting<T>>) -> Option<Setting<T>> {
-            setting.filter(|setting| setting.from.is_said())
+    /// Those of which that is true.
+    pub(crate) fn where_from(self, is_so: impl Fn(&Origin) -> bool) -> Self {
+        fn kept<T>(
+            setting: Option<Setting<T>>,
+            is_so: impl Fn(&Origin) -> bool,
+        ) -> Option<Setting<T>> {
+            setting.filter(|setting| is_so(&setting.from))
         }
         Self {
-            user: said(self.user),
-            password_file: said(self.password_file),
-            tls_ca: said(self.tls_ca),
-            tls_cert: said(self.tls_cert),
-            tls_key: said(self.tls_key),
+            user: kept(self.user, &is_so),
+            password_file: kept(self.password_file, &is_so),
+            tls_ca: kept(self.tls_ca, &is_so),
+            tls_cert: kept(self.tls_cert, &is_so),
+            tls_key: kept(self.tls_key, &is_so),
         }
     }
 

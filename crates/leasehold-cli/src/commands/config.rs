@@ -7,7 +7,7 @@ use leasehold::Wait;
 use serde::Serialize;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Configurable, Key, Origin, Setting, Shown, Unused, Whose};
+use crate::config::{Config, Configurable, Key, Origin, PASSWORD, Setting, Shown, Unused, Whose};
 use crate::connect::Credentials;
 use crate::exit;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::output::{Column, Printer, table};
 #[derive(Serialize)]
 struct View {
     settings: Vec<Row>,
-    /// What the files set for another store.
+    /// What is set for another store.
     unused: Vec<UnusedRow>,
     profile: Option<ProfileRow>,
     files: Vec<FileRow>,
@@ -87,7 +87,7 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
         row(Key::Label, lease.label, |label| label),
     ];
     settings.extend(password.map(|password| Row {
-        key: "password",
+        key: PASSWORD,
         value: Some("(hidden)".to_owned()),
         from: password.from,
     }));
@@ -146,10 +146,9 @@ fn unused_rows(unused: Vec<Unused>, settings: &[Row]) -> Vec<UnusedRow> {
         let mut named = settings.iter().filter(|row| row.key == name);
         named.any(|row| row.value.is_some())
     };
-    let rows = unused.into_iter().map(|(key, from)| UnusedRow {
-        key: key.name(),
-        from,
-    });
+    let rows = unused
+        .into_iter()
+        .map(|(key, from)| UnusedRow { key, from });
     rows.filter(|row| !is_set(row.key)).collect()
 }
 

@@ -11,6 +11,7 @@ use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
+use crate::place::say_if_not_sent;
 use crate::saved::{Place, SavedFile, SavedLease};
 use crate::user_file::quoted;
 
@@ -27,7 +28,9 @@ struct Done<'a> {
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.file)?;
-    let client = connect(&args.common.store.or_saved(&saved.store)).await?;
+    let store = args.common.store.or_saved(&saved.store);
+    say_if_not_sent(&store, printer);
+    let client = connect(&store).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
@@ -51,7 +54,9 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.file)?;
-    let client = connect(&args.common.store.or_saved(&saved.store)).await?;
+    let store = args.common.store.or_saved(&saved.store);
+    say_if_not_sent(&store, printer);
+    let client = connect(&store).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();

@@ -39,6 +39,9 @@ pub(crate) struct Config {
     layers: Vec<Placed>,
 }
 
+/// As the password is shown, which has no key.
+pub(crate) const PASSWORD: &str = "password";
+
 /// A file that was looked for.
 #[derive(Debug)]
 pub(crate) struct LookedFor {
@@ -62,8 +65,8 @@ pub(crate) struct Configurable<'a> {
     pub(crate) grace: Option<&'a mut Option<Setting<Duration>>>,
 }
 
-/// A setting that a file has, and that is not used.
-pub(crate) type Unused = (Key, Origin);
+/// A setting that is not used, by its name.
+pub(crate) type Unused = (&'static str, Origin);
 
 /// Fills in what was not typed.
 pub(crate) fn fill(command: &mut Command) -> Result<(), Failure> {
@@ -120,10 +123,14 @@ impl Config {
         })
     }
 
-    /// Fills in what was not typed. Answers what the files set for another store.
+    /// Fills in what was not typed. Answers what is set for another store.
     pub(crate) fn fill(&self, into: &mut Configurable<'_>) -> Vec<Unused> {
         let (found, unused) = self.settled(into.store.typed_url());
         into.store.fill(found.store, found.access);
+        let is_variable = |(_, from): &Unused| matches!(from, Origin::Variable { .. });
+        if unused.iter().any(is_variable) {
+            into.store.leave_environment_out();
+        }
         if let Some(lease) = &mut into.lease {
             lease.ttl = lease.ttl.take().or(found.lease.ttl);
             lease.label = lease.label.take().or(found.lease.label);
@@ -150,17 +157,35 @@ impl Config {
         let mut settled = Layer::default();
         for placed in self.layers.iter().rev() {
             let mut layer = placed.layer.clone();
-            if placed.is_of_file {
+            let is_for_it = if placed.is_of_file {
                 meant = url(placed).or(meant);
-                if meant.is_some() && meant != in_force {
-                    unused.extend(layer.access.origins());
-                    layer.access = AccessArgs::default();
+                meant.is_none() || meant == in_force
+            } else {
+                // The store that was typed, or its own.
+                typed_store.is_some() || in_force.is_none() || url(placed) == in_force
+            };
+            if !is_for_it {
+                let origins = layer.access.origins();
+                unused.extend(origins.map(|(key, from)| (key.name(), from)));
+                if !placed.is_of_file
+                    && let Some(password) = password_of_environment()
+                {
+                    unused.push((PASSWORD, password.from));
                 }
+                layer.access = AccessArgs::default();
             }
             settled = layer.over(settled);
         }
         (settled, unused)
     }
+}
+
+/// The password of the environment; an empty one is none.
+pub(crate) fn password_of_environment() -> Option<Setting<String>> {
+    let name = env::PASSWORD;
+    let password = std::env::var(name).ok();
+    let password = password.filter(|password| !password.is_empty());
+    password.map(|password| Setting::new(password, Origin::Variable { name }))
 }
 
 /// The value of a variable that must not be empty.

@@ -47,6 +47,11 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// Whether it was an option of the command line.
+    pub(crate) fn is_typed(&self) -> bool {
+        matches!(self, Self::Option { .. })
+    }
+
     /// Whether this run was told so, on the command line or in the environment. Else it was found
     /// in a file.
     pub(crate) fn is_said(&self) -> bool {

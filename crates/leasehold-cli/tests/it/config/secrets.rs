@@ -1,6 +1,8 @@
 //! Passwords: where they may stand, where they go, and that they are not shown.
 
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Place, settings, shown, write};
@@ -113,4 +115,96 @@ async fn credentials_stay_with_their_store() {
     // Where no file names a store, it is for any.
     write(&place.system(), "user = 'app'\n");
     assert_eq!(shown_with(&["-S", "redis://c/"]).await.0[0], "app");
+}
+
+/// Those of the environment are for the store that it names, or that was typed.
+#[tokio::test]
+async fn credentials_of_the_environment_stay_with_its_store() {
+    let place = Place::new();
+    write(
+        &place.user(),
+        "store = 'redis://a/'\n[profile.b]\nstore = 'redis://b/'\n",
+    );
+    let shown_with = async |store: Option<&str>, arguments: &[&str]| {
+        let mut command = place.command(&[&["config"], arguments].concat());
+        command
+            .env("LEASEHOLD_USER", "app")
+            .env("LEASEHOLD_PASSWORD", "hunter2");
+        command.envs(store.map(|store| ("LEASEHOLD_STORE", store)));
+        let json = shown(command).await;
+        let in_force = settings(&json);
+        let unused = json["unused"].as_array().unwrap().iter();
+        let unused: Vec<_> = unused.map(|row| row["key"].clone()).collect();
+        let sent = [
+            in_force["user"].0 == "app",
+            in_force.contains_key("password"),
+        ];
+        assert_eq!(sent[0], sent[1]);
+        assert_eq!(sent[0], unused.is_empty(), "{json}");
+        sent[0]
+    };
+    assert!(shown_with(Some("redis://c/"), &[]).await);
+    assert!(shown_with(None, &["-S", "redis://c/"]).await);
+    assert!(shown_with(Some("redis://b/"), &["--profile", "b"]).await);
+    assert!(!shown_with(Some("redis://c/"), &["--profile", "b"]).await);
+    assert!(!shown_with(None, &["--profile", "b"]).await);
+    assert!(!shown_with(None, &[]).await);
+}
+
+/// What a server is sent before it answers.
+#[tokio::test]
+async fn no_other_server_gets_the_password_of_the_environment() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", server.local_addr().unwrap());
+    let (received, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for client in server.incoming() {
+            let (mut client, mut bytes) = (client.unwrap(), vec![0; 4096]);
+            let length = client.read(&mut bytes).unwrap_or_default();
+            bytes.truncate(length);
+            if received.send(bytes).is_err() {
+                return;
+            }
+        }
+    });
+    let place = Place::new();
+    write(&place.user(), &format!("[profile.p]\nstore = '{url}'\n"));
+    let lease = json!({"store": url, "ttl_ms": 30_000, "leases": []});
+    write(&place.path("f"), &lease.to_string());
+    for (arguments, own, is_sent) in [
+        (&["show", "k", "-S", &url][..], None, true),
+        (&["show", "k"], Some(&*url), true),
+        (&["show", "k", "--profile", "p"], None, false),
+        (&["release", "f"], None, false),
+        (&["release", "f"], Some("redis://127.0.0.1:1/"), false),
+        (&["release", "f", "-S", &url], None, true),
+    ] {
+        let mut command = place.command(arguments);
+        command.env("LEASEHOLD_PASSWORD", "hunter2");
+        command.envs(own.map(|own| ("LEASEHOLD_STORE", own)));
+        let ended = Process::run(command).await;
+        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+        let mut sent = String::new();
+        while let Ok(bytes) = requests.try_recv() {
+            sent += &String::from_utf8_lossy(&bytes);
+        }
+        assert!(!sent.is_empty(), "{arguments:?}");
+        assert_eq!(sent.contains("hunter2"), is_sent, "{arguments:?}: {sent}");
+        let is_said = ended.stderr.contains("LEASEHOLD_PASSWORD not used for ");
+        assert_eq!(is_said, !is_sent && own.is_none(), "{}", ended.stderr);
+    }
+}
+
+/// The store is the command's own then, and the credentials would be for it.
+#[tokio::test]
+async fn a_command_does_not_inherit_credentials_of_another_store() {
+    let place = Place::new();
+    write(&place.user(), "store = 'local:'\n");
+    for (arguments, expected) in [(&[][..], "none\n"), (&["-S", "local:"], "app\n")] {
+        let echo = ["k", "--", "sh", "-c", "echo ${LEASEHOLD_USER-none}"];
+        let mut command = place.command(&[&["run", "-q"], arguments, &echo].concat());
+        command.env("LEASEHOLD_USER", "app");
+        let ended = Process::run(command).await;
+        assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+    }
 }

@@ -11,14 +11,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use crate::cli::WaitArgs;
-use crate::duration::{self, millis};
+use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Acknowledgements, Event, Keys, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::view::{ClaimView, KeyView};
-use crate::waiting::Live;
+use crate::waiting::{Live, not_at_once};
 use crate::wanted::{Got, Wanted};
 use crate::{standing, sys};
 
@@ -163,7 +163,17 @@ struct Seen {
 /// Somebody is being asked who holds the key, while the waiting goes on.
 type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 
-impl Scene<'_, '_> {
+impl<'a> Scene<'a, '_> {
+    /// Looks who holds it, to say so; the first time not before the wait is worth a line.
+    fn look_for_line(&self, first: bool) -> Asking<'a> {
+        let looked = look(self.client, self.wanted, self.retries.start(), CURIOSITY);
+        let in_vain = |seen: &Seen| seen.closed.is_some() || seen.endless.is_some();
+        match first && !self.printer.is_live() {
+            true => Box::pin(not_at_once(looked, in_vain)),
+            false => looked,
+        }
+    }
+
     /// Tries until there is an answer, or the time is over.
     async fn persist(&mut self, signals: &mut Signals) -> Result<Ending, Failure> {
         loop {
@@ -233,7 +243,7 @@ impl Scene<'_, '_> {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;
                     if self.moved(position, rejoined) || first {
-                        who = Some(look(client, wanted, start, CURIOSITY));
+                        who = Some(self.look_for_line(first));
                     }
                 }
                 Ok(()) = deadlock.changed() => {
@@ -429,7 +439,7 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
         let Some(mut view) = view else {
             // There is a key, so there is an error.
             let failure = seen.into_iter().find_map(Result::err);
-            return Err(failure.map_or_else(|| unanswered(limit), Failure::from));
+            return Err(failure.map_or_else(|| Failure::unanswered(limit), Failure::from));
         };
         let waits = view.waiters.iter().any(|claim| ours(&view, claim));
         let waits_for_nobody = waits && view.holders.is_empty();
@@ -448,17 +458,8 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
     };
     Box::pin(async move {
         let looked = timeout(limit, looked).await;
-        looked.unwrap_or_else(|_| Err(unanswered(limit)))
+        looked.unwrap_or_else(|_| Err(Failure::unanswered(limit)))
     })
-}
-
-fn unanswered(limit: Duration) -> Failure {
-    let limit = duration::spoken(limit);
-    let message = format!("the store did not answer within {limit}");
-    Failure {
-        passing: true,
-        ..Failure::new(exit::UNAVAILABLE, message)
-    }
 }
 
 async fn settled(who: &mut Option<Asking<'_>>) -> Result<Seen, Failure> {

@@ -18,6 +18,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             "add a unit: {text}s for seconds, {text}m for minutes"
         ));
     }
+    if text.contains('M') {
+        return Err("M is for months; m is minutes, e.g. 5m".to_owned());
+    }
     if text.starts_with('-') {
         return Err("a duration cannot be negative".to_owned());
     }
@@ -93,6 +96,8 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong() {
+        let months = "M is for months; m is minutes, e.g. 5m".to_owned();
+        assert_eq!(parse("5M"), Err(months));
         assert_eq!(
             parse("30"),
             Err("add a unit: 30s for seconds, 30m for minutes".to_owned())

@@ -54,7 +54,7 @@ pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
 /// What is read, for the help and the manual: a variable, two spaces, what it means.
 pub(crate) const READ: &str = "\
-LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error
+LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error then
 LEASEHOLD_STORE_FILE     set by an outer leasehold: how to open its store; used if -S or \
                          LEASEHOLD_STORE name the same store
 LEASEHOLD_USER           the user name for the store. This and the five variables below are used \
@@ -94,17 +94,19 @@ LEASEHOLD_STORE       the store, without password
 LEASEHOLD_STORE_FILE  how an inner leasehold opens that store, with secrets: a file in memory \
                       that only this user can read while leasehold runs (on Linux)";
 
+/// The names of all variables.
+pub(crate) fn known() -> impl Iterator<Item = &'static str> {
+    let lines = READ.lines().chain(GIVEN.lines());
+    lines.filter_map(|line| Some(line.split_once("  ")?.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_variable_is_in_the_help() {
-        let tables = [READ, GIVEN].join("\n");
-        let names: Vec<_> = tables
-            .lines()
-            .filter_map(|line| line.split_once("  "))
-            .collect();
+        let names: Vec<_> = known().collect();
         for name in [
             STORE,
             STORE_FILE,
@@ -131,7 +133,7 @@ mod tests {
             CONTEXT,
             TERM,
         ] {
-            assert!(names.iter().any(|(it, _)| *it == name), "{name}");
+            assert!(names.contains(&name), "{name}");
         }
     }
 }

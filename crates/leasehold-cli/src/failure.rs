@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold::Invalid;
 use leasehold::{ErrorKind, StoreError};
 
+use crate::duration::spoken;
 use crate::exit;
 
 /// One sentence, a hint where there is one, and the exit status.
@@ -34,6 +35,16 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(exit::USAGE, message)
+    }
+
+    /// Of a store that may answer the next time.
+    pub(crate) fn unanswered(limit: Duration) -> Self {
+        let limit = spoken(limit);
+        let message = format!("the store did not answer within {limit}");
+        Self {
+            passing: true,
+            ..Self::new(exit::UNAVAILABLE, message)
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

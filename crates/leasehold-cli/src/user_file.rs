@@ -66,8 +66,7 @@ impl UserFile {
 
     /// All of it.
     pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        (&self.file).take(LONGEST + 1).read_to_end(&mut bytes)?;
+        let bytes = self.start(LONGEST + 1)?;
         match u64::try_from(bytes.len()) {
             Ok(..=LONGEST) => Ok(bytes),
             _ => Err(io::Error::new(
@@ -75,6 +74,13 @@ impl UserFile {
                 "it has more than 1 MiB",
             )),
         }
+    }
+
+    /// The beginning of it, of so many bytes at most.
+    pub(crate) fn start(&self, length: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.file).take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     pub(crate) fn text(&self) -> io::Result<String> {

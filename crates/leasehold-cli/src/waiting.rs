@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use unicode_width::UnicodeWidthStr;
 
 use crate::duration::spoken;
 use crate::output::{cut, escape};
 use crate::view::KeyView;
+
+/// A shorter wait is not said where there is no live line.
+pub(crate) const SHORT_WAIT: Duration = Duration::from_millis(300);
 
 /// Every how many ticks it is worth asking again who holds.
 const ASK_EVERY: u32 = 8;
@@ -19,6 +22,18 @@ const USUAL_WIDTH: usize = 80;
 
 /// The least that is left of a key or a name that is cut.
 const SHORTEST: usize = 6;
+
+/// What was seen, when the wait is not short any more; at once if it is `in_vain` to wait.
+pub(crate) async fn not_at_once<T, E>(
+    looked: impl Future<Output = Result<T, E>>,
+    in_vain: impl Fn(&T) -> bool,
+) -> Result<T, E> {
+    let seen = looked.await;
+    if !seen.as_ref().is_ok_and(in_vain) {
+        sleep(SHORT_WAIT).await;
+    }
+    seen
+}
 
 /// One line: the position in the queue, who holds and for how long, and how long we have waited.
 #[derive(Debug)]

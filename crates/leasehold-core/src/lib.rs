@@ -63,7 +63,7 @@ pub use queue::{
 pub use reply::{
     BreakReply, ClaimReply, ReleaseReply, RenewReply, Reply, ResizeReply, Standing, WatchReply,
 };
-pub use time::{Moment, Now, StoreTime};
+pub use time::{Moment, Now, StoreTime, written};
 pub use token::Token;
 pub use validity::{Validity, drift_allowance};
 

@@ -11,6 +11,30 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// A duration as people write it, for messages: `250ms`, `1.333s`, `1h30m`, `2d`.
+pub fn written(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let decimal = |value: u128, unit: &str| {
+        let text = format!("{}.{:03}", value / 1000, value % 1000);
+        format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match micros {
+        0 => return "0s".to_owned(),
+        1..1_000_000 => return decimal(micros, "ms"),
+        1_000_000..60_000_000 => return decimal(micros / 1_000, "s"),
+        _ => {}
+    }
+    let mut left = (micros + 500_000) / 1_000_000;
+    let mut text = String::new();
+    for (seconds, unit) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
+        if left >= seconds {
+            text += &format!("{}{unit}", left / seconds);
+        }
+        left %= seconds;
+    }
+    text
+}
+
 macro_rules! instant {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -121,5 +145,29 @@ impl From<StoreTime> for Now {
             last_token: None,
             audited: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_people_write_them() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (250_000, "0.25ms"),
+            (300_000_000, "300ms"),
+            (1_333_333_333, "1.333s"),
+            (5_000_000_000, "5s"),
+            (90_000_000_000, "1m30s"),
+            (5_400_000_000_000, "1h30m"),
+            (172_800_000_000_000, "2d"),
+            (59_999_999_999, "59.999s"),
+            (119_999_999_999, "2m"),
+        ] {
+            assert_eq!(written(Duration::from_nanos(nanos)), text);
+        }
+        assert!(written(Duration::MAX).ends_with('s'));
     }
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold_core::{Invalid, TOMBSTONE_LIFE};
+use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
 use leasehold_store::AuditLimit;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
@@ -101,7 +101,7 @@ impl LocalOptions {
         }
         if self.retention < TOMBSTONE_LIFE {
             return Err(Invalid::new(
-                format!("a retention of {:?} is too short", self.retention),
+                format!("a retention of {} is too short", written(self.retention)),
                 "use at least 60 s: released claims are remembered for that time",
             ));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Key;
+use leasehold_core::{Key, written};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
@@ -38,7 +38,8 @@ pub(super) async fn in_turn(store: &Arc<Inner>, keys: &[&Key]) -> Result<Vec<Key
         locks.clear();
         let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
         let lock = timeout_at(until, next.lock()).await.map_err(|_| {
-            let message = format!("could not lock the record of this key within {PATIENCE:?}");
+            let limit = written(PATIENCE);
+            let message = format!("could not lock the record of this key within {limit}");
             unavailable(&message).with_hint(
                 "a process that uses the directory may be stopped in the middle of a step, or very many use the key",
             )

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{ErrorKind, StoreError};
+use leasehold_core::written;
 
 /// The acknowledgements of one request under an acknowledgement policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +32,8 @@ impl Acknowledged {
         StoreError::new(
             ErrorKind::Unavailable,
             format!(
-                "the write was not acknowledged within {:?}: {self}",
-                self.within
+                "the write was not acknowledged within {}: {self}",
+                written(self.within)
             ),
         )
         .with_hint("check that the replicas are running, connected and not behind")

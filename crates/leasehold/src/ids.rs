@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
-use leasehold_core::{ClaimId, Invalid};
+use leasehold_core::{ClaimId, Invalid, written};
 use leasehold_store::random::{random_u64, random_u128};
 
 use crate::clock;
@@ -308,7 +308,7 @@ impl Places {
 fn behind(gap: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
-        format!("the clock is {gap:?} behind the last claim id"),
+        format!("the clock is {} behind the last claim id", written(gap)),
     )
     .with_hint("slew the clock instead of stepping it, or use random ids")
     .with_retry_after(gap)

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClaimContext, ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms};
+use leasehold_core::{
+    ClaimContext, ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms, written,
+};
 
 use crate::client::check_keys;
 use crate::clock;
@@ -181,7 +183,7 @@ impl Lock {
             return Err(self.error(
                 StoreError::new(
                     ErrorKind::Invalid,
-                    format!("a minimum hold of {min_hold:?} is out of bounds"),
+                    format!("a minimum hold of {} is out of bounds", written(min_hold)),
                 )
                 .with_hint("choose 366 days or less"),
             ));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Invalid, drift_allowance};
+use leasehold_core::{Invalid, drift_allowance, written};
 use serde::{Deserialize, Serialize};
 
 /// The defaults of a client's locks. Plain data that can be read from any configuration format.
@@ -59,7 +59,7 @@ const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
     if ttl < MIN_TTL || ttl > MAX_TTL {
         return Err(Invalid::new(
-            format!("a TTL of {ttl:?} is out of bounds"),
+            format!("a TTL of {} is out of bounds", written(ttl)),
             "choose between 50 ms and 24 h; 30 s suits most",
         ));
     }
@@ -115,7 +115,10 @@ impl Settings {
         let timeout = self.operation_timeout;
         if timeout < Duration::from_millis(10) || timeout > MAX_OPERATION_TIMEOUT {
             return Err(Invalid::new(
-                format!("an operation time-out of {timeout:?} is out of bounds"),
+                format!(
+                    "an operation time-out of {} is out of bounds",
+                    written(timeout)
+                ),
                 "choose between 10 ms and 30 s",
             ));
         }

@@ -10,12 +10,15 @@ use rustix::fs::{Access, access};
 use super::SHIM_KILLED;
 use crate::exit;
 use crate::failure::Failure;
+use crate::user_file::{Links, UserFile};
 
 /// Refuses a program that cannot be run, with the statuses that shells use: to wait in a queue
 /// for it would be in vain.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     if program.as_bytes().contains(&b'/') {
-        return runnable(Path::new(program)).map_err(|error| failure(program, &error));
+        let path = Path::new(program);
+        runnable(path).map_err(|error| failure(program, &error))?;
+        return missing_interpreter(path).map_or(Ok(()), Err);
     }
     // Without PATH the C library has a default of its own.
     let Some(path) = std::env::var_os("PATH") else {
@@ -23,8 +26,9 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     };
     let mut denied = None;
     for directory in std::env::split_paths(&path) {
-        match runnable(&directory.join(program)) {
-            Ok(()) => return Ok(()),
+        let path = directory.join(program);
+        match runnable(&path) {
+            Ok(()) => return missing_interpreter(&path).map_or(Ok(()), Err),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
             Err(_) => {}
         }
@@ -38,6 +42,41 @@ fn runnable(path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(access(path, Access::EXEC_OK)?)
+}
+
+/// Why the system could not start a script, as its first line says. It would say that the script
+/// itself is not found.
+fn missing_interpreter(path: &Path) -> Option<Failure> {
+    // The system reads no more of it either.
+    let start = UserFile::open(path, Links::Follow).ok()?.start(256).ok()?;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let ends_in_cr = line.ends_with(b"\r");
+    let line = line.trim_ascii_start();
+    let name = line.split(|byte| b" \t".contains(byte)).next()?;
+    if name.is_empty() {
+        return None;
+    }
+    let interpreter = Path::new(OsStr::from_bytes(name));
+    let is_env = interpreter.ends_with("env");
+    let is_missing = interpreter
+        .metadata()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let shown = path.display();
+    if ends_in_cr && (is_missing || is_env) {
+        let message =
+            format!("cannot run {shown}: its first line ends in a carriage return (CRLF)");
+        let failure = Failure::new(exit::CANNOT_RUN, message);
+        return Some(failure.hint("save the script with the line ends of Unix (LF)"));
+    }
+    is_missing.then(|| {
+        let name = interpreter.display();
+        let message = format!("cannot run {shown}: there is no {name}, which its first line names");
+        Failure::new(exit::CANNOT_RUN, message)
+            .hint("install the interpreter, or name another in the line that begins with #!")
+    })
 }
 
 /// Why the program was not started.

@@ -27,8 +27,8 @@ use crate::duration;
 #[command(
     after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
                   leasehold run --limit 3 mailers -- ./send.sh\n  \
-                  leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n\n\
-                  Exit statuses and environment: leasehold run --help",
+                  leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n\n\
+                  More options, exit statuses, environment: leasehold run --help",
     after_long_help = run_help()
 )]
 #[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
@@ -68,7 +68,8 @@ pub(crate) struct RunArgs {
     #[arg(
         long, help_heading = "Jobs", value_name = "NAME",
         value_parser = NonEmptyStringValueParser::new(),
-        conflicts_with_all = ["shared", "limit", "reentrant", "keys"]
+        conflicts_with_all = ["shared", "limit", "reentrant", "keys"],
+        hide_short_help = true
     )]
     pub(crate) recover_as: Option<String>,
     #[command(flatten)]
@@ -268,7 +269,7 @@ fn run_help() -> String {
         "  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
            leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
            leasehold run --limit 3 mailers -- ./send.sh\n  \
-           leasehold run -S redis://host/ --every 1h hourly-report -- ./report.sh\n  \
+           leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n  \
            leasehold run --recover-as billing billing -- ./billing.sh",
     )
 }

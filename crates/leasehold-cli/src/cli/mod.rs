@@ -56,6 +56,11 @@ pub(crate) fn parse(
     }
 }
 
+/// The definition of all arguments.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the arguments with all subcommands built, so that help and errors are complete.
 ///
 /// What an error shows of the usage is the same as in the help: clap would show what was typed as

@@ -41,7 +41,8 @@ pub(crate) struct MetricsArgs {
     /// a file of another kind is not replaced. Use one file for each job; the collector reads files
     /// whose names end in .prom.
     #[arg(
-        long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(metrics_file)
+        long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(metrics_file),
+        hide_short_help = true
     )]
     pub(crate) metrics_file: Option<PathBuf>,
 }
@@ -88,23 +89,25 @@ pub(crate) struct LockArgs {
     /// Take K of the N permits [default: 1]
     #[arg(
         long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..),
-        requires = "limit"
+        requires = "limit",
+        hide_short_help = true
     )]
     pub(crate) take: Option<u32>,
     /// Get the lock at once if an outer `leasehold run --reentrant` holds it
     ///
     /// The inner run counts as the same owner if LEASEHOLD_OWNER of the outer one is in its
     /// environment. The key is free when all of them have released it.
-    #[arg(long, conflicts_with = "keys")]
+    #[arg(long, conflicts_with = "keys", hide_short_help = true)]
     pub(crate) reentrant: bool,
     /// Keep the lock taken for at least this long, even after an earlier end or a crash
     // Of several keys those that were got first would stay taken although not all were got.
     #[arg(
-        long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys"
+        long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "keys",
+        hide_short_help = true
     )]
     pub(crate) min_hold: Option<Duration>,
     /// Give the lock up after this long, as if it were lost; `run` first ends the command
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
     pub(crate) max_hold: Option<Duration>,
 }
 
@@ -129,13 +132,14 @@ pub(crate) struct WaitArgs {
     /// prints a warning after one second of a deadlock, and keeps waiting.
     #[arg(
         long, value_name = "DURATION", value_parser = duration::parse,
-        conflicts_with = "no_wait"
+        conflicts_with = "no_wait",
+        hide_short_help = true
     )]
     pub(crate) deadlock_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) retry: RetryArgs,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
-    #[arg(short = 'E', long, value_name = "N")]
+    #[arg(short = 'E', long, value_name = "N", hide_short_help = true)]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
@@ -156,7 +160,8 @@ pub(crate) struct RetryArgs {
     /// does not retry. With it, `run -n` retries an unavailable store for this long, and still ends
     /// at once when another holds the lock. The exit status is 69.
     #[arg(
-        long, value_name = "DURATION", value_parser = typed(duration::parse, "--retry-for")
+        long, value_name = "DURATION", value_parser = typed(duration::parse, "--retry-for"),
+        hide_short_help = true
     )]
     pub(crate) retry_for: Option<Setting<Duration>>,
 }
@@ -220,7 +225,8 @@ pub(crate) struct LeaseArgs {
     /// A name that others see, beside host and process id [env: LEASEHOLD_LABEL]
     #[arg(
         long, value_name = "TEXT",
-        value_parser = typed(StringValueParser::new(), "--label")
+        value_parser = typed(StringValueParser::new(), "--label"),
+        hide_short_help = true
     )]
     pub(crate) label: Option<Setting<String>>,
 }
@@ -238,7 +244,13 @@ impl LeaseArgs {
 #[command(next_help_heading = "Loss")]
 pub(crate) struct GuardArgs {
     /// What happens to the command when the lock is lost
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "term")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "term",
+        hide_short_help = true
+    )]
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
     pub(crate) grace: GraceArgs,
@@ -249,7 +261,7 @@ pub(crate) struct GuardArgs {
     /// Linux every process that the command has started, daemons too; on other systems its process
     /// group. They get the signals that leasehold gets, with SIGTERM in place of Ctrl-C, and are
     /// stopped when the lock is lost. The exit status is the command's own.
-    #[arg(long, help_heading = "Jobs")]
+    #[arg(long, help_heading = "Jobs", hide_short_help = true)]
     pub(crate) with_children: bool,
 }
 
@@ -260,7 +272,8 @@ pub(crate) struct GraceArgs {
     /// How long before the end of the lease the command is asked to stop [env: LEASEHOLD_GRACE]
     /// [default: TTL/4, at most 5s]
     #[arg(
-        long, value_name = "DURATION", value_parser = typed(duration::parse, "--grace")
+        long, value_name = "DURATION", value_parser = typed(duration::parse, "--grace"),
+        hide_short_help = true
     )]
     pub(crate) grace: Option<Setting<Duration>>,
 }

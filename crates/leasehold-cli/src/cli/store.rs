@@ -42,32 +42,37 @@ pub(crate) struct AccessArgs {
     /// The user name for the store [env: LEASEHOLD_USER]
     #[arg(
         long, value_name = "NAME",
-        value_parser = typed(StringValueParser::new(), "--user")
+        value_parser = typed(StringValueParser::new(), "--user"),
+        hide_short_help = true
     )]
     pub(crate) user: Option<Setting<String>>,
     /// A file whose first line is the password for the store; read for each connection [env:
     /// LEASEHOLD_PASSWORD_FILE]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
-        value_parser = typed(PathBufValueParser::new(), "--password-file")
+        value_parser = typed(PathBufValueParser::new(), "--password-file"),
+        hide_short_help = true
     )]
     pub(crate) password_file: Option<Setting<PathBuf>>,
     /// PEM file of the certificates to trust, instead of the system's [env: LEASEHOLD_TLS_CA]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
-        value_parser = typed(PathBufValueParser::new(), "--tls-ca")
+        value_parser = typed(PathBufValueParser::new(), "--tls-ca"),
+        hide_short_help = true
     )]
     pub(crate) tls_ca: Option<Setting<PathBuf>>,
     /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
-        value_parser = typed(PathBufValueParser::new(), "--tls-cert")
+        value_parser = typed(PathBufValueParser::new(), "--tls-cert"),
+        hide_short_help = true
     )]
     pub(crate) tls_cert: Option<Setting<PathBuf>>,
     /// PEM file of the key of the client certificate [env: LEASEHOLD_TLS_KEY]
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
-        value_parser = typed(PathBufValueParser::new(), "--tls-key")
+        value_parser = typed(PathBufValueParser::new(), "--tls-key"),
+        hide_short_help = true
     )]
     pub(crate) tls_key: Option<Setting<PathBuf>>,
 }
@@ -83,13 +88,15 @@ pub(crate) struct FileArgs {
     /// from /etc/leasehold/leasehold.toml. `leasehold config` shows which are in force.
     #[arg(
         long, value_name = "FILE", value_hint = ValueHint::FilePath,
-        value_parser = typed(PathBufValueParser::new(), "--config")
+        value_parser = typed(PathBufValueParser::new(), "--config"),
+        hide_short_help = true
     )]
     pub(crate) config: Option<Setting<PathBuf>>,
     /// Use the settings of [profile.NAME] of leasehold.toml first [env: LEASEHOLD_PROFILE]
     #[arg(
         long, value_name = "NAME",
-        value_parser = typed(NonEmptyStringValueParser::new(), "--profile")
+        value_parser = typed(NonEmptyStringValueParser::new(), "--profile"),
+        hide_short_help = true
     )]
     pub(crate) profile: Option<Setting<String>>,
 }

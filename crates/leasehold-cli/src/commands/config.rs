@@ -4,14 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold::Wait;
+use leasehold::core::written;
 use serde::Serialize;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Configurable, Key, Origin, PASSWORD, Setting, Shown, Unused, Whose};
+use crate::config::{
+    Config, Configurable, Key, LookedFor, Origin, PASSWORD, Setting, Shown, Unused, Whose, nearest,
+};
 use crate::connect::Credentials;
-use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Column, Printer, table};
+use crate::{env, exit};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -49,6 +52,16 @@ struct FileRow {
     state: &'static str,
 }
 
+impl From<&LookedFor> for FileRow {
+    fn from(file: &LookedFor) -> Self {
+        Self {
+            path: file.path.display().to_string(),
+            whose: file.whose,
+            state: file.state,
+        }
+    }
+}
+
 /// Shows the settings. No store is asked.
 pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure> {
     let mut store = args.common.store.clone();
@@ -56,14 +69,16 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
     let mut wait = args.wait.clone();
     let mut retry = args.retry.clone();
     let mut grace = args.grace.clone();
-    let config = Config::load(&store.files)?;
-    let unused = config.fill(&mut Configurable {
+    let mut configurable = Configurable {
         store: &mut store,
         lease: Some(&mut lease),
         wait: Some(&mut wait.wait),
         retry_for: Some(&mut retry.retry_for),
         grace: Some(&mut grace.grace),
-    });
+    };
+    let config = Config::load(&configurable)?;
+    let unused = config.fill(&mut configurable);
+    say_unknown_variables(printer);
     let named = store.named();
     let Credentials {
         access, password, ..
@@ -80,10 +95,10 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
         row(Key::TlsCa, access.tls_ca, path),
         row(Key::TlsCert, access.tls_cert, path),
         row(Key::TlsKey, access.tls_key, path),
-        row(Key::Ttl, Some(ttl.clone()), duration),
+        row(Key::Ttl, Some(ttl.clone()), written),
         row(Key::Wait, Some(wait.wait()), limit),
-        row(Key::RetryFor, retry.retry_for, duration),
-        row(Key::Grace, Some(grace.grace(&ttl)?), duration),
+        row(Key::RetryFor, retry.retry_for, written),
+        row(Key::Grace, Some(grace.grace(&ttl)?), written),
         row(Key::Label, lease.label, |label| label),
     ];
     settings.extend(password.map(|password| Row {
@@ -98,18 +113,25 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
             name: profile.value,
             from: profile.from,
         }),
-        files: config
-            .files
-            .iter()
-            .map(|file| FileRow {
-                path: file.path.display().to_string(),
-                whose: file.whose,
-                state: file.state,
-            })
-            .collect(),
+        files: config.files.iter().map(FileRow::from).collect(),
     };
     printer.show(&view, || text(&view))?;
     Ok(exit::OK)
+}
+
+/// A variable with a slip in its name sets nothing.
+fn say_unknown_variables(printer: &Printer) {
+    const PREFIX: &str = "LEASEHOLD_";
+    let known = || env::known().filter_map(|name| name.strip_prefix(PREFIX));
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let names = names.filter_map(|name| Some(name.strip_prefix(PREFIX)?.to_owned()));
+    for name in names.filter(|name| !known().any(|it| it == name)) {
+        let message = format!("there is no setting {PREFIX}{name}: it is ignored");
+        match nearest(&name, known()) {
+            Some(near) => printer.warn_with_hint(message, format!("did you mean {PREFIX}{near}?")),
+            None => printer.warn(message),
+        }
+    }
 }
 
 fn row<T>(key: Key, setting: Option<Setting<T>>, show: impl Fn(T) -> String) -> Row {
@@ -125,18 +147,11 @@ fn path(path: PathBuf) -> String {
     path.into_os_string().to_string_lossy().into_owned()
 }
 
-/// As it is written in a file.
-fn duration(duration: Duration) -> String {
-    humantime::format_duration(duration)
-        .to_string()
-        .replace(' ', "")
-}
-
 fn limit(wait: Wait) -> String {
     match wait {
-        Wait::For(limit) => duration(limit),
+        Wait::For(limit) => written(limit),
         Wait::Forever => "forever".to_owned(),
-        _ => duration(Duration::ZERO),
+        _ => written(Duration::ZERO),
     }
 }
 

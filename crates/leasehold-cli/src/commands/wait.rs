@@ -1,9 +1,11 @@
 //! `leasehold wait`: until a key is free, without taking it.
 
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::time::Duration;
 
 use leasehold::{Client, Key, Settings, Wait};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cli::WaitForArgs;
 use crate::connect::{Asking, connect_patiently, leave};
@@ -15,6 +17,7 @@ use crate::output::{Event, Keys, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::view::KeyView;
+use crate::waiting::SHORT_WAIT;
 
 /// Waits until nobody holds the key.
 pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status, Failure> {
@@ -71,16 +74,29 @@ async fn until_free(
     let look = async || Ok::<_, Failure>(KeyView::from(&client.inspect(key).await?));
     let seen = look().await?;
     retries.usable();
-    if !seen.holders.is_empty() && !std::mem::replace(told, true) {
-        let (key, holders) = (key.to_owned(), seen.holders);
-        printer.event(&Event::WaitingUntilFree { key, holders });
-    }
     let freed = client.wait_until_free(key);
-    let freed = match retries.left() {
-        Wait::For(left) => timeout(left, freed).await,
-        Wait::Forever => Ok(freed.await),
-        // A key that is free when the time is over is free.
-        _ => timeout(std::time::Duration::ZERO, freed).await,
+    let mut waiting = pin!(async {
+        match retries.left() {
+            Wait::For(left) => timeout(left, freed).await,
+            Wait::Forever => Ok(freed.await),
+            // A key that is free when the time is over is free.
+            _ => timeout(Duration::ZERO, freed).await,
+        }
+    });
+    let pause = match printer.is_live() {
+        true => Duration::ZERO,
+        false => SHORT_WAIT,
+    };
+    let freed = loop {
+        tokio::select! {
+            biased;
+            freed = &mut waiting => break freed,
+            () = sleep(pause), if !*told && !seen.holders.is_empty() => {
+                *told = true;
+                let (key, holders) = (key.to_owned(), seen.holders.clone());
+                printer.event(&Event::WaitingUntilFree { key, holders });
+            }
+        }
     };
     let holders = match freed {
         Ok(freed) => freed.map(|()| Vec::new())?,

@@ -97,7 +97,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     /// As clap has it for options.
     const NEAR: f64 = 0.7;
     let name = name.to_lowercase();
-    let near = known.into_iter().map(|it| (strsim::jaro(&name, it), it));
+    let near = known.into_iter();
+    let near = near.map(|it| (strsim::jaro(&name, &it.to_lowercase()), it));
     let near = near.filter(|(nearness, _)| *nearness > NEAR);
     near.max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, it)| it)

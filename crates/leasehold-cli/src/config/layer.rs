@@ -41,10 +41,10 @@ pub(super) struct Written<'a> {
 }
 
 impl Layer {
-    /// What the environment sets.
-    pub(super) fn of_environment() -> Result<Self, Failure> {
+    /// What the environment sets of what was not typed.
+    pub(super) fn of_environment(is_typed: impl Fn(Key) -> bool) -> Result<Self, Failure> {
         let mut layer = Self::default();
-        for key in Key::ALL {
+        for key in Key::ALL.into_iter().filter(|key| !is_typed(*key)) {
             let name = key.variable();
             let Some(value) = std::env::var_os(name) else {
                 continue;

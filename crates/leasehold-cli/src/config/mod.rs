@@ -22,11 +22,10 @@ use crate::env;
 use crate::failure::Failure;
 
 use file::{Content, candidates};
-use key::nearest;
 use parse::{Sections, Source};
 
 pub(crate) use file::Whose;
-pub(crate) use key::Key;
+pub(crate) use key::{Key, nearest};
 pub(crate) use layer::Layer;
 pub(crate) use setting::{Origin, Setting, typed};
 pub(crate) use url::Shown;
@@ -65,21 +64,45 @@ pub(crate) struct Configurable<'a> {
     pub(crate) grace: Option<&'a mut Option<Setting<Duration>>>,
 }
 
+impl Configurable<'_> {
+    /// Whether it was typed: then it does not matter what is set elsewhere.
+    fn has(&self, key: Key) -> bool {
+        let access = &self.store.access;
+        match key {
+            Key::Store => self.store.is_named(),
+            Key::User => access.user.is_some(),
+            Key::PasswordFile => access.password_file.is_some(),
+            Key::TlsCa => access.tls_ca.is_some(),
+            Key::TlsCert => access.tls_cert.is_some(),
+            Key::TlsKey => access.tls_key.is_some(),
+            Key::Ttl => self.lease.as_ref().is_some_and(|lease| lease.ttl.is_some()),
+            Key::Wait => self.wait.as_ref().is_some_and(|wait| wait.is_some()),
+            Key::RetryFor => self.retry_for.as_ref().is_some_and(|limit| limit.is_some()),
+            Key::Grace => self.grace.as_ref().is_some_and(|grace| grace.is_some()),
+            Key::Label => self
+                .lease
+                .as_ref()
+                .is_some_and(|lease| lease.label.is_some()),
+        }
+    }
+}
+
 /// A setting that is not used, by its name.
 pub(crate) type Unused = (&'static str, Origin);
 
 /// Fills in what was not typed.
 pub(crate) fn fill(command: &mut Command) -> Result<(), Failure> {
     if let Some(mut configurable) = command.configurable() {
-        Config::load(&configurable.store.files)?.fill(&mut configurable);
+        Config::load(&configurable)?.fill(&mut configurable);
     }
     Ok(())
 }
 
 impl Config {
     /// Reads the environment and the files.
-    pub(crate) fn load(typed: &FileArgs) -> Result<Self, Failure> {
-        let environment = Layer::of_environment()?;
+    pub(crate) fn load(typed: &Configurable<'_>) -> Result<Self, Failure> {
+        let environment = Layer::of_environment(|key| typed.has(key))?;
+        let typed = &typed.store.files;
         let named = match &typed.config {
             Some(named) => Some(named.clone()),
             None => variable(env::CONFIG, |path| Some(PathBuf::from(path)))?,

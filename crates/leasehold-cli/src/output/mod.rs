@@ -5,13 +5,13 @@ mod event;
 mod log;
 mod sentence;
 mod table;
+mod usage;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use clap::error::{ContextKind, ErrorKind};
 use indicatif::ProgressBar;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,6 +22,7 @@ pub(crate) use event::{
 };
 
 pub(crate) use table::{Column, Flexible, GAP, Layout, Narrow, WHOLE, cut, fit, table, width};
+pub(crate) use usage::usage;
 
 use crate::cli::OutputArgs;
 use crate::exit;
@@ -279,33 +280,4 @@ impl Printer {
             None => write(),
         }
     }
-}
-
-/// What the arguments were refused for, or the help that was asked for.
-pub(crate) fn usage(mut asked: clap::Error) -> u8 {
-    if !asked.use_stderr() {
-        // Nobody reads the help of a pipe that is closed.
-        let _ = asked.print();
-        return exit::OK;
-    }
-    let mut arguments = std::env::args_os().skip(1);
-    let subcommand = arguments.next().unwrap_or_default();
-    let runs = subcommand == "run" || subcommand == "elect";
-    let hint = if asked.kind() != ErrorKind::UnknownArgument || !runs {
-        ""
-    } else if !arguments.any(|argument| argument == "--") {
-        "\n\nhint: write -- before the command"
-    } else if asked.remove(ContextKind::Suggested).is_none() {
-        ""
-    } else if subcommand == "run" {
-        // What follows -- is the command here, and not a key, as clap would have it.
-        "\n\nhint: for a key that begins with a dash write --key=-KEY"
-    } else {
-        "\n\nhint: the key of an election cannot begin with a dash"
-    };
-    let text = asked.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let text: Vec<_> = text.lines().map(escape).collect();
-    let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
-    exit::USAGE
 }

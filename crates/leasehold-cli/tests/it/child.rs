@@ -39,6 +39,36 @@ async fn what_cannot_run_is_126_or_127() {
     }
 }
 
+/// The system only says that the script is not found.
+#[tokio::test]
+async fn a_script_that_has_no_interpreter_says_so() {
+    let store = Store::memory();
+    for (line, said) in [
+        (
+            "#!/bin/sh\r\n",
+            "its first line ends in a carriage return (CRLF)",
+        ),
+        (
+            "#!/usr/bin/env sh\r\n",
+            "its first line ends in a carriage return (CRLF)",
+        ),
+        (
+            "#! /no/such/python -u\n",
+            "there is no /no/such/python, which its first line names",
+        ),
+    ] {
+        let script = store.path("script.sh");
+        std::fs::write(&script, format!("{line}exit 0\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        let ended = store.run(&["run", "k", "--", "./script.sh"]).await;
+        assert_eq!(ended.code(), Some(126), "{}", ended.stderr);
+        for part in [said, "cannot run ./script.sh: ", "hint: "] {
+            assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_command_knows_its_key_token_and_store() {
     let store = Store::memory();

@@ -80,6 +80,37 @@ fn a_sentence_fits_a_line() {
     );
 }
 
+/// A duration reads `1.333333333s` or `172800s` as Rust shows it: `written` is for people.
+#[test]
+fn no_message_shows_a_duration_as_rust_does() {
+    // What may stand in quotes: names of values, or, where there is none, texts.
+    const QUOTED: &str = "scheme name near term host found key text pair group path other master \
+        prefix query value reply verb mode feature command";
+    const NAMELESS: [&str; 7] = [
+        "no such path: ",
+        "{method} is not allowed at ",
+        "write it in quotes: {} = ",
+        "these are the parts of a lease held as ",
+        "these are the parts of a lease on ",
+        "a free lock was not granted: ",
+        "the primary ",
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, texts) in all_texts(&root) {
+        for (_, text) in texts {
+            for (at, _) in text.match_indices(":?}") {
+                let before = &text[..at];
+                let (said, name) = before.rsplit_once('{').unwrap_or((before, ""));
+                let is_known = match name {
+                    "" => NAMELESS.contains(&said),
+                    name => QUOTED.split_whitespace().any(|it| it == name),
+                };
+                assert!(is_known, "{file}: a duration, or one for the lists? {text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn texts_of_code_are_found_and_those_of_tests_and_attributes_are_not() {
     let source = r##"

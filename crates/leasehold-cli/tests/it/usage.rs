@@ -138,6 +138,88 @@ async fn wrong_usage_is_64_and_says_why() {
     }
 }
 
+/// People type what flock and consul have.
+#[tokio::test]
+async fn options_of_other_commands_are_answered_with_ours() {
+    for (arguments, hint) in [
+        (
+            &["run", "--timeout", "5s", "k", "--", "true"][..],
+            "write -w DURATION",
+        ),
+        (&["run", "-t", "5", "k", "--", "true"], "write -w DURATION"),
+        (&["hold", "--timeout=5s", "k"], "write -w DURATION"),
+        (&["wait", "-t", "5s", "k"], "write -w DURATION"),
+        (&["run", "--nonblock", "k", "--", "true"], "write -n"),
+        (
+            &["run", "-name=deploy", "k", "--", "true"],
+            "--label is a name",
+        ),
+        (
+            &["elect", "--name", "n", "k", "--", "true"],
+            "--label is a name",
+        ),
+        (&["run", "k", "--command", "make"], "write -c LINE"),
+        (&["run", "-o", "k", "--", "true"], "leave it out"),
+        (
+            &["run", "-w", "5M", "k", "--", "true"],
+            "M is for months; m is minutes, e.g. 5m",
+        ),
+        (&["run", "--ttl", "1M", "k", "--", "true"], "m is minutes"),
+        (
+            &["run"],
+            "hint: for example: leasehold run -w 5m orders/42 -- ./import.sh",
+        ),
+        (&["hold"], "hint: for example: leasehold hold "),
+        (&["elect", "k"], "hint: for example: leasehold elect "),
+        (
+            &["resize", "k"],
+            "hint: for example: leasehold resize mailers --from 3 --to 5",
+        ),
+        (
+            &["release"],
+            "hint: for example: leasehold release deploy.lease",
+        ),
+    ] {
+        let refused = run(arguments).await;
+        assert_eq!(refused.code(), Some(64), "{arguments:?}");
+        let said = &refused.stderr;
+        assert!(said.contains(hint), "{arguments:?}: {said}");
+        assert!(
+            !said.contains("dash") && !said.contains("tip:"),
+            "{arguments:?}: {said}"
+        );
+    }
+    // Those after -- are the command's.
+    let refused = run(&["run", "--colour", "k", "--", "flock", "--timeout", "5"]).await;
+    assert!(
+        !refused.stderr.contains("-w DURATION"),
+        "{}",
+        refused.stderr
+    );
+}
+
+/// `-h` is what is used every day, on one screen; `--help` is all.
+#[tokio::test]
+async fn the_short_help_fits_a_screen() {
+    for subcommand in ["run", "hold", "wait", "elect", "ls", "show"] {
+        let mut all = leasehold(&[subcommand, "-h"]);
+        all.env("COLUMNS", "100");
+        let short = Process::run(all).await.stdout;
+        assert!(short.lines().count() <= 55, "{subcommand}: {short}");
+        let long = run(&[subcommand, "--help"]).await.stdout;
+        for option in ["--tls-key", "--password-file", "--config"] {
+            assert!(
+                long.contains(option) && !short.contains(option),
+                "{subcommand}: {option}"
+            );
+        }
+        assert!(
+            short.contains("--store") && short.contains("--help"),
+            "{short}"
+        );
+    }
+}
+
 /// The store comes from the environment here.
 #[tokio::test]
 async fn what_is_set_in_the_environment_is_not_asked_for() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
@@ -178,7 +179,7 @@ impl Failures {
 pub(crate) fn silent(limit: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        format!("no answer within {limit:?}"),
+        format!("no answer within {}", written(limit)),
     )
 }
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use leasehold_core::Invalid;
+use leasehold_core::{Invalid, written};
 
 /// The parameters that were not read yet.
 pub(crate) struct Params(Vec<(String, String)>);
@@ -90,7 +90,7 @@ pub(crate) fn check_bounds(
         return Ok(());
     }
     Err(Invalid::new(
-        format!("{name} of {value:?} is out of bounds"),
+        format!("{name} of {} is out of bounds", written(value)),
         choose,
     ))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Invalid, SetTerms};
+use leasehold_core::{Invalid, SetTerms, written};
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::params::{Params, Shown, check_bounds, millis, unusual};
@@ -91,7 +91,11 @@ impl Quarantine {
         let max = self.max_ttl;
         Err(StoreError::new(
             ErrorKind::Invalid,
-            format!("a TTL of {ttl:?} is longer than max_ttl of the server, {max:?}"),
+            format!(
+                "a TTL of {} is longer than max_ttl of the server, {}",
+                written(ttl),
+                written(max)
+            ),
         )
         .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the server"))
     }
@@ -204,9 +208,9 @@ mod tests {
             ("restart=quarantine&max_ttl=2d", "a max_ttl of"),
             (
                 "restart=quarantine&quarantine=119s",
-                "119s is out of bounds",
+                "1m59s is out of bounds",
             ),
-            ("restart=quarantine&quarantine=0s", "0ns is out of bounds"),
+            ("restart=quarantine&quarantine=0s", "0s is out of bounds"),
             ("restart=quarantine&max_ttl=soon", "\"soon\""),
         ] {
             let invalid = RedisOptions::from_url(&format!("redis://h/?{said}")).unwrap_err();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::SetTerms;
 use leasehold_core::quorum::Vote;
+use leasehold_core::{SetTerms, written};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::time::timeout;
 
@@ -103,7 +103,7 @@ impl Member {
     ) -> Result<T, StoreError> {
         timeout(limit, work).await.unwrap_or_else(|_| {
             let silent = || {
-                let message = format!("no answer within {limit:?}");
+                let message = format!("no answer within {}", written(limit));
                 StoreError::new(ErrorKind::Unavailable, message)
             };
             Err(self.shared.last_failure().unwrap_or_else(silent))

@@ -33,7 +33,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{QuorumSize, Vote};
-use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot, StoreTime};
+use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot, StoreTime, written};
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
@@ -154,7 +154,11 @@ impl RedlockStore {
         if ttl > max && !self.inner.options.is_classic() {
             return Err(StoreError::new(
                 ErrorKind::Invalid,
-                format!("a TTL of {ttl:?} is longer than max_ttl of the set, {max:?}"),
+                format!(
+                    "a TTL of {} is longer than max_ttl of the set, {}",
+                    written(ttl),
+                    written(max)
+                ),
             )
             .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the set"));
         }

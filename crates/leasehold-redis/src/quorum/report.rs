@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::quorum::{QuorumSize, Vote};
+use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::Inner;
@@ -98,7 +99,7 @@ fn is_final(said: &ServerAnswer) -> bool {
 
 fn phrase(said: &ServerAnswer, limit: Duration) -> String {
     let vote = match said {
-        ServerAnswer::Nothing => return format!("no answer within {limit:?}"),
+        ServerAnswer::Nothing => return format!("no answer within {}", written(limit)),
         ServerAnswer::Error(error) => return error.to_string(),
         ServerAnswer::Vote(vote) => vote,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::quorum::{AcquireVerdict, RenewalVerdict, Vote};
 use leasehold_core::{
     Arrival, Capacity, Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew, Reply, Standing,
-    StoreTime, Token,
+    StoreTime, Token, written,
 };
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
 
@@ -167,7 +167,8 @@ impl RedlockStore {
             None => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
                 let message = format!(
-                    "fewer than {needed} of {all} servers confirmed the release within {limit:?}"
+                    "fewer than {needed} of {all} servers confirmed the release within {}",
+                    written(limit)
                 );
                 Err(StoreError::new(ErrorKind::Unavailable, message)
                     .with_hint("it is repeated in the background until the claim expires"))

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::RedisError;
 
@@ -27,7 +28,7 @@ pub(crate) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
             )
         }
         _ if error.is_timeout() => said(
-            format!("no answer within {limit:?}"),
+            format!("no answer within {}", written(limit)),
             "is the server running, and reachable from here? does the port expect TLS?",
         ),
         Some(io::ErrorKind::ConnectionRefused) => said(

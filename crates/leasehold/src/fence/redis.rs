@@ -47,7 +47,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use ::redis::{RedisError, RedisResult, Script, ScriptInvocation, aio};
-use leasehold_core::{Invalid, Token};
+use leasehold_core::{Invalid, Token, written};
 
 use super::Fenced;
 
@@ -142,7 +142,10 @@ impl Register {
     pub fn expire_after(mut self, idle: Duration) -> Result<Self, Invalid> {
         if !(Self::MIN_EXPIRY..=Self::MAX_EXPIRY).contains(&idle) {
             return Err(Invalid::new(
-                format!("an expiry of {idle:?} is out of bounds for a fenced value"),
+                format!(
+                    "an expiry of {} is out of bounds for a fenced value",
+                    written(idle)
+                ),
                 "choose 1 s to 100 years, longer than any holder may be paused",
             ));
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::Either;
-use leasehold_core::{Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate};
+use leasehold_core::{
+    Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate, written,
+};
 
 use tracing::Instrument as _;
 
@@ -280,8 +282,9 @@ fn too_late(ttl: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
         format!(
-            "the store is too slow for a TTL of {ttl:?}: every lease had expired before its \
-         grant arrived"
+            "the store is too slow for a TTL of {}: every lease had expired before its \
+         grant arrived",
+            written(ttl)
         ),
     )
     .with_hint("choose a longer TTL, or find out why the store is slow")

@@ -39,7 +39,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit};
+use leasehold_core::{Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit, written};
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -302,7 +302,7 @@ impl fmt::Debug for Session {
 pub(crate) fn unanswered(limit: Duration) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        format!("the store gave no answer within {limit:?}"),
+        format!("the store gave no answer within {}", written(limit)),
     )
     .with_hint("check that it is running and reachable; `operation_timeout` sets how long to wait")
 }

@@ -151,6 +151,51 @@ async fn a_wrong_variable_is_named() {
     }
 }
 
+/// What is typed goes before it, so it does not matter.
+#[tokio::test]
+async fn a_wrong_variable_is_no_error_where_the_option_is_typed() {
+    let place = Place::new();
+    for (name, option, value) in [
+        ("LEASEHOLD_STORE", "-S", "local:"),
+        ("LEASEHOLD_TTL", "--ttl", "30s"),
+        ("LEASEHOLD_WAIT", "-w", "5s"),
+        ("LEASEHOLD_GRACE", "--grace", "5s"),
+        ("LEASEHOLD_RETRY_FOR", "--retry-for", "5s"),
+        ("LEASEHOLD_USER", "--user", "app"),
+        ("LEASEHOLD_PASSWORD_FILE", "--password-file", "f"),
+    ] {
+        let run = async |arguments: &[&str]| {
+            let mut command = place.command(&[&["config"], arguments].concat());
+            command.env(name, "");
+            Process::run(command).await
+        };
+        let ended = run(&[]).await;
+        assert_eq!(ended.code(), Some(64), "{name}: {}", ended.stdout);
+        let ended = run(&[option, value]).await;
+        assert_eq!(ended.code(), Some(0), "{name}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_variable_that_sets_nothing_is_named() {
+    let place = Place::new();
+    let mut command = place.command(&["config"]);
+    command
+        .env("LEASEHOLD_STROE", "redis://host/")
+        .env("LEASEHOLD_X", "1")
+        .env("LEASEHOLD_TOKEN", "1");
+    let ended = Process::run(command).await;
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let mut said: Vec<_> = ended.stderr.lines().collect();
+    said.sort_unstable();
+    let expected = [
+        "leasehold: hint: did you mean LEASEHOLD_STORE?",
+        "leasehold: warning: there is no setting LEASEHOLD_STROE: it is ignored",
+        "leasehold: warning: there is no setting LEASEHOLD_X: it is ignored",
+    ];
+    assert_eq!(said, expected);
+}
+
 #[tokio::test]
 async fn a_profile_or_a_file_that_is_not_there_is_an_error() {
     let place = Place::new();

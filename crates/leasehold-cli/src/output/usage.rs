@@ -1,0 +1,145 @@
+//! What the arguments were refused for, with what to write instead.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Command;
+use clap::error::{ContextKind, ErrorKind};
+
+use super::{PREFIX, escape};
+use crate::{cli, exit};
+
+/// Options of other lock commands (flock, `consul lock`): their names, the option here that a
+/// subcommand must have, and what to write.
+const OTHERS: &[(&[&str], &str, &str)] = &[
+    (
+        &["timeout", "t", "W"],
+        "wait",
+        "for how long to wait write -w DURATION, e.g. -w 5s",
+    ),
+    (
+        &["nonblock", "nonblocking", "nb", "try"],
+        "no-wait",
+        "not to wait write -n",
+    ),
+    (
+        &["name"],
+        "label",
+        "the key is written without an option; --label is a name that others see",
+    ),
+    (
+        &["command"],
+        "shell",
+        "to run a line of a shell write -c LINE",
+    ),
+    (&["e"], "exclusive", "a lock is exclusive; -x says so"),
+    (
+        &["close", "o"],
+        "key",
+        "leave it out: the command does not inherit the lock",
+    ),
+    (
+        &["unlock", "u"],
+        "key",
+        "leave it out: the lock is released when leasehold ends",
+    ),
+    (
+        &["child-exit-code"],
+        "shell",
+        "leave it out: the exit status is the command's own",
+    ),
+    (
+        &["pass-stdin"],
+        "shell",
+        "leave it out: the command has standard input",
+    ),
+    (
+        &["monitor-retry"],
+        "retry-for",
+        "for how long to retry an unavailable store write --retry-for",
+    ),
+    (
+        &["session-ttl", "lock-ttl"],
+        "ttl",
+        "for the time after a crash write --ttl DURATION",
+    ),
+];
+
+/// Prints what the arguments were refused for, or the help that was asked for.
+pub(crate) fn usage(mut asked: clap::Error) -> u8 {
+    if !asked.use_stderr() {
+        // Nobody reads the help of a pipe that is closed.
+        let _ = asked.print();
+        return exit::OK;
+    }
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let hint = match asked.kind() {
+        ErrorKind::UnknownArgument => of_unknown(&arguments, &mut asked),
+        ErrorKind::MissingRequiredArgument => example(&arguments),
+        _ => None,
+    };
+    let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
+    let text = asked.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let text: Vec<_> = text.lines().map(escape).collect();
+    let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
+    exit::USAGE
+}
+
+fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String> {
+    let (subcommand, arguments) = arguments.split_first()?;
+    let own = arguments.split(|argument| argument == "--").next()?;
+    if let Some(hint) = of_others(subcommand.to_str()?, own) {
+        asked.remove(ContextKind::Suggested);
+        return Some(hint.to_owned());
+    }
+    let runs = subcommand == "run" || subcommand == "elect";
+    let hint = if !runs {
+        return None;
+    } else if own.len() == arguments.len() {
+        "write -- before the command"
+    } else if asked.remove(ContextKind::Suggested).is_none() {
+        return None;
+    } else if subcommand == "run" {
+        // What follows -- is the command here, and not a key, as clap would have it.
+        "for a key that begins with a dash write --key=-KEY"
+    } else {
+        "the key of an election cannot begin with a dash"
+    };
+    Some(hint.to_owned())
+}
+
+/// What to write for the first option of another command.
+fn of_others(subcommand: &str, arguments: &[OsString]) -> Option<&'static str> {
+    let command = built(subcommand)?;
+    let has = |long: &str| {
+        command
+            .get_arguments()
+            .any(|it| it.get_long() == Some(long))
+    };
+    let typed = arguments.iter().filter_map(|argument| {
+        let name = argument.to_str()?.strip_prefix('-')?;
+        let name = name.strip_prefix('-').unwrap_or(name);
+        Some(name.split('=').next().unwrap_or(name))
+    });
+    let of = |name: &str| {
+        let known = |(names, ours, _): &&(&[&str], &str, _)| names.contains(&name) && has(ours);
+        OTHERS.iter().find(known)
+    };
+    typed.filter_map(of).map(|(.., hint)| *hint).next()
+}
+
+/// The first example of the help.
+fn example(arguments: &[OsString]) -> Option<String> {
+    let command = built(arguments.first()?.to_str()?)?;
+    let help = command.get_after_help()?.to_string();
+    let mut lines = help.lines().map(str::trim);
+    let line = lines.find(|line| line.starts_with("leasehold "))?;
+    Some(format!("for example: {line}"))
+}
+
+fn built(subcommand: &str) -> Option<Command> {
+    let mut all = cli::command();
+    all.build();
+    all.find_subcommand(subcommand).cloned()
+}

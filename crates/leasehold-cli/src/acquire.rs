@@ -12,7 +12,6 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 
 use crate::cli::WaitArgs;
 use crate::duration::millis;
-use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Acknowledgements, Event, Keys, Printer};
 use crate::retries::Retries;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease, Released};
 use rustix::process::Signal;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::child::{self, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
@@ -18,6 +18,9 @@ use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
 use crate::{env, exit};
+
+/// How long it may take to say with the lock that its job has failed.
+const NOTE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What becomes of processes that the command leaves running, for the help and the manual.
 pub(crate) const LEFT_RUNNING: &str = "\
@@ -140,13 +143,18 @@ impl<'a> Guarded<'a> {
         let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
         let supervision = Supervision::begin(printer, signals)?;
         let ended = supervision.run(start, &held, guard).await;
-        let released = match ended {
+        let released = match &ended {
             // Whatever is left of it is given back while we leave.
             Ok(Ended { lost: true, .. }) => {
                 drop(held);
                 None
             }
-            _ => give_back(held, wanted, printer).await,
+            ended => {
+                if let Ok(Ended { end, .. }) = ended {
+                    say_failure(&held, wanted, end.status().0).await;
+                }
+                give_back(held, wanted, printer).await
+            }
         };
         let Ended { end, lost, asked } = ended?;
         let (status, signal) = end.status();
@@ -174,6 +182,14 @@ impl Guarded<'_> {
             format!("cannot pass the credentials of the store to an inner leasehold: {error}")
         };
         handed_on.map_err(|error| printer.warn(cannot(error))).ok()
+    }
+}
+
+/// Says with a lock that stays taken that its job has failed: to the starts that are skipped.
+async fn say_failure(held: &MultiLease<Any>, wanted: &Wanted, status: u8) {
+    if let ([lease], Some(_), 1..) = (held.parts(), wanted.min_hold, status) {
+        // Without an answer it is not known.
+        let _ = timeout(NOTE_LIMIT, lease.set_note(format!("exit status {status}"))).await;
     }
 }
 

@@ -302,9 +302,15 @@ pub(crate) fn same_claims(some: &[ClaimView], others: &[ClaimView]) -> bool {
 /// 2026-01-31T12:00:00Z`, or that it `ran` there.
 pub(crate) fn ran(claim: &ClaimView) -> String {
     let who = claim.who();
+    // It is the last thing that a job says, and only of a failure.
+    let failed = claim
+        .note
+        .as_ref()
+        .map(|note| format!(" and failed ({note})"));
+    let failed = failed.unwrap_or_default();
     match (claim.kept_until, claim.since) {
-        (Some(_), Some(since)) => format!("ran on {who} at {}", to_the_second(since)),
-        (Some(_), None) => format!("ran on {who}"),
+        (Some(_), Some(since)) => format!("ran on {who} at {}{failed}", to_the_second(since)),
+        (Some(_), None) => format!("ran on {who}{failed}"),
         (None, _) => {
             let age = claim.age.map(|age| format!(" for {}", spoken(age)));
             format!("has been running on {who}{}", age.unwrap_or_default())

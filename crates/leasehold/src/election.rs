@@ -5,11 +5,11 @@ mod observe;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
-use leasehold_core::{Arrival, Change, ClientInfo, Loss, Note, Token};
+use leasehold_core::{Arrival, ClientInfo, Loss, Token};
 
 pub use self::observe::Leaders;
 use self::observe::{look, observe_error};
-use crate::error::{Error, Operation};
+use crate::error::Error;
 use crate::hold::Released;
 use crate::lease::Lease;
 use crate::lock::Lock;
@@ -240,10 +240,7 @@ impl Leadership {
     /// # Ok(()) }
     /// ```
     pub async fn proclaim(&self, note: impl AsRef<str>) -> Result<(), Error> {
-        let hold = self.lease.hold();
-        let note = Note::new(note);
-        let note = note.map_err(|invalid| hold.error(Operation::Proclaim, invalid.into()))?;
-        hold.change(Operation::Proclaim, Change::Note(note)).await
+        self.lease.set_note(note).await
     }
 
     /// Returns a signal by which other tasks notice the loss of the leadership.

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use leasehold_core::{Change, Key, Loss, Mode, Standpoint, Token};
+use leasehold_core::{Change, Key, Loss, Mode, Note, Standpoint, Token};
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
@@ -302,6 +302,34 @@ impl<K: LeaseKind> Lease<K> {
     /// ```
     pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
         self.hold.renew(Some(ttl)).await
+    }
+
+    /// Publishes a note with the lease: those who inspect the key see it, also while a minimum hold
+    /// keeps the key after the release. It replaces the note before.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the note may be published or not.
+    ///
+    /// # Errors
+    /// `Lost` if the lease has ended. `Invalid` for a note above 1024 bytes. `Unavailable` if there
+    /// is no answer.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("report")?.lock().await?;
+    /// lease.set_note("page 7 of 12").await?;
+    /// let seen = client.inspect("report").await?;
+    /// assert_eq!(seen.holders[0].note.as_deref(), Some("page 7 of 12"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_note(&self, note: impl AsRef<str>) -> Result<(), Error> {
+        let hold = self.hold();
+        let note = Note::new(note);
+        let note = note.map_err(|invalid| hold.error(Operation::Proclaim, invalid.into()))?;
+        hold.change(Operation::Proclaim, Change::Note(note)).await
     }
 
     /// Replaces the claim id, so that a leaked id becomes useless. Nothing else about the lease

@@ -13,6 +13,7 @@ use serde_json::json;
 
 on_each_store!(
     started_everywhere_at_once_it_runs_once,
+    a_job_that_succeeded_is_not_shown_as_failed,
     a_crash_does_not_free_it_within_the_period,
     a_crashed_job_is_not_shown_as_running,
 );
@@ -48,6 +49,10 @@ async fn started_everywhere_at_once_it_runs_once(store: &Store) {
     }
     assert_eq!((ran, skipped), (1, 7));
 
+    let after = store.run(&job).await.stderr;
+    let failed = " and failed (exit status 3); it can run again in ";
+    assert!(after.contains(failed), "{after}");
+
     let quiet = [&RUN[..], &["-q", "-E", "9", "--", "true"]].concat();
     let again = store.run(&quiet).await;
     assert_eq!((again.code(), &*again.stderr), (Some(9), ""));
@@ -67,6 +72,14 @@ async fn started_everywhere_at_once_it_runs_once(store: &Store) {
         .await;
     assert_eq!(store.run(&job).await.code(), Some(3));
     assert_eq!(fs::read_to_string(store.path("log")).unwrap(), "ran\nran\n");
+}
+
+async fn a_job_that_succeeded_is_not_shown_as_failed(store: &Store) {
+    let job = [&RUN[..], &["--", "true"]].concat();
+    assert_eq!(store.run(&job).await.code(), Some(0));
+    let skipped = store.run(&job).await.stderr;
+    assert!(skipped.contains("skipped: k ran on "), "{skipped}");
+    assert!(!skipped.contains("failed"), "{skipped}");
 }
 
 async fn a_crash_does_not_free_it_within_the_period(store: &Store) {

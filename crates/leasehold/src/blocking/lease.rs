@@ -80,6 +80,8 @@ face! { impl<K: LeaseKind> Lease<K> {
     wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
     /// Replaces the claim id.
     wait fn rotate(&self) -> Result<(), Error>;
+    /// Publishes a note with the lease.
+    wait fn set_note(&self, note: impl AsRef<str>) -> Result<(), Error>;
     /// Returns a copy of the lease as data.
     now fn parts(&self) -> LeaseParts<K>;
     /// Turns the lease into data, to hand it over.

@@ -335,7 +335,7 @@ mod tests {
         let key = Key::new("c").unwrap();
         let said = BlockedClaim { key, waiter, holds }.to_string();
         assert_eq!(said, "pid 1 on vm holds a, b and waits for c (in pid 3)");
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         waiting.await.unwrap().unwrap();
     }
 }

@@ -519,7 +519,7 @@ async fn a_short_wait_is_not_said() {
         while client.inspect("k").await.unwrap().waiters.is_empty() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
         for process in [looks, waits] {
             let events = events(&process.finish().await.stderr);
             let waited = events.iter().find_map(|event| event["waited_ms"].as_u64());

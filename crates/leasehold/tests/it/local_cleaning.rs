@@ -74,7 +74,7 @@ async fn what_clients_use_is_not_removed_as_old() {
         let left = names(&directory);
         let parts = |name: &&String| name.contains('/');
         assert!(before.iter().filter(parts).all(|name| left.contains(name)));
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
         drop(client);
     }
 }
@@ -85,7 +85,7 @@ async fn what_nobody_uses_is() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("locks");
     let (client, lease) = held(&format!("local:{}", directory.display())).await;
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     drop(client);
     // A program that another test was just starting may have the descriptors for a moment.
     while directory.exists() {

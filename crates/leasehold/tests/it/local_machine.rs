@@ -74,7 +74,7 @@ async fn processes_of_all_namespaces_exclude_each_other() {
         let lease = client.mutex("k").unwrap().lock().await.unwrap();
         let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
         other.says("busy").await;
-        lease.release().await.unwrap();
+        let _ = lease.release().await.unwrap();
         let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
         other.says("granted").await;
     }
@@ -126,7 +126,7 @@ async fn a_boot_of_another_number_beside_living_clients_is_refused() {
     let line = other.says("refused: ").await;
     assert!(line.contains("another boot"), "{line}");
     lease.renew().await.unwrap();
-    lease.release().await.unwrap();
+    let _ = lease.release().await.unwrap();
     drop(client);
     place.is_deserted().await;
     let mut other = Process::start_under(&by, "try", &place.1, place.0.path());

@@ -96,7 +96,7 @@ async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
     );
     let daily = one.mutex("daily").unwrap();
     let daily = daily.with_min_hold(Duration::from_secs(60)).unwrap();
-    daily.lock().await.unwrap().release().await.unwrap();
+    let _ = daily.lock().await.unwrap().release().await.unwrap();
     let taken = async |key: &str| {
         let mutex = other.mutex(key).unwrap();
         mutex.try_lock().await.unwrap().is_some()

@@ -18,7 +18,7 @@ use leasehold::store::redis::{
 };
 use leasehold::{
     Access, ClaimIds, Client, ErrorKind, Leadership, Lease, Mode, MultiLease, Shared, StoreError,
-    Wait,
+    Token, Wait,
 };
 use tokio::runtime::Builder;
 
@@ -115,6 +115,7 @@ const CASES: &[Case] = cases! {
     "leasehold/client/by_parts::release_by_parts": refused(it => it.client.release_by_parts(&it.lease.parts())) -> Invalid,
     "leasehold/client/by_parts::renew_by_parts": refused(it => it.client.renew_by_parts(&it.lease.parts(), SOON)) -> Invalid,
     "leasehold/client::break_key": refused(it => it.client.break_key("k")) -> Invalid,
+    "leasehold/client::break_grant": refused(it => it.client.break_grant("k", Token(1))) -> Invalid,
     "leasehold/client::connect": refused(_it => leasehold::connect("memory:")) -> Invalid,
     "leasehold/client::deadlocks": refused(it => it.client.deadlocks()) -> Invalid,
     "leasehold/client::deadlocks_among": works(it => it.client.deadlocks_among(&[])) -> Works,

@@ -102,6 +102,11 @@ impl From<&Inspection> for KeyView {
 }
 
 impl KeyView {
+    /// The token of its holder, of several the highest.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.holders.iter().filter_map(|holder| holder.token).max()
+    }
+
     /// Whether somebody holds it or waits for it.
     pub(crate) fn is_used(&self) -> bool {
         !(self.holders.is_empty() && self.waiters.is_empty())

@@ -128,9 +128,9 @@ const COLUMNS: &[Column<KeyView>] = &[
     ("SINCE", |view| of_first(view, ClaimView::began)),
     ("EXPIRES IN", |view| of_first(view, ClaimView::lapse)),
     ("WAITING", |view| view.waiters.len().to_string()),
-    ("LAST TOKEN", |view| match view.last_token {
-        0 => "-".to_owned(),
-        token => token.to_string(),
+    ("TOKEN", |view| {
+        view.token()
+            .map_or_else(|| "-".to_owned(), |token| token.to_string())
     }),
 ];
 

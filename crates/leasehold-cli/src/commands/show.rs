@@ -95,18 +95,17 @@ fn table(view: &KeyView, room: Option<usize>) -> String {
     Layout::new(&columns, &narrow, &claims(), room).text(claims(), true)
 }
 
-/// `orders/42: lock, last token 7`.
+/// `orders/42: lock, token 7`. The last token of a key is not shown: it may be that of all keys of
+/// the store.
 pub(super) fn heading(view: &KeyView) -> String {
     let kind = match view.permits {
-        _ if view.holders.is_empty() && view.waiters.is_empty() => "free".to_owned(),
+        _ if !view.is_used() && view.last_token == 0 => "free; no record of it".to_owned(),
+        _ if !view.is_used() => "free".to_owned(),
         None => view.kind.to_owned(),
         Some(permits) => format!("{} of {permits}", view.kind),
     };
-    let token = match view.last_token {
-        0 => "no token remembered".to_owned(),
-        token => format!("last token {token}"),
-    };
-    format!("{}: {kind}, {token}", view.key)
+    let token = view.token().map(|token| format!(", token {token}"));
+    format!("{}: {kind}{}", view.key, token.unwrap_or_default())
 }
 
 /// What is shown of a claim.
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "orders/42: lock, last token 7",
+                "orders/42: lock, token 7",
                 "STATE     MODE       HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
                 "holds     exclusive  build7  812  deploy  2026-01-31T12:00:00Z  12 s        7",
                 "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  12 s",
@@ -243,6 +242,6 @@ mod tests {
             last_token: 0,
             ..view
         };
-        assert_eq!(text(&free), "orders/42: free, no token remembered\n");
+        assert_eq!(text(&free), "orders/42: free; no record of it\n");
     }
 }

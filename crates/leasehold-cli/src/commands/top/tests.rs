@@ -496,7 +496,7 @@ fn deadlocks_stand_in_the_status() {
 
 const DETAILS_80: &[&str] = &[
     "1 lock, 3 waiting, by waiters                                       redis://db1/",
-    "orders/42: lock, last token 7",
+    "orders/42: lock, token 7",
     "STATE     HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
     "holds     build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
     "waits, 1  build7  812          2026-01-31T12:00:00Z  18 s",
@@ -506,7 +506,7 @@ const DETAILS_80: &[&str] = &[
 ];
 const DETAILS_40: &[&str] = &[
     "1 lock, 3 waiting, by waiters",
-    "orders/42: lock, last token 7",
+    "orders/42: lock, token 7",
     "STATE     HOST    PID  LABEL   TOKEN",
     "holds     build7  812  deploy  7",
     "waits, 1  build7  812",
@@ -516,7 +516,7 @@ const DETAILS_40: &[&str] = &[
 ];
 const DETAILS_120: &[&str] = &[
     "1 lock, 3 waiting, by waiters                                                                               redis://db1/",
-    "orders/42: lock, last token 7",
+    "orders/42: lock, token 7",
     "STATE     MODE       HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
     "holds     exclusive  build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
     "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",

@@ -222,7 +222,7 @@ function showLock(view) {
   state.lock = view;
   const lock = view.lock;
   set($("lock-state"), lock
-    ? `${lock.kind}${lock.permits ? ` of ${lock.permits}` : ""}, last token ${lock.last_token}`
+    ? `${lock.kind}${lock.permits ? ` of ${lock.permits}` : ""}${lock.holders[0]?.token ? `, token ${Math.max(...lock.holders.map((held) => held.token))}` : ""}`
     : "free");
   const claims = lock ? [...lock.holders, ...lock.waiters] : [];
   showQueue($("queue"), claims, lock);

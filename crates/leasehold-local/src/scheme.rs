@@ -7,13 +7,27 @@ use leasehold_core::Marked;
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
 use leasehold_store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
 
+use super::place::Place;
 use super::{LocalOptions, LocalStore};
 
 /// What opens `local:`, `local:/directory` and `local:/directory?group=NAME`.
 #[derive(Debug)]
 pub struct Local;
+
+/// Uses a lock, and removes what that leaves.
+async fn try_lock(store: &LocalStore) -> Trial {
+    let Some(key) = trial::key() else {
+        return Trial::default();
+    };
+    let trial = trial::take(store, &key, trial::TTL).await;
+    if let Ok(locked) = Place::of_key(&store.inner, &key).lock().await {
+        locked.remove();
+    }
+    trial
+}
 
 #[async_trait]
 impl Scheme for Local {
@@ -32,7 +46,7 @@ impl Scheme for Local {
         Ok(Opened { store, url })
     }
 
-    /// Opening it is the examination.
+    /// Opens it, and uses a lock.
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
         let options = LocalOptions::from_url(url)?;
         let named_by = options.place()?.1.unwrap_or("its URL");
@@ -47,6 +61,13 @@ impl Scheme for Local {
                 return Ok(Report::new(url, promise, findings));
             }
         };
+        let trial = try_lock(&store).await;
+        if let Some((step, error)) = &trial.failed {
+            let mut finding = Finding::of_error("locks", None, error);
+            finding.found = format!("cannot {step}: {error}");
+            let promise = "Nothing: locks cannot be used here.";
+            return Ok(Report::new(store.url(), promise, vec![finding]));
+        }
         let found = format!(
             "the directory {} (named by {named_by}) can be written to, and is on a disk of this \
              machine",
@@ -67,6 +88,8 @@ impl Scheme for Local {
             ),
         };
         findings.push(users);
+        let found = "a lock was acquired, renewed, handed to a waiter, inspected and broken";
+        findings.push(Finding::new(Severity::Fine, "locks", found));
         Ok(Report::new(
             store.url(),
             "Exclusion and fencing among the processes of this machine that use this \

@@ -63,6 +63,7 @@ pub mod scheme;
 pub mod simulation;
 #[doc(hidden)]
 pub mod sync;
+pub mod trial;
 mod verbs;
 
 pub use acknowledged::Acknowledged;

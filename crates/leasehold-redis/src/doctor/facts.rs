@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold_store::{Acknowledged, StoreError};
+use leasehold_store::StoreError;
+use leasehold_store::trial::Trial;
 
 use crate::connection::rights::Rights;
 use crate::options::restart::Restart;
@@ -101,21 +102,6 @@ impl Vote {
 pub(super) struct Latency {
     pub(super) p50: Duration,
     pub(super) p99: Duration,
-}
-
-/// What came of using a lock as clients do.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Trial {
-    /// The step that failed first, and why.
-    pub(super) failed: Option<(&'static str, StoreError)>,
-    /// Whether the store says that it has no pushes.
-    pub(super) deaf: bool,
-    /// How long a push took, if one came.
-    pub(super) push: Option<Duration>,
-    /// Why the locks could not be listed.
-    pub(super) unlisted: Option<StoreError>,
-    /// The acknowledgements of a grant, if there is a policy.
-    pub(super) acknowledged: Option<Acknowledged>,
 }
 
 impl Facts {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_store::ErrorKind;
 use leasehold_store::report::{Finding, Severity};
+use leasehold_store::trial::Trial;
+use leasehold_store::{ErrorKind, StoreError};
 
-use super::facts::{Facts, Part, Trial, Vote};
+use super::facts::{Facts, Part, Vote};
 use super::restart;
 use crate::options::restart::Restart;
 use crate::refusal;
@@ -15,6 +16,7 @@ mod rights;
 mod server;
 
 pub(super) use promise::{CLASSIC, CLASSIC_REDLOCK, CLUSTER, REDLOCK, promise, promise_together};
+pub(super) use server::isolation_is_unknown;
 
 /// What of these two is found to be unsafe ends a promise, and not the use of locks.
 const EVICTION: &str = "eviction";
@@ -25,10 +27,10 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(error) = &facts.unreachable {
         findings.push(match facts.part {
-            Part::Alone => Finding::of_error("reach", None, error),
-            Part::Node => Finding::of_error("reach", None, error)
+            Part::Alone => of_error("reach", error),
+            Part::Node => of_error("reach", error)
                 .meaning("its locks cannot be used until a replica is promoted"),
-            Part::Voter => without_it(Finding::of_error("reach", None, error)),
+            Part::Voter => without_it(of_error("reach", error)),
         });
     } else {
         findings.push(server::version(facts));
@@ -67,6 +69,15 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         finding.server = Some(facts.server.clone());
     }
     findings
+}
+
+/// An error, with the rights that are missing where the server names them.
+fn of_error(check: &'static str, error: &StoreError) -> Finding {
+    let finding = Finding::of_error(check, None, error);
+    match refusal::lacking(error.message()) {
+        Some(lacking) => finding.remedied(lacking),
+        None => finding,
+    }
 }
 
 /// One server of several is as if it were not there.
@@ -183,11 +194,11 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
         };
         return Finding::new(Severity::Fine, check, found);
     };
-    let mut finding = Finding::of_error(check, None, error);
+    let mut finding = of_error(check, error);
     finding.found = format!("cannot {step}: {error}");
     let refused = error.kind() == ErrorKind::Refused && error.to_string().contains("may not");
-    // The error names the rule of the classic layout itself.
-    if refused && !facts.classic {
+    // The server does not name the command, and the rule of the classic layout is in the error.
+    if refused && !facts.classic && refusal::lacking(error.message()).is_none() {
         let user = facts.user.as_deref().unwrap_or("<name>");
         let rule = refusal::acl(user, &facts.prefix);
         finding.remedy = Some(format!("this rule is enough: {rule}"));

@@ -11,8 +11,9 @@ mod trial;
 
 use futures_util::future::join_all;
 use leasehold_store::report::Report;
+use leasehold_store::trial::Trial;
 
-use self::facts::{Facts, Part, Trial};
+use self::facts::{Facts, Part};
 use crate::classic::ClassicStore;
 use crate::connection::connect::Target;
 use crate::options::{RedisLayout, RedisOptions};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold_store::report::{Finding, Severity};
 
 use super::facts::{Facts, Vote};
+use super::judge::isolation_is_unknown;
 use crate::options::restart::Quarantine;
 
 /// A primary counts its replicas once a second, in whole seconds.
@@ -49,7 +50,12 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
     if !facts.sought && facts.replicas().is_empty() {
         return None;
     }
-    let needed = facts.config("min-replicas-to-write")?;
+    let (Some(needed), Some(lag)) = (
+        facts.config("min-replicas-to-write"),
+        facts.config("min-replicas-max-lag"),
+    ) else {
+        return Some(isolation_is_unknown());
+    };
     if needed == "0" {
         let finding = Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0");
         return Some(
@@ -61,8 +67,7 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
                 .remedied("set min-replicas-to-write to the number of replicas"),
         );
     }
-    let lag = facts.config("min-replicas-max-lag")?.parse().ok()?;
-    let lag = Duration::from_secs(lag);
+    let lag = Duration::from_secs(lag.parse().ok()?);
     let spare = quarantine.lasts().saturating_sub(quarantine.max_ttl);
     if lag + COUNTING <= spare {
         return None;

@@ -307,7 +307,20 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     assert!(seen.waiters.is_empty());
     assert!(!directory.join("records/other.rec").exists());
 
+    let url = format!("local:{}", directory.display());
+    let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
+    let report = report.unwrap();
+    assert!(report.promise.starts_with("Nothing"), "{report:?}");
+    assert!(
+        report.findings[0].found.contains("the disk is full"),
+        "{report:?}"
+    );
+
     fs::remove_file(&filler).unwrap();
+    let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
+    assert!(report.unwrap().promise.starts_with("Exclusion"));
+    let records = fs::read_dir(directory.join("records")).unwrap();
+    assert_eq!(records.count(), 1, "the trial leaves nothing");
     let answer = store.release(&key, &release(1)).await.unwrap();
     assert_eq!(answer.reply, ReleaseReply::Released { held: true });
     drop(store);

@@ -1,11 +1,12 @@
 //! The guarantees of a deployment, as far as the findings allow.
 
 use leasehold_store::report::Finding;
+use leasehold_store::trial::Trial;
 
-use super::super::facts::{Facts, Trial, Vote};
+use super::super::facts::{Facts, Vote};
 use super::super::restart;
 use super::is_unusable;
-use super::server::{evicts, is_synced_always};
+use super::server::{evicts, is_synced_always, may_evict};
 use crate::options::restart::Restart;
 
 /// What is promised where locks cannot be used.
@@ -75,13 +76,16 @@ pub(in super::super) fn promise_together(
 
 /// What ends exclusion where the memory of a server is bounded.
 fn eviction_ends(facts: &[Facts]) -> String {
-    let policy = facts.iter().find_map(evicts);
-    policy.map_or(String::new(), |policy| {
-        format!(
-            " Exclusion ends sooner if a server with full memory evicts a lock (maxmemory-policy \
-             {policy})."
-        )
-    })
+    let reached = || facts.iter().filter(|one| one.unreachable.is_none());
+    let policy = match reached().find_map(evicts) {
+        Some(policy) => policy,
+        None if reached().any(may_evict) => "is unknown",
+        None => return String::new(),
+    };
+    format!(
+        " Exclusion ends sooner if a server with full memory evicts a lock (maxmemory-policy \
+         {policy})."
+    )
 }
 
 fn promise_of_one(facts: &Facts) -> String {
@@ -91,7 +95,9 @@ fn promise_of_one(facts: &Facts) -> String {
     if facts.restart != Restart::Trust {
         return restart::PROMISE.to_owned();
     }
-    let exclusion = match (is_synced_always(facts), facts.replicas().is_empty()) {
+    // A server that does not say what it is may have replicas.
+    let alone = !facts.info("role").is_empty() && facts.replicas().is_empty();
+    let exclusion = match (is_synced_always(facts), alone) {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
         (_, false) => "until the server loses data or a replica is promoted",

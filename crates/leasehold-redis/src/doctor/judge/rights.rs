@@ -1,9 +1,11 @@
 //! Findings about permissions and acknowledgements.
 
 use leasehold_store::report::{Finding, Severity};
+use leasehold_store::trial::Trial;
 
-use super::super::facts::{Facts, Trial};
+use super::super::facts::Facts;
 use crate::connection::rights::MissingPermission;
+use crate::refusal;
 
 /// What the server, or its access control, forbids.
 pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
@@ -11,7 +13,7 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         Some(Ok(rights)) => rights,
         // Whoever uses the server finds it out too, and says it.
         Some(Err(error)) if facts.trial.is_none() => {
-            return vec![Finding::of_error("scripts", None, error)];
+            return vec![super::of_error("scripts", error)];
         }
         _ => return Vec::new(),
     };
@@ -49,29 +51,35 @@ pub(super) fn listing(trial: &Trial) -> Option<Finding> {
     Some(
         Finding::new(Severity::Note, "listing", error.to_string())
             .meaning("locks cannot be listed (`leasehold ls`); everything else works")
-            .remedied("add +scan to the user's ACL rule"),
+            .remedied(match refusal::lacking(error.message()) {
+                Some(lacking) => lacking,
+                None => error.hint().unwrap_or("check the server's log").to_owned(),
+            }),
     )
 }
 
 /// Who may speak on our channels although the keys are not theirs.
 pub(super) fn channels(facts: &Facts) -> Option<Finding> {
     let check = "channels";
-    let all_by_default = match facts.config("acl-pubsub-default") {
-        Some(setting) => setting == "allchannels",
-        None => facts.info("redis_version").starts_with("6."),
-    };
+    let default = facts.config("acl-pubsub-default");
+    // Later versions close the channels by default.
+    let unknown = default.is_none() && facts.info("redis_version").starts_with("6.");
     let found = match &facts.users {
         Some(users) if !users.on_all_channels.is_empty() => format!(
             "these users may publish on all channels: {}",
             users.on_all_channels.join(", ")
         ),
-        Some(users) if users.others > 0 && all_by_default => {
+        Some(users) if users.others > 0 && unknown => {
+            "unknown whether new users may publish on all channels: needs +config|get".to_owned()
+        }
+        Some(users) if users.others > 0 && default == Some("allchannels") => {
             "new users may publish on all channels: acl-pubsub-default allchannels".to_owned()
         }
         // Whoever logs in has rights that somebody has chosen, and may not see the others'.
-        None if all_by_default && facts.user.as_deref().is_some_and(|user| user != "default") => {
-            "on Redis 6.2, users may publish on all channels unless their rule says otherwise"
-                .to_owned()
+        None if (unknown || default == Some("allchannels"))
+            && facts.user.as_deref().is_some_and(|user| user != "default") =>
+        {
+            "unknown who may publish on all channels: needs +acl|list".to_owned()
         }
         _ => return None,
     };

@@ -27,7 +27,18 @@ pub(super) fn is_synced_always(facts: &Facts) -> bool {
 pub(super) fn evicts(facts: &Facts) -> Option<&str> {
     let bounded = facts.number("maxmemory").is_some_and(|bound| bound > 0);
     let policy = facts.info("maxmemory_policy");
-    (bounded && policy != "noeviction").then_some(policy)
+    (bounded && !matches!(policy, "noeviction" | "")).then_some(policy)
+}
+
+/// Whether the server does not say if it evicts.
+pub(super) fn may_evict(facts: &Facts) -> bool {
+    let bound = facts.number("maxmemory");
+    bound.is_none_or(|bound| bound > 0 && facts.info("maxmemory_policy").is_empty())
+}
+
+/// Something that the server, or its access control, does not tell.
+pub(in super::super) fn unknown(check: &'static str, found: impl Into<String>) -> Finding {
+    Finding::new(Severity::Note, check, found)
 }
 
 pub(super) fn version(facts: &Facts) -> Finding {
@@ -67,6 +78,14 @@ pub(super) fn eviction(facts: &Facts) -> Finding {
         .meaning("when its memory is full, the server may evict locks and grant them twice")
         .remedied("set maxmemory-policy to noeviction, or use a separate server for locks");
     }
+    if may_evict(facts) {
+        return unknown(
+            EVICTION,
+            "unknown: INFO does not contain maxmemory and its policy",
+        )
+        .meaning("a server whose memory is bounded may evict locks and grant them twice")
+        .remedied("make sure that its maxmemory-policy is noeviction");
+    }
     let bounded = facts.number("maxmemory").is_some_and(|bound| bound > 0);
     match (bounded, policy) {
         (true, _) => Finding::new(Severity::Fine, EVICTION, "noeviction"),
@@ -101,63 +120,68 @@ pub(super) fn memory(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn persistence(facts: &Facts) -> Finding {
-    let check = "persistence";
+    const CHECK: &str = "persistence";
+    const FENCE: &str = "check fencing tokens where the lock protects data";
+    let aof = facts.info("aof_enabled");
+    if aof.is_empty() {
+        return unknown(CHECK, "unknown: INFO does not contain aof_enabled")
+            .meaning("without an append-only file a restart loses locks")
+            .remedied("make sure that appendonly is yes");
+    }
     let votes = facts.part == Part::Voter && !facts.classic;
     if votes || facts.restart != Restart::Trust {
-        let kept = facts.info("aof_enabled") == "1";
-        let found = if kept {
-            "append-only file"
-        } else {
-            "no append-only file"
-        };
-        let finding = Finding::new(
-            if kept { Severity::Fine } else { Severity::Note },
-            check,
-            found,
-        );
-        return if kept {
-            finding
-        } else {
-            finding.meaning(match facts.part {
-                Part::Voter => {
-                    "after a restart it does not vote until its quarantine is over; exclusion holds"
-                }
-                _ => {
-                    "after a restart it grants nothing until its quarantine is over; exclusion \
-                 holds"
-                }
-            })
-        };
+        return kept_for_quarantine(facts, CHECK);
     }
-    let snapshots = facts.config("save").is_none_or(|save| !save.is_empty());
-    match (facts.info("aof_enabled"), facts.config("appendfsync")) {
-        ("1", Some("always")) => Finding::new(
-            Severity::Fine,
-            check,
-            "append-only file, appendfsync always",
-        ),
-        ("1", fsync) => {
-            let fsync = fsync.map_or(String::new(), |fsync| format!(", appendfsync {fsync}"));
-            Finding::new(Severity::Note, check, format!("append-only file{fsync}"))
-                .meaning(
-                    "a machine crash can lose the grants of the last seconds: two clients can \
-                     hold; tokens keep rising",
-                )
-                .remedied(
-                    "set appendfsync always, or check fencing tokens where the lock protects \
-                 data",
-                )
+    let (severity, found, meaning, remedy) = match (aof, facts.config("appendfsync")) {
+        ("1", Some("always")) => {
+            let found = "append-only file, appendfsync always";
+            return Finding::new(Severity::Fine, CHECK, found);
         }
-        _ if snapshots => Finding::new(Severity::Warning, check, "snapshots only")
-            .meaning(
-                "a restart loses the locks granted since the last snapshot, and brings back \
-                 earlier ones",
-            )
-            .remedied("set appendonly yes, or check fencing tokens where the lock protects data"),
-        _ => Finding::new(Severity::Warning, check, "none")
-            .meaning("a restart loses all locks, and another client may be granted one at once")
-            .remedied("set appendonly yes, or check fencing tokens where the lock protects data"),
+        ("1", fsync) => (
+            Severity::Note,
+            match fsync {
+                Some(fsync) => format!("append-only file, appendfsync {fsync}"),
+                None => "append-only file; appendfsync is unknown: needs +config|get".to_owned(),
+            },
+            "without appendfsync always, a machine crash can lose the last grants; tokens keep rising",
+            "set appendfsync always",
+        ),
+        _ => {
+            let (found, meaning) = match facts.config("save") {
+                Some("") => (
+                    "none",
+                    "a restart loses all locks, and another client may be granted one at once",
+                ),
+                Some(_) => (
+                    "snapshots only",
+                    "a restart loses the locks granted since the last snapshot, and brings back \
+                     earlier ones",
+                ),
+                None => (
+                    "no append-only file; snapshots are unknown: needs +config|get",
+                    "a restart loses all locks, or those granted since the last snapshot",
+                ),
+            };
+            let found = found.to_owned();
+            (Severity::Warning, found, meaning, "set appendonly yes")
+        }
+    };
+    Finding::new(severity, CHECK, found)
+        .meaning(meaning)
+        .remedied(format!("{remedy}, or {FENCE}"))
+}
+
+/// What a restart leaves where a quarantine follows it.
+fn kept_for_quarantine(facts: &Facts, check: &'static str) -> Finding {
+    if facts.info("aof_enabled") == "1" {
+        return Finding::new(Severity::Fine, check, "append-only file");
     }
+    Finding::new(Severity::Note, check, "no append-only file").meaning(match facts.part {
+        Part::Voter => {
+            "after a restart it does not vote until its quarantine is over; exclusion holds"
+        }
+        _ => "after a restart it grants nothing until its quarantine is over; exclusion holds",
+    })
 }
 
 /// Findings about writes to disk that fail.
@@ -233,8 +257,13 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     if let Restart::Quarantine(quarantine) = &facts.restart {
         return restart::isolation(facts, quarantine);
     }
-    let open = facts.config("min-replicas-to-write") == Some("0");
-    if !open || facts.part == Part::Voter || facts.replicas().is_empty() {
+    if facts.part == Part::Voter || facts.replicas().is_empty() {
+        return None;
+    }
+    let Some(needed) = facts.config("min-replicas-to-write") else {
+        return Some(isolation_is_unknown());
+    };
+    if needed != "0" {
         return None;
     }
     Some(
@@ -248,6 +277,17 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
                  a few seconds",
             ),
     )
+}
+
+/// What a primary does that is cut off is a matter of settings that cannot be read.
+pub(in super::super) fn isolation_is_unknown() -> Finding {
+    let found = "min-replicas-to-write and its lag are unknown: needs +config|get";
+    unknown("isolation", found)
+        .meaning(
+            "unless they are set, a primary that is cut off keeps granting after a replica was \
+             promoted",
+        )
+        .remedied("make sure that min-replicas-to-write is the number of replicas")
 }
 
 pub(super) fn clock(facts: &Facts) -> Option<Finding> {

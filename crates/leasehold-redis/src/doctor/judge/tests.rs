@@ -1,9 +1,10 @@
-use leasehold_store::{Acknowledged, StoreError};
+use leasehold_store::Acknowledged;
 
 use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
+use crate::options::restart::Quarantine;
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
@@ -450,4 +451,95 @@ fn who_acknowledges_is_counted() {
     let (severity, means) = judged(2, 2, 2);
     assert_eq!(severity, Severity::Note);
     assert!(means.contains("no lock is granted"), "{means}");
+}
+
+/// Whatever the server does not tell is said to be unknown, and not guessed: without a field, each
+/// finding is either the same as with it, or gone, or says what is unknown.
+#[test]
+fn what_was_not_read_is_unknown() {
+    let replica = (
+        "slave0",
+        "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0",
+    );
+    let mut bases = vec![
+        good(),
+        with(&[("aof_enabled", "0")], &[("save", "3600 1")]),
+        with(
+            &[replica, ("maxmemory", "0")],
+            &[("min-replicas-to-write", "1")],
+        ),
+        with(
+            &[("redis_version", "6.2.6")],
+            &[("acl-pubsub-default", "resetchannels")],
+        ),
+    ];
+    let (mut voter, mut gated, mut seen) = (good(), with(&[replica], &[]), bases[3].clone());
+    (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
+    gated.restart = Restart::Quarantine(Quarantine::default());
+    let lag = ("min-replicas-max-lag", "10");
+    for (name, value) in [("min-replicas-to-write", "1"), lag] {
+        gated.config.insert(name.to_owned(), value.to_owned());
+    }
+    seen.users = Some(Users {
+        others: 1,
+        on_all_channels: Vec::new(),
+    });
+    bases.extend([voter, gated, seen]);
+    for base in bases {
+        let texts = |facts: &Facts| -> Vec<String> {
+            judge(facts)
+                .into_iter()
+                .map(|finding| finding.found)
+                .collect()
+        };
+        let told = texts(&base);
+        assert!(
+            told.iter().all(|text| !text.contains("unknown")),
+            "{told:?}"
+        );
+        let without = |info: Option<&String>, config: Option<&String>| {
+            let mut less = base.clone();
+            info.map(|field| less.info.remove(field));
+            config.map(|name| less.config.remove(name));
+            for text in texts(&less).into_iter().filter(|text| !told.contains(text)) {
+                let honest = text.contains("unknown") || text.contains("does not report");
+                assert!(honest, "without {info:?} {config:?}: {text}");
+            }
+            let survives = |facts| promised(facts).contains("also over a restart");
+            // INFO has a line for each replica there is.
+            let replica = info.is_some_and(|field| field == "slave0");
+            assert!(
+                survives(&base) || !survives(&less) || replica,
+                "without {info:?} {config:?}"
+            );
+        };
+        base.info
+            .keys()
+            .for_each(|field| without(Some(field), None));
+        base.config
+            .keys()
+            .for_each(|name| without(None, Some(name)));
+    }
+    let mut silent = good();
+    silent.info.clear();
+    let promised = promised(&silent);
+    for unseen in ["a replica is promoted", "maxmemory-policy is unknown"] {
+        assert!(promised.contains(unseen), "{promised}");
+    }
+}
+
+/// The remedy is what is missing, where the server names it.
+#[test]
+fn a_missing_right_is_named() {
+    let said = "the user may not do this: User bob has no permissions to run the 'select' command";
+    let error = StoreError::new(ErrorKind::Refused, said).with_hint("this rule is enough: …");
+    let mut facts = good();
+    facts.unreachable = Some(error.clone());
+    let add = Some("add +select to the user's ACL rule");
+    assert_eq!(judge(&facts)[0].remedy.as_deref(), add);
+    facts.unreachable = None;
+    facts.trial = Some(Trial::failed("acquire a lock", error));
+    let found = judge(&facts);
+    let scripts = found.iter().find(|finding| finding.check == "scripts");
+    assert_eq!(scripts.unwrap().remedy.as_deref(), add);
 }

@@ -1,5 +1,6 @@
 //! Converts errors of servers and connections to store errors.
 
+mod lacking;
 mod opening;
 #[cfg(test)]
 mod tests;
@@ -10,7 +11,8 @@ use leasehold_core::StoreTime;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{RedisError, ServerError};
 
-pub(crate) use self::opening::of_opening;
+pub(crate) use self::lacking::lacking;
+pub(crate) use self::opening::{Dialling, is_closed, of_closed, of_opening};
 
 /// The rule that gives a user just what leasehold needs.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \

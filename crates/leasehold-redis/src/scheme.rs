@@ -57,7 +57,7 @@ impl Scheme for OneServer {
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
         let options = RedisOptions::from_url(url)?.with_access(access)?;
-        let url = options.clone().without_passwords().redacted_url();
+        let url = options.url_for_others();
         let store: Arc<dyn LockStore> = match options.layout {
             RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
             RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
@@ -94,13 +94,11 @@ impl Scheme for ManyNodes {
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
         let options = cluster(url, access)?;
-        let mut shown = options.clone();
-        shown.node.password = None;
+        let url = options.url_for_others();
         let store: Arc<dyn LockStore> = match options.node.layout {
             RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
             RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
         };
-        let url = shown.redacted_url();
         Ok(Opened { store, url })
     }
 
@@ -121,12 +119,8 @@ impl Scheme for Votes {
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
         let options = voters(url, access)?;
-        let mut shown = options.clone();
-        for server in &mut shown.servers {
-            server.password = None;
-        }
+        let url = options.url_for_others();
         let store = Arc::new(RedlockStore::connect(options).await?);
-        let url = shown.redacted_url();
         Ok(Opened { store, url })
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::common::{Store, leasehold};
 use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
 async fn run(url: &str, more: &[&str]) -> Finished {
@@ -121,7 +121,103 @@ async fn what_tls_says() {
     fails(&format!("rediss://{plain}/"), &[], &plain, cause).await;
     task.abort();
     let ended = run(&format!("redis://{address}/"), &[]).await;
-    assert!(ended.stderr.contains("TLS"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("rediss://"), "{}", ended.stderr);
+    // Redis waits for the end of what is no command to it.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = silent.local_addr().unwrap().to_string();
+    let url = format!("rediss://{plain}/?connect_timeout=300ms");
+    fails(&url, &[], &plain, "no TLS connection within 300ms").await;
+    let ended = run(&url, &[]).await;
+    assert!(ended.stderr.contains("use redis://"), "{}", ended.stderr);
+    // What other servers of TLS, and of HTTP, answer to a command.
+    for line in [
+        "\u{15}\u{3}\u{1}\0\u{2}\u{2}\n",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+    ] {
+        let (other, task) = one_that_says(line).await;
+        let cause = "does not answer as a Redis server does";
+        fails(&format!("redis://{other}/"), &[], &other, cause).await;
+        task.abort();
+    }
+}
+
+/// A proxy in front of a server, which closes a connection on each of these commands.
+async fn proxy_that_forbids(server: &RedisServer, commands: &'static [&str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let upstream = server.address();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(upstream).await.unwrap();
+                let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+                loop {
+                    let (said, to) = tokio::select! {
+                        read = client.read(&mut asked) => (&asked[..read.unwrap_or(0)], &mut server),
+                        read = server.read(&mut answered) => {
+                            (&answered[..read.unwrap_or(0)], &mut client)
+                        }
+                    };
+                    let text = String::from_utf8_lossy(said);
+                    let forbidden = |command: &&str| text.contains(&format!("\r\n{command}\r\n"));
+                    if said.is_empty() || commands.iter().any(forbidden) {
+                        return;
+                    }
+                    to.write_all(said).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_proxy_that_closes_connections_is_named_or_does_without() {
+    let server = RedisServer::start();
+    let forbids_hello = proxy_that_forbids(&server, &["HELLO"]).await;
+    let ran = run(&format!("redis://{forbids_hello}/"), &[]).await;
+    assert_eq!(
+        (ran.code(), &*ran.stdout),
+        (Some(0), "ran\n"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("does not speak RESP3"),
+        "{}",
+        ran.stderr
+    );
+    let forbids_all = proxy_that_forbids(&server, &["HELLO", "INFO"]).await;
+    let url = format!("redis://{forbids_all}/");
+    fails(
+        &url,
+        &[],
+        &forbids_all,
+        "closes connections at the first request",
+    )
+    .await;
+    let ended = run(&url, &[]).await;
+    assert!(ended.stderr.contains("twemproxy"), "{}", ended.stderr);
+}
+
+/// It would be shown by each message that names the store.
+#[tokio::test]
+async fn a_password_in_the_place_of_the_user_name_is_not_shown() {
+    let server = RedisServer::builder().password("s3cret").start();
+    let url = format!("redis://s3cret@{}/", server.address());
+    for arguments in [
+        &["run", "-n", "k", "--", "true"][..],
+        &["doctor"],
+        &["config"],
+    ] {
+        let mut command = leasehold(arguments);
+        command.env("LEASEHOLD_STORE", &url);
+        let ended = Process::run(command).await;
+        let said = ended.stdout + &ended.stderr;
+        assert!(!said.contains("s3cret"), "{said}");
+        let is_said = said.contains("a user name without a password");
+        assert!(is_said || arguments == ["config"], "{said}");
+    }
 }
 
 /// A holder whose command runs until the file `go` is there; it may be stubborn.

@@ -1,69 +1,128 @@
 //! The settings of a connection to one address: login, protocol, sockets and TLS.
 
+#[cfg(feature = "tls")]
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use leasehold_store::access::read_file;
 use leasehold_store::access::read_password;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
+use super::rights::ReportedMissing;
 use super::sentinel::Address;
 use crate::options::RedisOptions;
+use crate::refusal::Dialling;
 
-/// A client for one address, with the login and the certificates of `options`.
-pub(crate) fn client_at(
+/// What the connections of one client share.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub(super) reported: ReportedMissing,
+    /// Whether a connection was opened with these settings before.
+    worked: AtomicBool,
+}
+
+impl Common {
+    /// A client for one connection to this address: password and certificates are read from
+    /// their files each time, so that they can be renewed.
+    pub(crate) fn client(
+        &self,
+        address: ConnectionAddr,
+        options: &RedisOptions,
+    ) -> Result<Client, StoreError> {
+        client(address, options).map_err(|error| match self.has_worked() {
+            // The files may be about to be replaced.
+            true => StoreError::new(ErrorKind::Unavailable, error.to_string())
+                .with_hint_of(&error)
+                .with_source(error),
+            false => error,
+        })
+    }
+
+    /// The same for a host and port.
+    pub(crate) fn client_at(
+        &self,
+        node: &Address,
+        options: &RedisOptions,
+    ) -> Result<Client, StoreError> {
+        self.client(address_of(node, options)?, options)
+    }
+
+    /// A connection was opened.
+    pub(crate) fn note_success(&self) {
+        self.worked.store(true, Ordering::Relaxed);
+    }
+
+    fn has_worked(&self) -> bool {
+        self.worked.load(Ordering::Relaxed)
+    }
+
+    /// An attempt to open a connection with this client.
+    pub(crate) fn dialling(&self, client: &Client, limit: Duration) -> Dialling {
+        let address = client.get_connection_info().addr();
+        Dialling {
+            limit,
+            encrypted: matches!(address, ConnectionAddr::TcpTls { .. }),
+            worked: self.has_worked(),
+        }
+    }
+}
+
+/// How a host and port are connected to.
+pub(crate) fn address_of(
     (host, port): &Address,
     options: &RedisOptions,
-) -> Result<Client, StoreError> {
-    let address = if !options.is_encrypted() {
-        ConnectionAddr::Tcp(host.clone(), *port)
-    } else if cfg!(feature = "tls") {
-        ConnectionAddr::TcpTls {
+) -> Result<ConnectionAddr, StoreError> {
+    if !options.is_encrypted() {
+        return Ok(ConnectionAddr::Tcp(host.clone(), *port));
+    }
+    if cfg!(feature = "tls") {
+        return Ok(ConnectionAddr::TcpTls {
             host: host.clone(),
             port: *port,
             insecure: false,
             tls_params: None,
-        }
-    } else {
-        let why = "this build of leasehold has no TLS";
-        return Err(StoreError::new(ErrorKind::Unsupported, why)
-            .with_hint("build it with the feature `tls`"));
-    };
-    client(address, options)
+        });
+    }
+    let why = "this build of leasehold has no TLS";
+    Err(StoreError::new(ErrorKind::Unsupported, why).with_hint("build it with the feature `tls`"))
 }
 
-pub(crate) fn client(
-    address: ConnectionAddr,
-    options: &RedisOptions,
-) -> Result<Client, StoreError> {
+fn client(address: ConnectionAddr, options: &RedisOptions) -> Result<Client, StoreError> {
     let info = address.into_connection_info().map_err(unusable)?;
     let mut login = info.redis_settings().clone().set_db(options.db);
     if let Some(username) = &options.username {
         login = login.set_username(username);
     }
     let from_file = options.password_file.as_deref().map(read_password);
-    if let Some(password) = from_file
+    match from_file
         .transpose()?
         .as_ref()
         .or(options.password.as_ref())
     {
-        login = login.set_password(password);
+        Some(password) => login = login.set_password(password),
+        // Without a password nobody logs in, and the user would be ignored.
+        None if options.username.is_some() => return Err(no_password()),
+        None => {}
     }
     let client = build_client(info.set_redis_settings(login), options)?;
     let info = ours(client.get_connection_info(), options.response_timeout);
     Client::open(info).map_err(unusable)
 }
 
-/// The same client, with the password as the file has it now.
-pub(crate) fn with_password_of(client: &Client, file: &Path) -> Result<Client, StoreError> {
-    let password = read_password(file).map_err(|error| {
-        // It may be about to be replaced.
-        StoreError::new(ErrorKind::Unavailable, error.message()).with_hint_of(&error)
-    })?;
-    let info = client.get_connection_info();
-    let login = info.redis_settings().clone().set_password(password);
-    Client::open(info.clone().set_redis_settings(login)).map_err(unusable)
+/// The user name is not repeated: it may be the password.
+fn no_password() -> StoreError {
+    StoreError::new(
+        ErrorKind::Invalid,
+        "there is a user name without a password, so nobody can log in",
+    )
+    .with_hint(
+        "a password alone stands behind a colon: redis://:password@host; for a user write \
+         redis://user:password@host, or set a password file",
+    )
 }
 
 /// The client's settings of a connection, wherever the address comes from.
@@ -125,12 +184,9 @@ fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<C
         return Client::open(info).map_err(unusable);
     }
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|error| {
-            StoreError::new(
-                ErrorKind::Invalid,
-                format!("cannot read the file {}", path.display()),
-            )
-            .with_source(error)
+        read_file(path).map_err(|error| {
+            let why = format!("cannot read the file {}: {error}", path.display());
+            StoreError::new(ErrorKind::Invalid, why).with_source(error)
         })
     };
     let root_cert = options.ca_file.as_deref().map(read).transpose()?;
@@ -145,5 +201,8 @@ fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<C
         client_tls,
         root_cert,
     };
-    Client::build_with_tls(info, certificates).map_err(unusable)
+    Client::build_with_tls(info, certificates).map_err(|error| {
+        let why = format!("the certificates (ca, cert, key) cannot be used: {error}");
+        StoreError::new(ErrorKind::Invalid, why).with_source(error)
+    })
 }

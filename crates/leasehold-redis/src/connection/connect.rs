@@ -8,11 +8,11 @@ use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, PushInfo};
 
-use super::client::{client, client_at, ours, unusable, with_password_of};
+use super::client::{Common, address_of, ours, unusable};
 use super::dial::{dial, first_answer};
 use super::multiplexed::Signals;
 use super::primary::Search;
-use super::rights::{self, Findings, Question, ReportedMissing};
+use super::rights::{self, Findings, Question};
 use super::sentinel::{Address, Named};
 use super::server::Server;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
@@ -32,12 +32,23 @@ pub(crate) struct Target {
     channel: Option<String>,
     /// Whether it keeps votes instead of locks.
     pub(super) votes: bool,
-    pub(super) reported: Arc<ReportedMissing>,
+    pub(super) common: Arc<Common>,
+}
+
+/// How a server met `HELLO 3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    Understood,
+    Refused,
+    /// It closed the connection, as some proxies do with whatever they do not know.
+    Closed,
 }
 
 enum Place {
     /// Always the same address.
-    Fixed(Box<Client>),
+    Fixed(ConnectionAddr),
+    /// With the settings of an existing client.
+    Given(Box<Client>),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
     /// At whichever of these answers first.
@@ -59,26 +70,37 @@ pub(crate) struct Opened {
 impl Target {
     pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
         options.check_all_but_retention()?;
-        let client = match &options.address {
-            RedisAddress::Tcp { host, port, .. } => client_at(&(host.clone(), *port), options)?,
-            RedisAddress::Unix(path) => client(ConnectionAddr::Unix(path.clone()), options)?,
+        let common: Arc<Common> = Arc::default();
+        // Whatever cannot work should fail now, not when it is needed.
+        let place = match &options.address {
+            RedisAddress::Tcp { host, port, .. } => {
+                let address = address_of(&(host.clone(), *port), options)?;
+                common.client(address.clone(), options)?;
+                Place::Fixed(address)
+            }
+            RedisAddress::Unix(path) => {
+                let address = ConnectionAddr::Unix(path.clone());
+                common.client(address.clone(), options)?;
+                Place::Fixed(address)
+            }
             RedisAddress::Sentinel(sentinels) => {
-                // Whatever cannot work should fail now, not when it is needed.
+                let search = Search::new(sentinels.clone(), options, &common);
                 for node in &sentinels.nodes {
-                    client_at(node, options)?;
+                    common.client_at(node, options)?;
+                    search.client_for_sentinel(node)?;
                 }
-                let search = Search::new(sentinels.clone(), options);
-                return Ok(Self::at(Place::Sought(Arc::new(search)), options));
+                Place::Sought(Arc::new(search))
             }
         };
-        Ok(Self::at(Place::Fixed(Box::new(client)), options))
+        Ok(Self::at(place, options, &common))
     }
 
     /// Uses the address, the login and the certificates of an existing client.
     pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
         let info = ours(client.get_connection_info(), options.response_timeout);
         let client = Client::open(info).map_err(unusable)?;
-        Ok(Self::at(Place::Fixed(Box::new(client)), options))
+        let place = Place::Given(Box::new(client));
+        Ok(Self::at(place, options, &Arc::default()))
     }
 
     /// Whichever of these nodes can be reached; each is reached as these options say. They
@@ -86,11 +108,25 @@ impl Target {
     pub(crate) fn any(
         options: &RedisOptions,
         nodes: impl Fn() -> Vec<Address> + Send + Sync + 'static,
+        common: &Arc<Common>,
     ) -> Self {
-        Self::at(Place::Any(Box::new(nodes)), options)
+        Self::at(Place::Any(Box::new(nodes)), options, common)
     }
 
-    fn at(place: Place, options: &RedisOptions) -> Self {
+    /// A node of a cluster, whether it says so or not; the options were checked.
+    pub(crate) fn of_cluster(
+        node: &Address,
+        options: &RedisOptions,
+        common: &Arc<Common>,
+    ) -> Result<Self, StoreError> {
+        let place = Place::Fixed(address_of(node, options)?);
+        Ok(Self {
+            of_cluster: true,
+            ..Self::at(place, options, common)
+        })
+    }
+
+    fn at(place: Place, options: &RedisOptions, common: &Arc<Common>) -> Self {
         Self {
             options: options.clone(),
             redacted: options.redacted_url(),
@@ -99,7 +135,7 @@ impl Target {
             of_cluster: false,
             channel: None,
             votes: false,
-            reported: Arc::default(),
+            common: Arc::clone(common),
         }
     }
 
@@ -114,12 +150,6 @@ impl Target {
         self.options.layout == RedisLayout::Classic
     }
 
-    /// The same for a node of a cluster, whether it says so or not.
-    pub(crate) fn of_cluster(mut self) -> Self {
-        self.of_cluster = true;
-        self
-    }
-
     /// The same for a server that keeps votes.
     pub(crate) fn of_votes(mut self) -> Self {
         // A vote of the classic layout is a lock like any other.
@@ -127,17 +157,11 @@ impl Target {
         self
     }
 
-    /// The same, and what was said already is not said again.
-    pub(crate) fn reporting(mut self, reported: &Arc<ReportedMissing>) -> Self {
-        self.reported = Arc::clone(reported);
-        self
-    }
-
     /// How the primary is found, where it has to be.
     pub(crate) fn search(&self) -> Option<&Arc<Search>> {
         match &self.place {
             Place::Sought(search) => Some(search),
-            Place::Fixed(_) | Place::Any(_) => None,
+            Place::Fixed(_) | Place::Given(_) | Place::Any(_) => None,
         }
     }
 
@@ -153,11 +177,15 @@ impl Target {
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(client) => self.open_at(client, hearing).await,
+            Place::Fixed(address) => {
+                let client = self.common.client(address.clone(), &self.options)?;
+                self.open_at(&client, hearing).await
+            }
+            Place::Given(client) => self.open_at(client, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
                 first_answer(nodes(), |node| async {
-                    let client = client_at(&node, &self.options)?;
+                    let client = self.common.client_at(&node, &self.options)?;
                     let mut opened = self.open_at(&client, hearing.clone()).await?;
                     let epoch = 0;
                     opened.server.named = Some(Named {
@@ -204,8 +232,9 @@ impl Target {
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<(MultiplexedConnection, Findings), StoreError> {
         let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
-        if let Place::Fixed(client) = &self.place {
-            return self.ask(client, hearing, &Arc::default()).await;
+        if let Place::Fixed(address) = &self.place {
+            let client = self.common.client(address.clone(), &self.options)?;
+            return self.ask(&client, hearing, &Arc::default()).await;
         }
         let opened = self.connect(hearing).await?;
         let (info, rights) = (opened.info, Ok(opened.server.rights));
@@ -220,7 +249,7 @@ impl Target {
         signals: &Arc<Signals>,
     ) -> Result<(MultiplexedConnection, Findings), StoreError> {
         let channel = self.channel.as_deref().filter(|_| hearing.is_some());
-        let (mut connection, resp3) = self.reach(client, hearing, signals).await?;
+        let (mut connection, greeting) = self.reach(client, hearing, signals).await?;
         let question = Question {
             prefix: &self.options.prefix,
             commands: match (self.is_classic(), self.votes) {
@@ -232,10 +261,19 @@ impl Target {
                 (false, false) => rights::OF_LOCKS,
             },
             does_without: self.is_classic(),
-            resp3,
+            resp3: greeting == Greeting::Understood,
             channel,
         };
-        let found = rights::find(&mut connection, &question).await?;
+        let found = rights::find(&mut connection, &question).await;
+        let found = found.map_err(|error| match greeting {
+            Greeting::Closed => {
+                let address = client.get_connection_info().addr();
+                let encrypted = self.options.is_encrypted();
+                refusal::of_closed(&address.to_string(), encrypted, error)
+            }
+            Greeting::Understood | Greeting::Refused => error,
+        })?;
+        self.common.note_success();
         Ok((connection, found))
     }
 
@@ -246,21 +284,21 @@ impl Target {
         client: &Client,
         hearing: Option<Hearing>,
         signals: &Arc<Signals>,
-    ) -> Result<(MultiplexedConnection, bool), StoreError> {
+    ) -> Result<(MultiplexedConnection, Greeting), StoreError> {
         let RedisOptions {
             connect_timeout: limit,
             response_timeout,
             ..
         } = self.options;
-        let client = match &self.options.password_file {
-            Some(file) => &with_password_of(client, file)?,
-            None => client,
-        };
         // Why there is no connection, with the address that was tried.
         let not_opened = |error| {
-            let cause = refusal::of_opening(error, limit);
+            let cause = refusal::of_opening(error, &self.common.dialling(client, limit));
             let address = client.get_connection_info().addr();
             let message = format!("cannot connect to {address}: {cause}");
+            let cause = match refusal::lacking(cause.message()) {
+                Some(lacking) => cause.with_hint(lacking),
+                None => cause,
+            };
             cause.with_message(message)
         };
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(response_timeout));
@@ -271,18 +309,28 @@ impl Target {
         });
         let info = client.get_connection_info();
         let login = info.redis_settings().password().is_some();
-        match dial(client, heard, limit).await {
-            Ok(connection) => return Ok((connection, true)),
-            Err(error) if refusal::is_without_resp3(&error, login) => {
-                tracing::debug!(url = %self.redacted, %error, "the server does not speak RESP3; \
-                 connecting with RESP2");
-            }
-            Err(error) => return Err(not_opened(error)),
-        }
+        let refused = match dial(client, heard.clone(), limit).await {
+            Ok(connection) => return Ok((connection, Greeting::Understood)),
+            Err(error) => error,
+        };
+        let greeting = match refusal::is_closed(&refused) {
+            true => Greeting::Closed,
+            false if refusal::is_without_resp3(&refused, login) => Greeting::Refused,
+            false => return Err(not_opened(refused)),
+        };
+        tracing::debug!(url = %self.redacted, error = %refused, "the server does not speak RESP3; \
+            connecting with RESP2");
         let older = info.redis_settings().clone();
         let older = older.set_protocol(ProtocolVersion::RESP2);
         let older = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
-        let opened = dial(&older, config, limit).await;
-        Ok((opened.map_err(not_opened)?, false))
+        let opened = dial(&older, config, limit).await.map_err(not_opened)?;
+        // A server that was just ending closes connections too; one that forbids HELLO does
+        // so again.
+        if greeting == Greeting::Closed
+            && let Ok(connection) = dial(client, heard, limit).await
+        {
+            return Ok((connection, Greeting::Understood));
+        }
+        Ok((opened, greeting))
     }
 }

@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::client;
+use super::client::Common;
 use super::connect::{Hearing, Opened, Target};
 use super::dial::dial;
 use super::manager::ConnectionManager;
@@ -34,6 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Search {
     sentinels: Sentinels,
     options: RedisOptions,
+    common: Arc<Common>,
     known: Mutex<Known>,
 }
 
@@ -45,7 +46,7 @@ struct Known {
 }
 
 impl Search {
-    pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions) -> Self {
+    pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions, common: &Arc<Common>) -> Self {
         Self {
             known: Mutex::new(Known {
                 order: sentinels.nodes.clone(),
@@ -53,6 +54,7 @@ impl Search {
             }),
             sentinels,
             options: options.clone(),
+            common: Arc::clone(common),
         }
     }
 
@@ -177,7 +179,7 @@ impl Search {
         named: &Named,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
-        let client = client::client_at(&named.primary, &self.options)?;
+        let client = self.common.client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
         let opened = timeout(limit, target.open_at(&client, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(sentinel::silent(limit)))?;
@@ -208,7 +210,7 @@ impl Search {
         let config = config.set_response_timeout(Some(limit));
         match timeout(limit, dial(&client, config, limit)).await {
             Ok(opened) => opened.map_err(|error| {
-                let error = refusal::of_opening(error, limit);
+                let error = refusal::of_opening(error, &self.common.dialling(&client, limit));
                 match error.kind() {
                     ErrorKind::Refused if refusal::is_of_login(&error) => error.with_hint(
                         "set the login for the Sentinels with `sentinel_user` and \
@@ -221,7 +223,8 @@ impl Search {
         }
     }
 
-    fn client_for_sentinel(&self, node: &Address) -> Result<Client, StoreError> {
+    /// The client for the next connection to a Sentinel.
+    pub(super) fn client_for_sentinel(&self, node: &Address) -> Result<Client, StoreError> {
         let Sentinels {
             username, password, ..
         } = &self.sentinels;
@@ -232,7 +235,7 @@ impl Search {
             db: 0,
             ..self.options.clone()
         };
-        client::client_at(node, &options)
+        self.common.client_at(node, &options)
     }
 
     /// Listens to one Sentinel until it falls silent.
@@ -305,7 +308,7 @@ mod tests {
 
     fn search() -> Search {
         let sentinels = Sentinels::new(["a", "b", "c"], "m").unwrap();
-        Search::new(sentinels, &RedisOptions::default())
+        Search::new(sentinels, &RedisOptions::default(), &Arc::default())
     }
 
     fn first_letters(search: &Search) -> String {

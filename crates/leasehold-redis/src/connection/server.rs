@@ -56,7 +56,8 @@ impl Target {
             return Err(refusal::read_only());
         }
         let mut rights = rights?;
-        self.reported
+        self.common
+            .reported
             .say(&rights, &self.redacted, &self.options.prefix);
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.

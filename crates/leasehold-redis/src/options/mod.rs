@@ -73,7 +73,7 @@ pub enum RedisAddress {
 pub struct RedisOptions {
     /// The address of the server.
     pub address: RedisAddress,
-    /// The ACL user; `None` for `default`.
+    /// The ACL user; `None` for `default`. A user without a password is refused at connect.
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
@@ -101,9 +101,11 @@ pub struct RedisOptions {
     pub acknowledge: Option<Acknowledge>,
     /// The restart policy: whether a restarted server is trusted or quarantined. Default trust.
     pub restart: Restart,
-    /// Certificates to trust instead of the system's, a PEM file.
+    /// Certificates to trust instead of the system's, a PEM file. It is read whenever a connection
+    /// is opened.
     pub ca_file: Option<PathBuf>,
-    /// The client's own certificate and its key, PEM files.
+    /// The client's own certificate and its key, PEM files. They are read whenever a connection is
+    /// opened.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 

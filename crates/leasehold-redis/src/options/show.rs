@@ -6,11 +6,38 @@ use super::params::{Shown, add_params, encode, encode_name, unusual};
 use super::sentinels;
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
+/// What stands for a secret.
+const HIDDEN: &str = "***";
+
 impl RedisOptions {
     /// The URL of these options, without the password: but for that it reads
-    /// back the same.
+    /// back the same. A user name that stands alone is hidden too: it may be the password.
     #[must_use]
     pub fn redacted_url(&self) -> String {
+        self.without_lone_users().shown()
+    }
+
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.clone().without_passwords().shown()
+    }
+
+    /// Names without a password are hidden.
+    fn without_lone_users(&self) -> Self {
+        let mut shown = self.clone();
+        let hide = |user: &mut Option<String>| *user = user.take().map(|_| HIDDEN.to_owned());
+        if self.password.is_none() && self.password_file.is_none() {
+            hide(&mut shown.username);
+        }
+        if let RedisAddress::Sentinel(sentinels) = &mut shown.address
+            && sentinels.password.is_none()
+        {
+            hide(&mut sentinels.username);
+        }
+        shown
+    }
+
+    fn shown(&self) -> String {
         let mut url = self.shown_address();
         add_params(&mut url, self.params());
         url
@@ -23,7 +50,8 @@ impl RedisOptions {
             let mut url = format!("redis{tls}{kind}://");
             encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
             if self.password.is_some() {
-                url.push_str(":***");
+                url.push(':');
+                url.push_str(HIDDEN);
             }
             if self.username.is_some() || self.password.is_some() {
                 url.push('@');
@@ -59,7 +87,7 @@ impl RedisOptions {
         if classic {
             usual = usual.classic();
         }
-        let hidden = |secret: &Option<String>| secret.as_ref().map(|_| "***".to_owned());
+        let hidden = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN.to_owned());
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut params = match &self.address {
             RedisAddress::Tcp { .. } => Vec::new(),

@@ -262,6 +262,15 @@ impl RedlockOptions {
     /// gives the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
+        self.shown(RedisOptions::redacted_url)
+    }
+
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.shown(RedisOptions::url_for_others)
+    }
+
+    fn shown(&self, one: impl Fn(&RedisOptions) -> String) -> String {
         let tls = matches!(
             self.servers.first().map(|server| &server.address),
             Some(RedisAddress::Tcp { tls: true, .. })
@@ -269,7 +278,7 @@ impl RedlockOptions {
         let mut url = format!("redlock{}://", if tls { "s" } else { "" });
         let mut tail = String::new();
         for (number, server) in self.servers.iter().enumerate() {
-            let shown = server.redacted_url();
+            let shown = one(server);
             let rest = shown.split_once("://").map_or("", |(_, rest)| rest);
             let (member, end) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             if number == 0 {

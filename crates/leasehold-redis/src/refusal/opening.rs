@@ -8,12 +8,56 @@ use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::RedisError;
 
-#[cfg(feature = "tls")]
-use super::refused;
-use super::{of_connection, tame};
+use super::{of_connection, refused, tame};
 
-/// An error in opening a connection, for which `limit` was given: nothing was asked yet.
-pub(crate) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
+/// An attempt to open a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dialling {
+    /// How long it may take.
+    pub(crate) limit: Duration,
+    /// Whether it uses TLS.
+    pub(crate) encrypted: bool,
+    /// Whether a connection with the same settings was opened before.
+    pub(crate) worked: bool,
+}
+
+/// Whether the other side closed the connection without an answer.
+pub(crate) fn is_closed(error: &RedisError) -> bool {
+    io_error(error).is_some_and(|io| CLOSED.contains(&io.kind()))
+}
+
+/// How a connection that the other side has closed fails.
+const CLOSED: [io::ErrorKind; 4] = [
+    io::ErrorKind::UnexpectedEof,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+];
+
+/// A server at this address closed the connection on `HELLO`, and then this happened.
+pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> StoreError {
+    if error.kind() != ErrorKind::Unavailable {
+        return error;
+    }
+    let why = "the server closes connections at the first request";
+    let message = format!("cannot connect to {address}: {why}");
+    let closed = StoreError::new(ErrorKind::Unavailable, message);
+    let closed = match encrypted {
+        true => closed.with_hint(
+            "a proxy that forbids HELLO, INFO or scripts (such as twemproxy) cannot be used: \
+             connect to the server itself",
+        ),
+        false => closed.with_hint(
+            "if the port expects TLS, use rediss://; a proxy that forbids HELLO, INFO or scripts \
+             (such as twemproxy) cannot be used",
+        ),
+    };
+    closed.with_source(error)
+}
+
+/// An error in opening a connection: nothing was asked yet.
+pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
+    let limit = dialling.limit;
     let io = io_error(&error);
     let said = |message: String, hint: &str| {
         StoreError::new(ErrorKind::Unavailable, message).with_hint(hint)
@@ -27,6 +71,10 @@ pub(crate) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
                 "check the host in the URL, and this machine's DNS",
             )
         }
+        _ if error.is_timeout() && dialling.encrypted => said(
+            format!("no TLS connection within {}", spoken(limit)),
+            "is the server running? a port without TLS does not answer: use redis:// for it",
+        ),
         _ if error.is_timeout() => said(
             format!("no answer within {}", written(limit)),
             "is the server running, and reachable from here? does the port expect TLS?",
@@ -43,16 +91,20 @@ pub(crate) fn of_opening(error: RedisError, limit: Duration) -> StoreError {
             format!("this user may not connect ({text})"),
             "`unixsocketperm` in the configuration of the server says who may",
         ),
-        Some(
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe,
-        ) => said(
-            format!("the server closed the connection at once ({text})"),
-            "does it expect TLS (rediss://)? does it have too many clients (maxclients)?",
+        Some(kind) if CLOSED.contains(&kind) && dialling.encrypted => said(
+            format!("the server closed the connection before TLS was set up ({text})"),
+            "is it a port without TLS? then use redis://; does it have too many clients \
+             (maxclients)?",
         ),
-        _ => match io.and_then(tls_failure) {
+        Some(kind) if CLOSED.contains(&kind) => said(
+            format!("the server closed the connection at once ({text})"),
+            "does it expect TLS? then use rediss://; does it have too many clients (maxclients)?",
+        ),
+        None if error.kind() == redis::ErrorKind::Parse => refused(
+            "it does not answer as a Redis server does".to_owned(),
+            "check the port: one that expects TLS needs rediss://",
+        ),
+        _ => match io.and_then(|io| tls_failure(io, dialling)) {
             Some(failed) => failed,
             None if io.is_some() => said(text, "is the server running, and reachable from here?"),
             // It was answered.
@@ -72,34 +124,49 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn tls_failure(_: &io::Error) -> Option<StoreError> {
+fn tls_failure(_: &io::Error, _: &Dialling) -> Option<StoreError> {
     None
 }
 
-/// What TLS says; waiting cures none of it that has to do with certificates.
+/// What TLS says. A certificate that has expired, or that was good before, is renewed sooner or
+/// later; waiting cures nothing else.
 #[cfg(feature = "tls")]
-fn tls_failure(error: &io::Error) -> Option<StoreError> {
-    use rustls::Error as Tls;
+fn tls_failure(error: &io::Error, dialling: &Dialling) -> Option<StoreError> {
+    use rustls::{AlertDescription, CertificateError, Error as Tls};
     let failed: &Tls = error.get_ref()?.downcast_ref()?;
     let text = tame(&failed.to_string());
-    Some(match failed {
-        Tls::InvalidCertificate(_) => refused(
+    let kind = match failed {
+        _ if dialling.worked => ErrorKind::Unavailable,
+        Tls::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )
+        | Tls::AlertReceived(AlertDescription::CertificateExpired) => ErrorKind::Unavailable,
+        Tls::InvalidCertificate(_) | Tls::AlertReceived(_) | Tls::InvalidMessage(_) => {
+            ErrorKind::Refused
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    let (message, hint) = match failed {
+        Tls::InvalidCertificate(_) => (
             format!("the certificate of the server is not trusted ({text})"),
-            "set `ca` in the URL to the authority that signed it, and use a host name of the \
-             certificate",
+            "set `ca` to its authority; use a host name of the certificate; renew one that has expired",
         ),
-        Tls::AlertReceived(_) => refused(
+        Tls::AlertReceived(_) => (
             format!("the server refuses the TLS handshake ({text})"),
-            "it may ask for a certificate of the client: `cert` and `key` in the URL",
+            "it may ask for a certificate of the client, or for another one: `cert` and `key` in \
+             the URL",
         ),
-        Tls::InvalidMessage(_) => refused(
+        Tls::InvalidMessage(_) => (
             format!("the server does not speak TLS on this port ({text})"),
             "use redis:// for a connection without TLS, or the server's `tls-port`",
         ),
-        _ => StoreError::new(
-            ErrorKind::Unavailable,
+        _ => (
             format!("the TLS handshake failed ({text})"),
-        )
-        .with_hint("check the server's log"),
-    })
+            "check the server's log",
+        ),
+    };
+    Some(StoreError::new(kind, message).with_hint(hint))
 }

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use leasehold_store::ErrorKind;
 
-use super::{of_opening, refusal};
+use super::{Dialling, of_opening, refusal};
+
+const FIRST: Dialling = Dialling {
+    limit: Duration::from_secs(5),
+    encrypted: false,
+    worked: false,
+};
 
 #[test]
 fn why_a_connection_was_not_opened_is_said() {
-    let limit = Duration::from_secs(5);
-    let of = |error: io::Error| of_opening(error.into(), limit);
+    let of = |error: io::Error| of_opening(error.into(), &FIRST);
     let kind = |kind: io::ErrorKind| of(kind.into());
     for (error, said) in [
         (
@@ -37,7 +42,7 @@ fn why_a_connection_was_not_opened_is_said() {
         let redis::Value::ServerError(error) = error else {
             panic!("no error: {error:?}")
         };
-        of_opening(error.into(), limit)
+        of_opening(error.into(), &FIRST)
     };
     for (text, code, kind) in [
         (
@@ -67,28 +72,57 @@ fn why_a_connection_was_not_opened_is_said() {
     }
 }
 
+/// A certificate that has expired passes, and so does whatever fails where it worked before:
+/// certificates are renewed at both ends, one after the other.
 #[cfg(feature = "tls")]
 #[test]
-fn what_tls_says_is_no_matter_of_a_server_that_is_down() {
+fn what_tls_says_passes_if_a_renewal_mends_it() {
     use rustls::{AlertDescription, CertificateError, Error as Tls, InvalidMessage};
-    for (failed, said) in [
+    let (stays, passes) = (ErrorKind::Refused, ErrorKind::Unavailable);
+    let untrusted = "not trusted";
+    for (failed, said, at_first) in [
         (
             Tls::InvalidCertificate(CertificateError::UnknownIssuer),
-            "not trusted",
+            untrusted,
+            stays,
+        ),
+        (
+            Tls::InvalidCertificate(CertificateError::NotValidForName),
+            untrusted,
+            stays,
+        ),
+        (
+            Tls::InvalidCertificate(CertificateError::Expired),
+            untrusted,
+            passes,
         ),
         (
             Tls::AlertReceived(AlertDescription::CertificateRequired),
             "refuses the TLS",
+            stays,
+        ),
+        (
+            Tls::AlertReceived(AlertDescription::CertificateExpired),
+            "refuses the TLS",
+            passes,
         ),
         (
             Tls::InvalidMessage(InvalidMessage::InvalidContentType),
             "does not speak TLS",
+            stays,
         ),
     ] {
-        let error = io::Error::new(io::ErrorKind::InvalidData, failed);
-        let error = of_opening(error.into(), Duration::from_secs(5));
-        assert!(error.to_string().contains(said), "{error}");
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        for (worked, kind) in [(false, at_first), (true, passes)] {
+            let error = io::Error::new(io::ErrorKind::InvalidData, failed.clone());
+            let dialling = Dialling {
+                encrypted: true,
+                worked,
+                ..FIRST
+            };
+            let error = of_opening(error.into(), &dialling);
+            assert!(error.to_string().contains(said), "{error}");
+            assert_eq!(error.kind(), kind, "{error}, worked: {worked}");
+        }
     }
 }
 

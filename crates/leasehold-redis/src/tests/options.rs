@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use leasehold_core::Invalid;
+use leasehold_store::ErrorKind;
+use leasehold_store::access::Access;
+use leasehold_store::scheme::Scheme;
 
 use crate::options::RedisOptions;
 use crate::quorum::RedlockOptions;
 use crate::routing::cluster::RedisClusterOptions;
+use crate::scheme::{ManyNodes, OneServer, Votes};
 
 fn refused(url: &str) -> Invalid {
     RedisOptions::from_url(url).unwrap_err()
@@ -144,8 +148,8 @@ fn odd_names_read_back_the_same() {
             "redis+unix:///a%2F..%2Fb%25?db=0",
         ),
         (
-            "redis-sentinel://a%2Fb@h/m%2F1",
-            "redis-sentinel://a%2Fb@h:26379/m%2F1/0",
+            "redis-sentinel://a%2Fb:x@h/m%2F1",
+            "redis-sentinel://a%2Fb:***@h:26379/m%2F1/0",
         ),
         ("redis://m\u{fc}nchen/", "redis://m\u{fc}nchen:6379/0"),
     ] {
@@ -156,12 +160,12 @@ fn odd_names_read_back_the_same() {
         again.password.clone_from(&options.password);
         assert_eq!(again, options, "{url}");
     }
-    let cluster = RedisClusterOptions::from_url("redis-cluster://a%2Fb@h1,h2/").unwrap();
+    let cluster = RedisClusterOptions::from_url("redis-cluster://a%2Fb:***@h1,h2/").unwrap();
     assert_eq!(
         RedisClusterOptions::from_url(&cluster.redacted_url()),
         Ok(cluster)
     );
-    let set = RedlockOptions::from_url("redlock://a%2Fb@h1,h2,h3/").unwrap();
+    let set = RedlockOptions::from_url("redlock://a%2Fb:***@h1,h2,h3/").unwrap();
     assert_eq!(RedlockOptions::from_url(&set.redacted_url()), Ok(set));
 }
 
@@ -231,4 +235,46 @@ fn what_may_be_a_password_is_not_repeated() {
             .hint
             .is_some_and(|hint| hint.contains("percent-encode"))
     );
+}
+
+/// `redis://s3cret@host` names a user; what was meant is a password.
+#[tokio::test]
+async fn a_password_that_is_written_as_a_user_name_is_not_shown() {
+    let opened = |url: &'static str| async move {
+        let scheme: &dyn Scheme = match url.split_once("://").unwrap().0 {
+            "redlock" => &Votes,
+            "redis-cluster" => &ManyNodes,
+            _ => &OneServer,
+        };
+        let opened = scheme.open(url, &Access::default()).await.err().unwrap();
+        let report = scheme.examine(url, &Access::default()).await;
+        (opened, format!("{report:?}"))
+    };
+    for url in [
+        "redis://s3cret@127.0.0.1:1/",
+        "rediss://s3cret@127.0.0.1:1/",
+        "redis+unix:///none?user=s3cret",
+        "redis-sentinel://s3cret@127.0.0.1:1/m",
+        "redis-sentinel://127.0.0.1:1/m?sentinel_user=s3cret",
+        "redis-cluster://s3cret@127.0.0.1:1/",
+        "redlock://s3cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/",
+    ] {
+        let (error, report) = opened(url).await;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("a user name without a password"),
+            "{url}: {said}"
+        );
+        assert!(error.hint().unwrap().contains("redis://:password@host"));
+        for shown in [format!("{error:?}"), report] {
+            assert!(!shown.contains("s3cret"), "{url}: {shown}");
+        }
+    }
+    // With a password from elsewhere it is one.
+    let options = RedisOptions::from_url("redis://bob@h/").unwrap();
+    assert_eq!(options.redacted_url(), "redis://***@h:6379/0");
+    assert_eq!(options.url_for_others(), "redis://bob@h:6379/0");
+    let options = options.password_file("/run/password");
+    assert_eq!(options.redacted_url(), "redis://bob@h:6379/0");
 }

@@ -12,6 +12,7 @@
 
 mod answers;
 mod api;
+mod certificates;
 mod classic;
 mod classic_python;
 mod classic_store;

@@ -106,7 +106,7 @@ impl RedisServerBuilder {
 
     /// Is a Sentinel, which keeps no data and speaks of other servers.
     #[must_use]
-    pub(crate) fn sentinel(mut self) -> Self {
+    pub fn sentinel(mut self) -> Self {
         self.arguments.push("--sentinel");
         self
     }

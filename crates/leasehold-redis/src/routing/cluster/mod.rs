@@ -36,9 +36,9 @@ use self::subscription_node::SubscriptionNode;
 use self::topology::Address;
 use crate::codec::script::Request;
 use crate::codec::slots;
+use crate::connection::client::Common;
 use crate::connection::connect::Target;
 use crate::connection::multiplexed::Connection;
-use crate::connection::rights::ReportedMissing;
 use crate::connection::step::{Context, Way, run_request};
 use crate::lock::lock;
 use crate::refusal;
@@ -59,7 +59,7 @@ pub(crate) struct Cluster {
     options: RedisClusterOptions,
     redacted: String,
     home: SubscriptionNode,
-    reported: Arc<ReportedMissing>,
+    common: Arc<Common>,
     map: Mutex<Map>,
     /// Counts what changes on the map.
     changes: watch::Sender<u64>,
@@ -77,7 +77,7 @@ impl Cluster {
             redacted: options.redacted_url(),
             home: SubscriptionNode::new(),
             options,
-            reported: Arc::default(),
+            common: Arc::default(),
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
@@ -105,8 +105,8 @@ impl Cluster {
 
     /// A node, and how to connect to it.
     fn target(&self, node: &Address) -> Result<Target, StoreError> {
-        let target = Target::new(&self.options.at(node))?;
-        Ok(target.of_cluster().reporting(&self.reported))
+        let address = (node.host.clone(), node.port);
+        Target::of_cluster(&address, &self.options.at(node), &self.common)
     }
 
     pub(crate) async fn listen(

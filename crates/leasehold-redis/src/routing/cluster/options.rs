@@ -145,8 +145,17 @@ impl RedisClusterOptions {
     /// the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
+        self.shown(RedisOptions::redacted_url)
+    }
+
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.shown(RedisOptions::url_for_others)
+    }
+
+    fn shown(&self, node: impl Fn(&RedisOptions) -> String) -> String {
         let mark = Address::new("h", 1);
-        let one = self.at(&mark).redacted_url();
+        let one = node(&self.at(&mark));
         let (head, tail) = one.split_once("h:1/0").unwrap_or((&one, ""));
         let login = head.split_once("://").map_or("", |(_, login)| login);
         let mut url = format!("redis{}-cluster://{login}", if self.tls { "s" } else { "" });

@@ -120,7 +120,7 @@ pub(super) async fn listen(
         }
     };
     let any = cluster.options.at(&Address::new("", 0));
-    let target = Target::any(&any, nodes).reporting(&cluster.reported);
+    let target = Target::any(&any, nodes, &cluster.common);
     let inbox = Arc::clone(&home.inbox);
     let link = ConnectionManager::start_as(inbox, target, Some(Box::new(observer)));
     *lock(&home.link) = Some(Arc::clone(&link));

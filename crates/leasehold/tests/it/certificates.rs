@@ -1,0 +1,142 @@
+//! Certificates that are renewed while a client lives.
+
+#![cfg(all(feature = "redis", feature = "tls"))]
+
+use std::fs;
+use std::path::Path;
+
+use leasehold::Client;
+use leasehold_testkit::process::PATIENCE;
+use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuilder};
+use leasehold_testkit::tls::Certificates;
+use tempfile::TempDir;
+
+/// A client's own copies of an authority, a certificate and its key.
+struct Copies(TempDir);
+
+impl Copies {
+    fn of(certificates: &Certificates) -> Self {
+        let copies = Self(TempDir::new().unwrap());
+        copies.follow(certificates);
+        copies
+    }
+
+    /// What cert-manager does.
+    fn follow(&self, certificates: &Certificates) {
+        for (name, pem) in [
+            ("ca.pem", &certificates.authority),
+            ("client.pem", &certificates.client_certificate),
+            ("client.key", &certificates.client_key),
+        ] {
+            fs::write(self.0.path().join(name), &pem.text).unwrap();
+        }
+    }
+
+    fn parameters(&self) -> String {
+        let at = self.0.path().display();
+        format!("ca={at}/ca.pem&cert={at}/client.pem&key={at}/client.key")
+    }
+}
+
+fn encrypted(builder: RedisServerBuilder) -> RedisServer {
+    let server = builder.tls(ClientCertificate::Required);
+    server.config("loglevel", "verbose").start()
+}
+
+/// Makes all certificates anew, with another authority, for servers that then start again.
+fn renew(servers: &[&RedisServer]) -> Certificates {
+    let place = |server: &RedisServer| -> std::path::PathBuf {
+        let authority = &server.certificates().authority.path;
+        authority.parent().map(Path::to_path_buf).unwrap()
+    };
+    let renewed = Certificates::generate(&place(servers[0]));
+    for server in servers {
+        for pem in [
+            &renewed.authority,
+            &renewed.server_certificate,
+            &renewed.server_key,
+        ] {
+            let name = pem.path.file_name().unwrap();
+            fs::write(place(server).join(name), &pem.text).unwrap();
+        }
+        server.kill();
+        server.start_again();
+    }
+    renewed
+}
+
+async fn until_turned_away(server: &RedisServer) {
+    let turned_away = async {
+        while !server.log().contains("Error accepting a client connection") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let turned_away = tokio::time::timeout(PATIENCE, turned_away).await;
+    turned_away.expect("the client does not trust the server");
+}
+
+/// The servers have new certificates first, and the client's files follow.
+async fn a_client_survives(url: &str, copies: &Copies, servers: &[&RedisServer]) {
+    let client = Client::builder().store(url).connect().await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    lock.lock().await.unwrap().release().await.unwrap();
+    let renewed = renew(servers);
+    let other = client.mutex("other").unwrap();
+    let waiting = tokio::spawn(async move { other.lock_within(2 * PATIENCE).await });
+    until_turned_away(servers[0]).await;
+    copies.follow(&renewed);
+    let lease = waiting.await.unwrap().unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn they_are_read_again_for_one_server() {
+    let server = encrypted(RedisServer::builder());
+    let copies = Copies::of(server.certificates());
+    let url = format!("rediss://{}/?{}", server.address(), copies.parameters());
+    a_client_survives(&url, &copies, &[&server]).await;
+}
+
+#[tokio::test]
+async fn they_are_read_again_for_a_sentinel_and_its_primary() {
+    let server = encrypted(RedisServer::builder());
+    let watched = format!("monitor mine 127.0.0.1 {} 1", server.port());
+    let sentinel = RedisServer::builder().sentinel();
+    let sentinel = encrypted(sentinel.config("sentinel", &watched));
+    // Both have the same authority.
+    let certificates = renew(&[&sentinel, &server]);
+    let copies = Copies::of(&certificates);
+    let (at, parameters) = (sentinel.address(), copies.parameters());
+    let url = format!("rediss-sentinel://{at}/mine?{parameters}");
+    a_client_survives(&url, &copies, &[&sentinel, &server]).await;
+}
+
+#[tokio::test]
+async fn they_are_read_again_for_the_nodes_of_a_cluster() {
+    let node = RedisServer::builder()
+        .cluster()
+        .config("tls-cluster", "yes");
+    let node = encrypted(node);
+    let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
+    let mut all = vec!["CLUSTER", "ADDSLOTS"];
+    all.extend(slots.iter().map(String::as_str));
+    node.command(&all);
+    let copies = Copies::of(node.certificates());
+    let url = format!(
+        "rediss-cluster://{}/?{}",
+        node.address(),
+        copies.parameters()
+    );
+    let served = async {
+        while !node
+            .query::<String>(&["CLUSTER", "INFO"])
+            .contains("cluster_state:ok")
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, served)
+        .await
+        .expect("a cluster");
+    a_client_survives(&url, &copies, &[&node]).await;
+}

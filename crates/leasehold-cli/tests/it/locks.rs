@@ -271,6 +271,12 @@ async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
         assert_eq!(broken.code(), Some(1), "{}", broken.stderr);
         assert!(broken.stderr.ends_with(&said), "{}", broken.stderr);
     }
+    let shown = store.run(&["show", "k"]).await.stdout;
+    let heading = format!("k: lock, token {token}\n");
+    assert!(shown.starts_with(&heading), "{shown}");
+    let shown = store.run(&["show", "never-used"]).await.stdout;
+    assert!(shown.starts_with("never-used: free"), "{shown}");
+    assert!(!shown.contains("token"), "{shown}");
     let pattern = store.run(&["break", "--yes", "k*"]).await;
     assert_eq!(pattern.code(), Some(64));
     let said = "nobody holds k*: break takes a key, not a pattern";

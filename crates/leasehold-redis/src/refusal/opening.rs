@@ -72,7 +72,7 @@ pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
             )
         }
         _ if error.is_timeout() && dialling.encrypted => said(
-            format!("no TLS connection within {}", spoken(limit)),
+            format!("no TLS connection within {}", written(limit)),
             "is the server running? a port without TLS does not answer: use redis:// for it",
         ),
         _ if error.is_timeout() => said(

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use leasehold::Client;
+use leasehold::{Client, Released};
 use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuilder};
 use leasehold_testkit::tls::Certificates;
@@ -79,14 +79,15 @@ async fn until_turned_away(server: &RedisServer) {
 async fn a_client_survives(url: &str, copies: &Copies, servers: &[&RedisServer]) {
     let client = Client::builder().store(url).connect().await.unwrap();
     let lock = client.mutex("k").unwrap();
-    lock.lock().await.unwrap().release().await.unwrap();
+    let lease = lock.lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let renewed = renew(servers);
     let other = client.mutex("other").unwrap();
     let waiting = tokio::spawn(async move { other.lock_within(2 * PATIENCE).await });
     until_turned_away(servers[0]).await;
     copies.follow(&renewed);
     let lease = waiting.await.unwrap().unwrap();
-    lease.release().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
 }
 
 #[tokio::test]

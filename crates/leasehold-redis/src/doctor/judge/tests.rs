@@ -246,7 +246,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
         },
         Facts {
             vote: Some(Vote::Foreign),
-            restart: Restart::Quarantine(crate::options::restart::Quarantine::default()),
+            restart: Restart::Quarantine(Quarantine::default()),
             ..good()
         },
         Facts {
@@ -259,7 +259,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     }
     let closed = Facts {
         vote: Some(Vote::Unmarked),
-        restart: Restart::Quarantine(crate::options::restart::Quarantine::default()),
+        restart: Restart::Quarantine(Quarantine::default()),
         trial: None,
         ..good()
     };

@@ -226,6 +226,7 @@ impl<'a> Scene<'a, '_> {
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);
+        let mut not_now = self.retries.not_now().listen();
         let looks = wanted.looks_first(client, wait);
         let mut who: Option<Asking<'_>> = looks.then(|| look(client, wanted, start, CURIOSITY));
         loop {
@@ -252,6 +253,13 @@ impl<'a> Scene<'a, '_> {
                         deadlock: found.unwrap_or_default(),
                     });
                 }
+                Ok(()) = not_now.changed(), if wait != Wait::No => {
+                    match not_now.borrow_and_update().clone() {
+                        Some(failure) => self.retries.unusable(&failure),
+                        None => self.retries.usable(),
+                    }
+                }
+                failure = self.retries.outage_over(), if wait != Wait::No => return Err(failure),
                 () = self.news.due(), if self.news.is_pending() => self.tell_position(),
                 seen = settled(&mut who) => {
                     who = None;
@@ -321,7 +329,7 @@ impl<'a> Scene<'a, '_> {
                 closed: Some(closed),
                 ..
             }) => return self.retries.unusable(closed),
-            Some(_) => self.retries.usable(),
+            Some(_) => self.retries.answered(),
             None => {}
         }
         let view = seen.map(|seen| seen.view);

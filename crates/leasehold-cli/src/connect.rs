@@ -92,7 +92,7 @@ pub(crate) async fn connect_patiently<'a>(
     let mut retries = Retries::new(asking, printer);
     loop {
         let opened = tokio::select! {
-            opened = open(store, settings.clone()) => opened,
+            opened = open_to_ask(store, settings.clone(), &retries) => opened,
             signal = signals.next() => return Ok(ControlFlow::Break(signal)),
         };
         let failure = match opened {
@@ -156,6 +156,16 @@ pub(crate) async fn leave(client: &Client) {
 
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
     Ok(builder(store)?.settings(settings).connect().await?)
+}
+
+/// The same, and what the store answers to claims is heard.
+async fn open_to_ask(
+    store: &StoreArgs,
+    settings: Settings,
+    retries: &Retries<'_>,
+) -> Result<Client, Failure> {
+    let builder = builder(store)?.settings(settings);
+    Ok(builder.observer(retries.not_now().clone()).connect().await?)
 }
 
 /// What opens the store.

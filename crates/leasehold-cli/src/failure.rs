@@ -53,6 +53,16 @@ impl Failure {
     }
 }
 
+/// Whether asking again later may help.
+fn passes(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
+    match kind {
+        ErrorKind::Unavailable => true,
+        // A quarantine.
+        ErrorKind::Refused => retry_after.is_some(),
+        _ => false,
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -61,18 +71,12 @@ impl fmt::Display for Failure {
 
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
-        let passing = match error.kind() {
-            ErrorKind::Unavailable => true,
-            // A quarantine, or a server that starts.
-            ErrorKind::Refused => error.retry_after().is_some(),
-            _ => false,
-        };
         Self {
             status: exit::of_error(error.kind()),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
-            passing,
+            passing: passes(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
         }
     }
@@ -83,6 +87,8 @@ impl From<StoreError> for Failure {
         Self {
             cause: error.source().map(ToString::to_string),
             hint: error.hint().map(str::to_owned),
+            passing: passes(error.kind(), error.retry_after()),
+            retry_after: error.retry_after(),
             ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
     }

@@ -25,6 +25,7 @@ mod load_limit;
 mod metrics_file;
 mod moment;
 mod nested;
+mod not_now;
 mod outer_hold;
 mod output;
 mod place;

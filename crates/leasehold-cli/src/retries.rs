@@ -1,8 +1,10 @@
 //! Retries while the store cannot be used: it is out of reach, it starts, or it is in quarantine.
 //!
 //! The library answers `Unavailable`, or `Refused` with a time to come back: asking again is up
-//! to its caller. Here the command asks again, for as long as `-w` lets it.
+//! to its caller. Here the command asks again, for as long as `-w` lets it. A server that answers
+//! that it cannot do it now is asked again by the library, as long as the lock is waited for.
 
+use std::future::pending;
 use std::time::Duration;
 
 use leasehold::Wait;
@@ -13,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::duration::{millis, spoken};
 use crate::failure::Failure;
+use crate::not_now::NotNow;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 
@@ -44,6 +47,7 @@ pub(crate) struct Retries<'a> {
     pauses: Backoff,
     outage: Option<Outage>,
     interrupted: bool,
+    not_now: NotNow,
 }
 
 /// The store cannot be used.
@@ -75,7 +79,20 @@ impl<'a> Retries<'a> {
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
             outage: None,
             interrupted: false,
+            not_now: NotNow::new(),
         }
+    }
+
+    /// The same for what is asked for next: the time begins now.
+    pub(crate) fn begin_again(&mut self) {
+        self.start = Instant::now();
+        self.pauses.reset();
+        (self.outage, self.interrupted) = (None, false);
+    }
+
+    /// What the store answers while the library waits: its observer, and what it hears.
+    pub(crate) fn not_now(&self) -> &NotNow {
+        &self.not_now
     }
 
     /// What is left of the time. When it is over, the lock may still be free: it is asked for
@@ -190,6 +207,25 @@ impl<'a> Retries<'a> {
         };
         let outage = self.outage.as_ref().map(|outage| outage.since.elapsed());
         waiting.min(limit.saturating_sub(outage.unwrap_or_default()))
+    }
+
+    /// Completes when the outage has lasted as long as it may; never where the wait for the lock
+    /// is all that limits it.
+    pub(crate) async fn outage_over(&self) -> Failure {
+        match (&self.outage, self.retry_for) {
+            (Some(outage), Some(_)) => {
+                sleep(self.left_for_the_store()).await;
+                outage.last.clone()
+            }
+            _ => pending().await,
+        }
+    }
+
+    /// The store has answered a question: it can be used, unless it takes no claim now.
+    pub(crate) fn answered(&mut self) {
+        if !self.not_now.is_said() {
+            self.usable();
+        }
     }
 
     /// Why the store cannot be used, as far as is known.

@@ -51,7 +51,7 @@ impl Trouble {
         let error = leases.find(|lease| lease.key().as_str() == key)?;
         let error = error.last_error()?;
         Some(Self {
-            refused: error.kind() != ErrorKind::Unavailable,
+            refused: error.kind() != ErrorKind::Unavailable || error.retry_after().is_some(),
             why: error.reason().to_owned(),
         })
     }

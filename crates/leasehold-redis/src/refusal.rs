@@ -2,6 +2,7 @@
 
 mod lacking;
 mod opening;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use redis::{RedisError, ServerError};
 
 pub(crate) use self::lacking::lacking;
 pub(crate) use self::opening::{Dialling, is_closed, of_closed, of_opening};
+use self::table::{Made, Outlook, find};
 
 /// The rule that gives a user just what leasehold needs.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
@@ -116,35 +118,42 @@ pub(super) fn old_protocol() -> StoreError {
         .with_hint("use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only")
 }
 
+/// The code of an error, also of one within another.
+pub(super) fn code(error: &ServerError) -> &str {
+    find(error.code(), error.details().unwrap_or_default()).code
+}
+
 /// What a server says that is no primary, or none yet: nothing was carried out,
 /// and another connection may lead to one that is.
 pub(super) fn is_elsewhere(error: &ServerError) -> bool {
-    let code = inner_code(error.code(), error.details().unwrap_or_default());
-    matches!(code, "READONLY" | "MASTERDOWN" | "LOADING")
+    matches!(
+        code(error),
+        "READONLY" | "REDIRECT" | "MASTERDOWN" | "LOADING"
+    )
 }
 
-/// The same, and no other was found in time: asking again may help.
-pub(super) fn still_elsewhere(error: &ServerError) -> StoreError {
-    let refused = of_server(error);
-    StoreError::new(ErrorKind::Unavailable, refused.message())
-        .with_hint_of(&refused)
-        .with_source(refused)
+/// Whether a command cannot be used here at all, or not by us: everything that is
+/// not the matter of a moment, of the login or of the key.
+pub(super) fn is_forbidden(code: &str, detail: &str) -> bool {
+    let found = find(code, detail);
+    let passes = |answer: &table::Answer| answer.outlook == Outlook::Passes;
+    !found.answer.is_some_and(passes)
+        && !matches!(found.code, "MOVED" | "ASK" | "NOAUTH" | "WRONGPASS")
 }
 
-/// Redis 6.2 wraps what goes wrong within a script into an `ERR`, and names
-/// the inner code in the text.
-fn inner_code<'a>(code: &'a str, detail: &str) -> &'a str {
-    let inner = [
-        "OOM",
-        "READONLY",
-        "NOPERM",
-        "MISCONF",
-        "NOREPLICAS",
-        "MOVED",
-    ]
-    .into_iter()
-    .find(|inner| code == "ERR" && detail.contains(&format!("-{inner} ")));
-    inner.unwrap_or(code)
+/// Whether a server has answered, and not only been silent: then it is not waited for unnoticed.
+pub(super) fn is_answered(error: &StoreError) -> bool {
+    error.kind() != ErrorKind::Unavailable || error.retry_after().is_some()
+}
+
+/// After so long what passes may have passed.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A server that cannot do it now, and has carried out nothing.
+fn passing(message: &str, hint: &str) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, message)
+        .with_hint(hint)
+        .with_retry_after(AGAIN)
 }
 
 /// How much of what a server says is passed on: it goes to logs and terminals.
@@ -158,83 +167,15 @@ pub(super) fn tame(text: &str) -> String {
         .collect()
 }
 
-/// Codes that say all by themselves: what they mean, and what to do.
-const KNOWN: [(&[&str], &str, &str); 6] = [
-    (
-        &["OOM"],
-        "the server is out of memory",
-        "raise its maxmemory, or delete data that is not needed",
-    ),
-    (
-        &["READONLY"],
-        "the server is a read-only replica",
-        "connect to the primary; after a fail-over, to the new one",
-    ),
-    (
-        &["NOAUTH"],
-        "the server asks for a password, and none was given (NOAUTH)",
-        "log in: redis://user:password@host, or a password file",
-    ),
-    (
-        &["MISCONF"],
-        "the server cannot write its snapshot and refuses writes",
-        "check its log; see stop-writes-on-bgsave-error",
-    ),
-    (
-        &["NOREPLICAS"],
-        "the server has too few replicas and refuses writes",
-        "see its min-replicas-to-write",
-    ),
-    (
-        &["MOVED", "ASK", "CLUSTERDOWN", "CROSSSLOT"],
-        "the server is a node of a Redis Cluster and does not keep this key",
-        "for a cluster write redis-cluster://, with one or more of its nodes",
-    ),
-];
-
 fn refusal(code: &str, detail: &str) -> StoreError {
     let (code, detail) = (&*tame(code), &*tame(detail));
-    let inner = inner_code(code, detail);
-    let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&inner));
-    if let Some((_, message, hint)) = known {
-        return refused(*message, *hint);
-    }
-    match inner {
-        "LHTYPE" => foreign(detail),
-        "LHFOREIGN" => other_settings(),
-        "LHCLOCK" => clock_too_late(detail.parse().unwrap_or(u64::MAX)),
-        "LHVERSION" => newer(detail.parse().unwrap_or(0)),
-        "NOPERM" => refused(
-            format!("the user may not do this: {detail}"),
-            format!(
-                "this rule is enough (with the prefix you use): {ACL}; for a cluster add \
-                 {ACL_IN_CLUSTER}"
-            ),
-        ),
-        "WRONGPASS" => refused(
-            format!(
-                "the server refuses the user name or password ({})",
-                format!("WRONGPASS {detail}").trim_end()
-            ),
-            "check the credentials; a password file is read again with each connection",
-        ),
-        "DENIED" if detail.contains("protected mode") => refused(
-            "the server is in protected mode and accepts only local connections (DENIED)",
-            "set a password on the server, or `bind` it to a private address",
-        ),
-        "ERR" if detail.contains("max number of clients") => StoreError::new(
-            ErrorKind::Unavailable,
-            "the server has reached its limit of clients (maxclients)",
-        )
-        .with_hint("raise maxclients, or find the programs that leave connections open"),
-        "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" => {
-            refused(format!("the server is not ready: {detail}"), "try later")
-                .with_retry_after(Duration::from_secs(1))
-        }
-        // A command that a script may not run, which it says in as many ways.
-        _ if tells_of_rights(detail) => refusal("NOPERM", detail),
-        _ if detail.contains("user_script") => damaged(),
-        _ => StoreError::new(
+    let found = find(code, detail);
+    match found.answer.map(|answer| (answer.outlook, &answer.made)) {
+        Some((Outlook::Passes, Made::Of(message, hint))) => passing(message, hint),
+        Some((Outlook::Stays, Made::Of(message, hint))) => refused(*message, *hint),
+        Some((_, Made::By(make))) => make(found.detail),
+        None if detail.contains("user_script") => damaged(),
+        Some((_, Made::Verbatim)) | None => StoreError::new(
             ErrorKind::Refused,
             format!("the server answered {code} {detail}"),
         ),
@@ -246,16 +187,68 @@ pub(super) fn read_only() -> StoreError {
     refusal("READONLY", "")
 }
 
-/// Whether it is about what the user may do, which is said in many ways.
-fn tells_of_rights(detail: &str) -> bool {
-    let ways = [
-        "has no permissions to",
-        "can't run this command",
-        "can't access",
-        "ACL failure",
-        "Unknown Redis command",
-    ];
-    ways.iter().any(|way| detail.contains(way))
+/// A server that has just been started.
+pub(super) fn loading(address: &impl std::fmt::Display) -> StoreError {
+    let error = refusal("LOADING", "");
+    let message = format!("{} at {address}", error.message());
+    error.with_message(message)
+}
+
+fn not_logged_in(_: &str) -> StoreError {
+    refused(
+        "the server asks for a password, and none was given (NOAUTH)",
+        "log in: redis://user:password@host, or a password file",
+    )
+}
+
+fn wrong_password(detail: &str) -> StoreError {
+    refused(
+        format!(
+            "the server refuses the user name or password ({})",
+            format!("WRONGPASS {detail}").trim_end()
+        ),
+        "check the credentials; a password file is read again with each connection",
+    )
+}
+
+fn no_permission(detail: &str) -> StoreError {
+    refused(
+        format!("the user may not do this: {detail}"),
+        format!(
+            "this rule is enough (with the prefix you use): {ACL}; for a cluster add \
+             {ACL_IN_CLUSTER}"
+        ),
+    )
+}
+
+fn closed_to_others(detail: &str) -> StoreError {
+    if detail.contains("protected mode") {
+        return refused(
+            "the server is in protected mode and accepts only local connections (DENIED)",
+            "set a password on the server, or `bind` it to a private address",
+        );
+    }
+    refused(
+        format!("the server accepts no connection from here (DENIED {detail})"),
+        "check its configuration",
+    )
+}
+
+/// A command that the server or a proxy does not have.
+fn misses_command(detail: &str) -> StoreError {
+    refused(
+        format!("the server lacks a command: {detail}"),
+        "use Redis 6.2 or later, or Valkey, without a proxy that hides commands",
+    )
+}
+
+/// A key of another type, which a command met.
+fn damaged_type() -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        "the key contains data of another type; nothing was changed",
+    )
+    .with_hint("choose another prefix, or delete the key")
 }
 
 fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {

@@ -17,7 +17,9 @@ pub enum ErrorKind {
     Deadlock,
     /// The lease is lost. Stop now: another client may hold the key.
     Lost,
-    /// The store did not answer. The outcome is unknown; a retry is safe.
+    /// The store did not answer: the outcome is unknown. Or it answered that it cannot do it now:
+    /// then nothing was carried out, and [`retry_after`](StoreError::retry_after) says when to ask
+    /// again. A retry is safe.
     Unavailable,
     /// The store refused, with a reason. A retry does not help, unless
     /// [`retry_after`](StoreError::retry_after) says when.

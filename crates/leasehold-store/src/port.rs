@@ -137,8 +137,8 @@ pub trait Listening: Send + Sync {}
 /// always safe.
 ///
 /// # Errors
-/// `Unavailable`: no answer, and the outcome is unknown. `Refused`: the store refused, and
-/// nothing was changed. `Corrupt`: the key contains something else; nothing was changed.
+/// `Unavailable`: no answer, and the outcome is unknown; with a `retry_after`, the store cannot do
+/// it now, and nothing was changed. `Refused`: the store refused, and nothing was changed. `Corrupt`: the key contains something else; nothing was changed.
 /// `Invalid`: the request is invalid for this store.
 #[async_trait]
 pub trait LockStore: Send + Sync + fmt::Debug + 'static {

@@ -93,6 +93,10 @@ pub struct StoreRequest<'a> {
     pub took: Duration,
     /// Why it failed; [`ErrorKind::Timeout`] if no answer came in time.
     pub failed: Option<ErrorKind>,
+    /// What the store said, if it failed and not for want of time. An error of the kind
+    /// [`ErrorKind::Unavailable`] with a [`retry_after`](StoreError::retry_after) passes by itself:
+    /// the request is sent again while its caller waits.
+    pub error: Option<&'a StoreError>,
 }
 
 /// Receives the events of a client's claims. Closures implement it too.
@@ -188,15 +192,15 @@ impl Observers {
         sent: Moment,
         answer: &Result<T, Option<StoreError>>,
     ) {
+        let failed = answer.as_ref().err();
         self.each(|observer| {
             observer.request(StoreRequest {
                 key,
                 verb,
                 took: clock::now().since(sent),
-                failed: answer
-                    .as_ref()
-                    .err()
+                failed: failed
                     .map(|error| error.as_ref().map_or(ErrorKind::Timeout, StoreError::kind)),
+                error: failed.and_then(Option::as_ref),
             });
         });
     }

@@ -31,6 +31,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
         ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
     let (client, mut signals) = (connected.client, connected.signals);
+    let mut retries = connected.retries;
     let mut candidate = Candidate {
         args,
         wanted,
@@ -39,7 +40,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
         printer,
         pauses: Pauses::default(),
     };
-    let status = candidate.stand(&mut signals).await;
+    let status = candidate.stand(&mut retries, &mut signals).await;
     leave(&client).await;
     status
 }
@@ -63,13 +64,16 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    async fn stand(&mut self, signals: &mut Signals) -> Result<Status, Failure> {
+    async fn stand(
+        &mut self,
+        retries: &mut Retries<'_>,
+        signals: &mut Signals,
+    ) -> Result<Status, Failure> {
         loop {
             let (client, wanted, printer) = (self.client, &self.wanted, self.printer);
-            let mut retries = Retries::new(asking(wanted, self.args), printer);
+            retries.begin_again();
             let patience = Patience::Wait(Wait::Forever);
-            let elected =
-                acquire::acquire(client, wanted, patience, &mut retries, signals, printer);
+            let elected = acquire::acquire(client, wanted, patience, retries, signals, printer);
             match elected.await? {
                 Outcome::Granted(held) => {
                     if let Some(status) = self.lead(held, signals).await? {

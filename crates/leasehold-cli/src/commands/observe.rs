@@ -46,9 +46,14 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
         };
         let read = match told {
             Ok(leader) => tell(args, leader.as_ref(), printer)?,
-            // It goes on by itself when the store answers again.
             Err(error) => {
-                printer.warn(error.to_string());
+                let failure = Failure::from(error);
+                if !failure.passing {
+                    leave(&client).await;
+                    return Err(failure);
+                }
+                // It goes on by itself when the store answers again.
+                printer.warn(failure.message);
                 true
             }
         };

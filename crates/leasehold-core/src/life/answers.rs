@@ -29,16 +29,18 @@ impl Life {
 
     fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
         let adopts = matches!(self.ask.as_deref(), Some(Command::Renew(_)));
+        let waits = matches!(self.ask.as_deref(), Some(Command::Claim(claim)) if claim.wait);
         let Stage::Waiting(waiter) = &mut self.stage else {
             // It was given up meanwhile.
             return;
         };
         let heard = match heard {
-            // A definite no to the only request: nothing was changed.
-            Err(Failure::Refused) if self.sends == 1 => {
+            // A definite no: to the only request, nothing was changed.
+            Err(Failure::Refused) => return self.end_as(End::Refused, self.sends == 1, now),
+            Err(Failure::NotNow) if self.sends == 1 && !waits => {
                 return self.end_as(End::Refused, true, now);
             }
-            Err(_) => return waiter.handle_unanswered(now),
+            Err(failure) => return waiter.handle_failure(now, failure),
             // It stands at the store, and is given back.
             Ok(heard) if heard.is_short() => {
                 return self.end_as(End::Unacknowledged, false, now);
@@ -78,10 +80,14 @@ impl Life {
         renew: &Renew,
         heard: Result<Heard, Failure>,
     ) {
+        let failure = heard.err().unwrap_or(Failure::Unanswered);
         let heard = heard.ok().filter(|heard| !heard.is_short());
         let heard = heard.filter(|heard| self.note_identity(renew, &heard.reply, now));
         match (&mut self.stage, heard) {
-            (Stage::Waiting(waiter), None) => waiter.handle_unanswered(now),
+            (Stage::Waiting(_), None) if failure == Failure::Refused => {
+                self.end_as(End::Refused, false, now);
+            }
+            (Stage::Waiting(waiter), None) => waiter.handle_failure(now, failure),
             (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
             (Stage::Waiting(waiter), Some(heard)) => {
                 waiter.answered = LastAnswer::new(to.sent, heard.at);

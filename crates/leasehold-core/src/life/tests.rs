@@ -259,6 +259,74 @@ fn what_may_have_been_made_is_released() {
     );
 }
 
+/// A store that answers "not now" is there: only a caller who does not wait is told at once.
+#[test]
+fn what_the_store_cannot_do_now_is_asked_for_again() {
+    let waiting = |waits| {
+        let claim = Claim {
+            wait: waits,
+            ..Claim::new(id(1), Mode::EXCLUSIVE, TTL)
+        };
+        let mut life = Life::claim(claim, terms(), LIMITS, at(0));
+        let ask = life.poll_transmit(at(0), || None).unwrap();
+        (life, ask)
+    };
+    let (mut tries, ask) = waiting(false);
+    tries.handle_answer(at(1), &ask, Err(Failure::NotNow));
+    assert_eq!(
+        (tries.end(), tries.phase()),
+        (Some(End::Refused), Phase::Over)
+    );
+
+    // For longer than any patience: before it has a place, and when it has one.
+    let outlive = |life: &mut Life, from: Moment, failure: Failure| {
+        let (mut now, end) = (from, from + TTL * 4 + LIMITS.patience * 4);
+        while now < end && life.end().is_none() {
+            now = life.poll_timeout().unwrap().max(now);
+            life.handle_timeout(now);
+            if let Some(sent) = life.poll_transmit(now, || None) {
+                life.handle_answer(now, &sent, Err(failure));
+            }
+        }
+        now
+    };
+    let (mut life, ask) = waiting(true);
+    life.handle_answer(at(1), &ask, Err(Failure::NotNow));
+    let now = outlive(&mut life, at(1), Failure::NotNow);
+    assert_eq!(life.phase(), Phase::Asking);
+    let ask = send_at(&mut life, now);
+    life.handle_answer(now, &ask, Ok(heard(standing(None))));
+    assert_eq!(life.phase(), Phase::Waiting);
+    let now = outlive(&mut life, now, Failure::NotNow);
+    assert_eq!(life.phase(), Phase::Waiting);
+    // Its place has expired meanwhile: its client makes another claim.
+    let beat = send_at(&mut life, now);
+    life.handle_answer(now, &beat, Ok(heard(Reply::Gone)));
+    assert_eq!(life.end(), Some(End::Gone));
+
+    // What stays ends the waiting at once, with and without a place.
+    let (mut life, ask) = waiting(true);
+    life.handle_answer(at(1), &ask, Err(Failure::NotNow));
+    let again = send_at(&mut life, at(1));
+    life.handle_answer(at(2), &again, Err(Failure::Refused));
+    assert_eq!(life.end(), Some(End::Refused));
+    let (mut life, ask) = waiting(true);
+    life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
+    let beat = send_at(&mut life, at(1));
+    life.handle_answer(at(2), &beat, Err(Failure::Refused));
+    assert_eq!(
+        (life.end(), life.phase()),
+        (Some(End::Refused), Phase::Leaving)
+    );
+}
+
+/// The request that is sent next, at `now` or later.
+fn send_at(life: &mut Life, now: Moment) -> Transmit {
+    let due = life.poll_timeout().unwrap().max(now);
+    life.handle_timeout(due);
+    life.poll_transmit(due, || None).unwrap()
+}
+
 #[test]
 fn an_answer_to_what_was_given_up_changes_nothing() {
     let (mut life, ask) = asked(terms());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::belief::LastAnswer;
 use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST};
+use super::words::Failure;
 pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
@@ -124,7 +125,7 @@ impl Waiter {
     }
 
     /// The request to send now, if one is due. Each must be answered by
-    /// [`Waiter::handle_reply`] or [`Waiter::handle_unanswered`].
+    /// [`Waiter::handle_reply`] or [`Waiter::handle_failure`].
     pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
         if self.in_flight || now < self.due || self.verdict().is_some() {
             return None;
@@ -219,9 +220,12 @@ impl Waiter {
         }
     }
 
-    /// A request got no answer: whether it was carried out is unknown. The same
-    /// claim asks again.
-    pub(super) fn handle_unanswered(&mut self, now: Moment) {
+    /// A request came to nothing: without an answer, whether it was carried out is unknown. The
+    /// same claim asks again. A store that has answered is no longer unreachable.
+    pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
+        if failure == Failure::NotNow {
+            self.last_heard = now;
+        }
         self.in_flight = false;
         self.asked = true;
         self.stale = false;

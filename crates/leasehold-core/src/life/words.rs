@@ -171,6 +171,8 @@ impl Heard {
 pub enum Failure {
     /// No answer arrived: it is unknown whether the step was taken.
     Unanswered,
+    /// The store has answered that it cannot take the step now; it was not taken.
+    NotNow,
     /// The store has refused the step; it was not taken.
     Refused,
 }

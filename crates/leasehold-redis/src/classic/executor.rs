@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, ServerError, Value};
 
 use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
 use crate::codec::script::unreadable;
@@ -102,6 +102,14 @@ impl ClassicExecutor {
     }
 }
 
+/// The error that an answer is, if it is one.
+fn refused(answer: Value) -> Option<ServerError> {
+    match answer {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    }
+}
+
 impl Alone {
     async fn step(&self, key: &str, step: Step<'_>) -> Result<Outcome, Failure> {
         if matches!(step.verb, Verb::First | Verb::Claim)
@@ -131,11 +139,7 @@ impl Alone {
             begin.extend(looks(key));
             let answers = self.send(&begin).await?;
             let (watched, looked) = answers.split_at(answers.len().min(2));
-            let refused = watched.iter().find_map(|answer| match answer {
-                Value::ServerError(error) => Some(error.clone()),
-                _ => None,
-            });
-            if let Some(error) = refused {
+            if let Some(error) = watched.iter().cloned().find_map(refused) {
                 return Err(Failure::Server(error));
             }
             let found = read_found(looked)?;
@@ -144,12 +148,18 @@ impl Alone {
                 return Ok(outcome);
             };
             let all = [redis::cmd("MULTI"), change, redis::cmd("EXEC")];
-            match self.send(&all).await?.pop() {
+            let mut answers = self.send(&all).await?;
+            let executed = answers.pop();
+            // A command that was refused says why; EXEC, that one was.
+            if let Some(error) = answers.into_iter().find_map(refused) {
+                return Err(Failure::Server(error));
+            }
+            match executed {
                 // Somebody has changed it: nothing was done.
                 Some(Value::Nil) => {}
-                Some(Value::Array(done)) => match done.into_iter().next() {
-                    Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
-                    _ => return Ok(outcome),
+                Some(Value::Array(done)) => match done.into_iter().find_map(refused) {
+                    Some(error) => return Err(Failure::Server(error)),
+                    None => return Ok(outcome),
                 },
                 Some(Value::ServerError(error)) => return Err(Failure::Server(error)),
                 other => return Err(unreadable(&other.unwrap_or(Value::Nil)).into()),

@@ -79,6 +79,9 @@ impl Demand {
         let answered = connection.send_packed_command(&probe).await;
         if let Value::ServerError(error) = answered.map_err(refusal::of_connection)? {
             let why = refusal::of_server(&error);
+            if why.kind() == ErrorKind::Unavailable {
+                return Err(why);
+            }
             let refused = StoreError::new(
                 ErrorKind::Refused,
                 format!("the `acknowledge` policy needs {name}, which failed: {why}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::random::random_u64;
-use leasehold_store::{ErrorKind, Push, PushSink, StoreError};
+use leasehold_store::{Push, PushSink, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -56,11 +56,6 @@ pub(crate) struct ConnectionManager {
 /// Called on the connection's own task: `true` when it is connected, `false` when it is lost.
 pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
-/// Whether an error will not go away by waiting.
-fn is_refusal(error: &StoreError) -> bool {
-    error.kind() != ErrorKind::Unavailable
-}
-
 impl ConnectionManager {
     /// Opens the connection.
     pub(crate) async fn open(
@@ -72,7 +67,7 @@ impl ConnectionManager {
             // During a fail-over there is no primary for a moment.
             Some(_) => {
                 let limit = shared.target.options.connect_timeout;
-                shared.settled(limit, is_refusal).await.map(drop)
+                shared.settled(limit, refusal::is_answered).await.map(drop)
             }
             None => return shared.first_try().await.map(|()| shared),
         };
@@ -181,7 +176,7 @@ impl ConnectionManager {
         }
         let limit = self.target.options.response_timeout;
         // Most find it open: what waits does not make every request larger.
-        let settled = Box::pin(self.settled(limit, is_refusal)).await;
+        let settled = Box::pin(self.settled(limit, refusal::is_answered)).await;
         settled.map_err(|last| refusal::no_connection(last.as_ref()))
     }
 

@@ -333,7 +333,8 @@ pub(crate) fn forbidden_or_lost(
     let Err(error) = answer else {
         return Ok(Ok(()));
     };
-    let definite = error.code().is_some_and(is_definite);
+    let detail = error.detail().unwrap_or_default();
+    let definite = error.code().is_some_and(|code| refusal::is_forbidden(code, detail));
     let error = refusal::of_connection(error);
     if definite { Ok(Err(error)) } else { Err(error) }
 }
@@ -359,30 +360,9 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
         .map(|(name, value)| (name.to_owned(), refusal::tame(value)))
 }
 
-/// Whether a command cannot be used here at all, or not by us: everything that is
-/// not the matter of a moment, of the login or of the key.
+/// As [`refusal::is_forbidden`].
 fn is_forbidden(error: &ServerError) -> bool {
-    is_definite(error.code())
-}
-
-fn is_definite(code: &str) -> bool {
-    !matches!(
-        code,
-        "NOSCRIPT"
-            | "LOADING"
-            | "BUSY"
-            | "MASTERDOWN"
-            | "READONLY"
-            | "MOVED"
-            | "ASK"
-            | "CLUSTERDOWN"
-            | "TRYAGAIN"
-            | "OOM"
-            | "MISCONF"
-            | "NOREPLICAS"
-            | "NOAUTH"
-            | "WRONGPASS"
-    )
+    refusal::is_forbidden(error.code(), error.details().unwrap_or_default())
 }
 
 /// The error of a feature that needs the run id of the server process.

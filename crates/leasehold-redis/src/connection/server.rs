@@ -42,13 +42,9 @@ impl Target {
         self.found_cluster(field("cluster_enabled") == "1");
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
-            return Err(StoreError::new(
-                ErrorKind::Unavailable,
-                format!("the server at {address} is still loading its data (LOADING)"),
-            )
-            .with_hint("wait until it has started"));
+            return Err(refusal::loading(address));
         }
-        let (run_id, is_primary) = (field("run_id"), field("role") != "slave");
+        let (run_id, is_primary) = (field("run_id"), is_primary(field("role"))?);
         // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
         // itself who has the key; others connect to what they name.
         let alone = self.search().is_none() && !self.is_cluster();
@@ -113,6 +109,19 @@ impl Target {
     }
 }
 
+/// Whether the server is a primary. One that does not say may be: it refuses writes if it is not.
+fn is_primary(role: &str) -> Result<bool, StoreError> {
+    match role {
+        "master" | "" => Ok(true),
+        "slave" => Ok(false),
+        other => Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the server is neither a primary nor a replica: it names its role {other:?}"),
+        )
+        .with_hint("check that the URL names a Redis or Valkey server, and use `redis-sentinel://` for Sentinels")),
+    }
+}
+
 fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
     if maxmemory != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
         tracing::warn!(
@@ -139,6 +148,16 @@ fn check_version(version: &str) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_role_that_is_not_known_is_no_primary() {
+        assert!(is_primary("master").unwrap() && is_primary("").unwrap());
+        assert!(!is_primary("slave").unwrap());
+        for odd in ["replica", "sentinel", "Master", "master "] {
+            let refused = is_primary(odd).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Refused, "{odd}");
+        }
+    }
 
     #[test]
     fn versions() {

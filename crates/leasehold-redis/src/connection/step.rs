@@ -88,7 +88,7 @@ where
         match ask(Arc::clone(&wire)).await {
             Err(Failure::Server(error)) if refusal::is_elsewhere(&error) => {
                 if Instant::now() >= *end.get_or_insert_with(|| Instant::now() + limit) {
-                    return Err(refusal::still_elsewhere(&error).into());
+                    return Err(Failure::Server(error));
                 }
                 wire.leave();
             }

@@ -55,13 +55,21 @@ impl Report {
             ErrorKind::Unavailable if all - refused < needed => ErrorKind::Refused,
             kind => kind,
         };
-        let error = StoreError::new(
+        let mut error = StoreError::new(
             kind,
             format!(
                 "{agreed} of {all} servers agreed, {needed} are needed ({})",
                 parts.join("; ")
             ),
         );
+        // Too few were left because servers said so, and not for want of answers.
+        let answered = self.0.iter().filter_map(not_now);
+        let (count, soonest) = (answered.clone().count(), answered.min());
+        if let (ErrorKind::Unavailable, Some(soonest)) = (kind, soonest)
+            && all - refused - count < needed
+        {
+            error = error.with_retry_after(soonest);
+        }
         let has = |like: fn(&Vote) -> bool| {
             let votes = self.0.iter().filter_map(|said| match said {
                 ServerAnswer::Vote(vote) => Some(vote),
@@ -84,6 +92,14 @@ impl Report {
         } else {
             error.with_hint("check that the servers are running and reachable from this host")
         }
+    }
+}
+
+/// When a server that cannot do it now is to be asked again.
+fn not_now(said: &ServerAnswer) -> Option<Duration> {
+    match said {
+        ServerAnswer::Error(error) if error.kind() == ErrorKind::Unavailable => error.retry_after(),
+        _ => None,
     }
 }
 

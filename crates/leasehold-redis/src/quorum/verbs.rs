@@ -98,7 +98,12 @@ impl RedlockStore {
             }
             AcquireVerdict::Unanswered => {
                 let limit = inner.patience(claim.lease_ttl);
-                return Err(report.error(inner, ErrorKind::Unavailable, limit));
+                let error = report.error(inner, ErrorKind::Unavailable, limit);
+                if error.retry_after().is_some() && !claim.wait {
+                    // Its client does not ask again.
+                    inner.give_up(key, claim, sent);
+                }
+                return Err(error);
             }
         };
         Ok(answer(reply, at))

@@ -1,17 +1,206 @@
 //! Tests of the messages of errors.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
-use leasehold_store::ErrorKind;
+use leasehold_store::{ErrorKind, StoreError};
+use redis::ServerError;
 
-use super::{Dialling, of_opening, refusal};
+use super::table::{ANSWERS, Answer, Made, Outlook};
+use super::{Dialling, is_answered, is_forbidden, of_connection, of_opening, of_server, refusal};
 
 const FIRST: Dialling = Dialling {
     limit: Duration::from_secs(5),
     encrypted: false,
     worked: false,
 };
+
+/// An error as a server sends it.
+fn server_error(text: &str) -> ServerError {
+    let error = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+    match error {
+        redis::Value::ServerError(error) => error,
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    format!("{} {} and more", answer.code, answer.part)
+}
+
+/// What every way to an error says of this answer.
+fn judged(text: &str) -> Vec<StoreError> {
+    let error = server_error(text);
+    let opening = of_opening(error.clone().into(), FIRST);
+    vec![of_server(&error), of_connection(error.into()), opening]
+}
+
+#[test]
+fn each_answer_passes_or_stays_however_it_comes() {
+    for answer in ANSWERS {
+        let plain = text(answer);
+        let mut ways = vec![
+            plain.clone(),
+            format!("EXECABORT Transaction discarded because of: {plain}"),
+        ];
+        // As Redis 6.2 says it in a script.
+        ways.push(match answer.code {
+            "ERR" => format!("ERR Error running script (call to f_1): @user_script:1: {plain}"),
+            _ => format!("ERR Error running script (call to f_1): @user_script:1: -{plain}"),
+        });
+        if answer.code == "EXECABORT" {
+            ways.truncate(1);
+        }
+        for way in ways {
+            for error in judged(&way) {
+                let passes = answer.outlook == Outlook::Passes;
+                assert_eq!(
+                    error.kind() == ErrorKind::Unavailable,
+                    passes,
+                    "{way}: {error:?}"
+                );
+                assert_eq!(error.retry_after().is_some(), passes, "{way}: {error:?}");
+                assert!(is_answered(&error), "{way}: {error:?}");
+                let verbatim = matches!(answer.made, Made::Verbatim);
+                let said = error.hint().is_some() && !error.message().contains("answered");
+                assert!(said || verbatim, "{way}: {error:?}");
+                if let Made::Of(message, hint) = answer.made {
+                    assert_eq!((error.message(), error.hint()), (message, Some(hint)));
+                }
+            }
+        }
+        let of_the_moment = answer.outlook == Outlook::Passes
+            || matches!(answer.code, "MOVED" | "ASK" | "NOAUTH" | "WRONGPASS");
+        assert_eq!(is_forbidden(answer.code, answer.part), !of_the_moment);
+    }
+}
+
+/// Nothing is known of it, so nothing is promised: it is not waited for, and no grant.
+#[test]
+fn an_answer_that_is_not_known_stays() {
+    for odd in [
+        "NEWCODE what is this",
+        "ERR odd",
+        "odd",
+        "NOREPLICASX no",
+        "ERR NOREPLICAS without its dash",
+    ] {
+        for error in judged(odd) {
+            assert_eq!(error.kind(), ErrorKind::Refused, "{odd}: {error:?}");
+            assert_eq!(error.retry_after(), None, "{odd}: {error:?}");
+        }
+        let (code, detail) = odd.split_once(' ').unwrap_or((odd, ""));
+        assert!(is_forbidden(code, detail), "{odd}");
+    }
+}
+
+/// All codes in the sources of Redis 8 and Valkey 9, and those of the scripts.
+#[test]
+fn each_code_of_the_servers_has_a_row() {
+    let known = "ASK BUSY BUSYGROUP BUSYKEY CLUSTERDOWN CROSSSLOT DENIED EXECABORT INPROG \
+        INVALIDOBJ IOERR LOADING MASTERDOWN MISCONF MOVED NOAUTH NOGOODSLAVE NOGROUP NOMASTERLINK \
+        NOPERM NOPROTO NOQUORUM NOREPLICAS NOSCRIPT NOSUB NOTBUSY OOM READONLY REDIRECT TRYAGAIN \
+        UNBLOCKED UNKILLABLE WRONGPASS WRONGTYPE";
+    let rows: BTreeSet<_> = ANSWERS.iter().map(|answer| answer.code).collect();
+    for code in known.split_whitespace() {
+        assert!(rows.contains(code), "{code}");
+    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = 0;
+    for file in sources(&scripts) {
+        if file.extension().is_none_or(|extension| extension != "lua") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        for raised in text.split("err = '").skip(1) {
+            let code = raised.split([' ', '\'']).next().unwrap();
+            // What the classic layout says has its own words: `classic/refusal.rs`.
+            assert!(rows.contains(code) || code == "LHNATIVE", "{file:?}: {code}");
+            found += 1;
+        }
+    }
+    assert!(found > 3, "{found}");
+}
+
+fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// Only the table says what passes: other code may name these codes for what else it does.
+#[test]
+fn no_other_code_judges_an_answer() {
+    let passes = |answer: &&Answer| answer.outlook == Outlook::Passes && answer.code != "ERR";
+    let codes: Vec<_> = ANSWERS.iter().filter(passes).map(|answer| answer.code).collect();
+    let known = [
+        // Loads the script again.
+        ("connection/step.rs", "NOSCRIPT"),
+        // Asks another node, or one key at a time.
+        ("routing/cluster/redirect.rs", "CLUSTERDOWN"),
+        ("routing/cluster/redirect.rs", "TRYAGAIN"),
+        ("queue/mod.rs", "TRYAGAIN"),
+        // Reports what `SENTINEL CKQUORUM` found.
+        ("doctor/sentinels.rs", "NOQUORUM"),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut seen = BTreeSet::new();
+    for file in sources(&root) {
+        let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        let is_code = name.ends_with(".rs") && !name.contains("tests");
+        if !is_code || name.starts_with("refusal") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for code in &codes {
+            if text.contains(&format!("\"{code}\"")) {
+                seen.insert((name.clone(), *code));
+            }
+        }
+    }
+    let known = known.map(|(file, code)| (file.to_owned(), code));
+    assert_eq!(seen, BTreeSet::from(known));
+}
+
+/// `docs/stores/server.md` has each row, and no other.
+#[test]
+fn the_page_has_the_table() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/server.md");
+    let page = fs::read_to_string(page).unwrap();
+    let section = page.split("## What the server answers").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut on_page = BTreeSet::new();
+    for row in section.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [names, means, becomes] = cells[..] else {
+            panic!("{row}");
+        };
+        assert!(!means.is_empty(), "{row}");
+        for name in names.split(", ") {
+            let fresh = on_page.insert((name.trim_matches('`').to_owned(), becomes.to_owned()));
+            assert!(fresh, "twice: {name}");
+        }
+    }
+    let row = |answer: &Answer| {
+        let name = format!("{} {}", answer.code, answer.part);
+        let becomes = match answer.outlook {
+            Outlook::Passes => "passes",
+            Outlook::Stays => "stays",
+        };
+        (name.trim().to_owned(), becomes.to_owned())
+    };
+    let rows: BTreeSet<_> = ANSWERS.iter().map(row).collect();
+    assert_eq!(on_page, rows);
+}
 
 #[test]
 fn why_a_connection_was_not_opened_is_said() {
@@ -129,7 +318,7 @@ fn what_tls_says_passes_if_a_renewal_mends_it() {
 /// It may be an impostor, or a proxy with much to say.
 #[test]
 fn what_a_server_says_is_shown_in_one_line() {
-    for code in ["ODD", "NOPERM", "LHTYPE", "BUSY"] {
+    for code in ["ODD", "NOPERM", "LHTYPE", "WRONGPASS"] {
         let detail = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
         let said = refusal(code, &detail).to_string();
         assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");

@@ -20,7 +20,8 @@ use crate::session::looks::{self, Looks};
 /// A stream of the leaders of an election, one after the other. It ends only when its client is
 /// closed.
 ///
-/// An error is reported once; then the stream retries by itself.
+/// An outage is reported once; then the stream retries by itself. What waiting does not repair
+/// (`Refused`, `Corrupt`) is reported each time.
 pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
 
 impl Leaders {

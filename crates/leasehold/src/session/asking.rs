@@ -157,6 +157,7 @@ pub(super) async fn acquire_by_asking(
             Ok(Tried::Busy(busy_for)) => Ok(busy_for),
             Err(error) => Err(error),
         };
+        let refused = busy.as_ref().err().cloned();
         let (pause, busy_for) = pause_after(busy, queueing, &mut pauses)?;
         if let Some(watch) = &watch {
             watch.enlisted();
@@ -165,7 +166,7 @@ pub(super) async fn acquire_by_asking(
             return Ok(None);
         };
         if left.is_zero() {
-            return Err(timed_out());
+            return Err(refused.unwrap_or_else(timed_out));
         }
         // Those who wait for one lapse should not all ask at once.
         let lapse = busy_for.saturating_add(pause.min(ASK_AFTER_LAPSE));
@@ -189,12 +190,8 @@ fn pause_after(
     match busy {
         Ok(_) if queueing => Ok((pauses.next(), Duration::MAX)),
         Ok(busy_for) => Ok((pauses.next(), busy_for)),
-        // Asking sooner is of no use: a quarantine, or a server that starts.
-        Err(refused)
-            if queueing
-                && refused.kind() == ErrorKind::Refused
-                && refused.retry_after.is_some() =>
-        {
+        // Asking sooner is of no use: a quarantine, or what passes by itself.
+        Err(refused) if queueing && refused.retry_after.is_some() => {
             Ok((refused.retry_after, Duration::MAX))
         }
         Err(error) => Err(error),

@@ -8,11 +8,11 @@ use std::time::Duration;
 use leasehold_core::{Backoff, HintLimit, Key, Moment, Snapshot};
 use tokio::sync::Notify;
 
-use super::timing::LOOK_AFTER_LAPSE;
+use super::timing::{LOOK_AFTER_LAPSE, WATCH_LOOK};
 use super::watches::Watch;
 use super::{Session, random_u64};
 use crate::clock;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::sync::sleep;
 
 /// A watch of one key, until this is dropped.
@@ -41,7 +41,8 @@ impl Looks {
     /// that it has seen expires, if there is one.
     ///
     /// # Errors
-    /// Why the store could not be asked, once for an outage. The next call goes on.
+    /// Why the store could not be asked, once for an outage, and each time for what stays. The
+    /// next call goes on.
     pub(crate) async fn until<T>(
         &mut self,
         mut found: impl FnMut(Snapshot) -> ControlFlow<T, Option<Duration>>,
@@ -58,9 +59,11 @@ impl Looks {
             let (seen, ask_again) = match self.ask().await {
                 Ok(asked) => asked,
                 Err(error) => {
-                    if self.failing.is_none() {
-                        let (base, cap) = (Duration::from_millis(50), Duration::from_secs(2));
-                        self.failing = Some(Backoff::new(base, cap, random_u64()));
+                    let (base, cap) = (Duration::from_millis(50), Duration::from_secs(2));
+                    let pauses = || Backoff::new(base, cap, random_u64());
+                    let stays = error.kind() != ErrorKind::Unavailable;
+                    if stays || self.failing.is_none() {
+                        self.failing.get_or_insert_with(pauses);
                         return Err(error);
                     }
                     continue;
@@ -85,7 +88,11 @@ impl Looks {
 
     /// What is seen, and when to ask again at the latest.
     async fn ask(&self) -> Result<(Snapshot, Moment), StoreError> {
-        let pause = self.session.ask(self.watch.ask()).await?;
+        let pause = match self.session.ask(self.watch.ask()).await {
+            // A server that takes no writes now can be read, and told of the watch later.
+            Err(error) if error.retry_after.is_some() => WATCH_LOOK,
+            asked => asked?,
+        };
         let seen = look(&self.session, &self.key).await?;
         Ok((seen, clock::now() + pause))
     }

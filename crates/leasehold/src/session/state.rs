@@ -194,12 +194,13 @@ impl State {
                 Err(Failure::Unanswered)
             }
             Err(Some(error)) => {
-                let kind = error.kind();
-                self.last_error = Some(Box::new(error));
-                Err(match kind {
+                let failure = match error.kind() {
+                    ErrorKind::Unavailable if error.retry_after.is_some() => Failure::NotNow,
                     ErrorKind::Unavailable => Failure::Unanswered,
                     _ => Failure::Refused,
-                })
+                };
+                self.last_error = Some(Box::new(error));
+                Err(failure)
             }
         };
         self.life.handle_answer(now, to, heard);

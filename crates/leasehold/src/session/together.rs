@@ -176,8 +176,14 @@ fn answer_all(
             for (claimed, sent) in parts {
                 claimed.answer(sent, Err(failed.clone()));
             }
-            let refused = failed.filter(|error| error.kind() != ErrorKind::Unavailable);
-            refused.map_or(Ok(None), |error| Err((0, error)))
+            match failed {
+                // One by one they wait, or are told so.
+                Some(error) if error.retry_after.is_some() => {
+                    Ok(Some(Asked::Refused(Together::Apart)))
+                }
+                Some(error) if error.kind() != ErrorKind::Unavailable => Err((0, error)),
+                _ => Ok(None),
+            }
         }
     }
 }

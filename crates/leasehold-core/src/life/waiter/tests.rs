@@ -319,7 +319,7 @@ fn asks_again_with_growing_pauses() {
         waiter.handle_timeout(now);
         if waiter.poll_transmit(now).is_some() {
             tries += 1;
-            waiter.handle_unanswered(now);
+            waiter.handle_failure(now, Failure::Unanswered);
         }
     }
     assert!((8..25).contains(&tries), "{tries} in {WAITER:?}");

@@ -3,6 +3,7 @@
 use redis::ServerError;
 
 use super::topology::Address;
+use crate::refusal;
 
 /// An answer that says that nothing was carried out, and what to do instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,12 +23,12 @@ impl Redirect {
     /// another sort.
     pub(super) fn of(error: &ServerError, asked: &Address) -> Option<Self> {
         let detail = error.details().unwrap_or_default();
-        match error.code() {
+        match refusal::code(error) {
             "MOVED" => target(detail, asked).map(|(slot, to)| Self::Moved(slot, to)),
             "ASK" => target(detail, asked).map(|(_, to)| Self::Ask(to)),
             "TRYAGAIN" => Some(Self::Torn),
-            "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => Some(Self::Elsewhere),
-            _ => None,
+            "CLUSTERDOWN" => Some(Self::Elsewhere),
+            _ => refusal::is_elsewhere(error).then_some(Self::Elsewhere),
         }
     }
 }
@@ -86,6 +87,12 @@ mod tests {
             ),
             (
                 "-LOADING Redis is loading the dataset in memory\r\n",
+                Some(Redirect::Elsewhere),
+            ),
+            // As Redis 6.2 says it within a script.
+            (
+                "-ERR Error running script (call to f_0): @user_script:1: @user_script: 1: \
+                 -READONLY You can't write against a read only replica.\r\n",
                 Some(Redirect::Elsewhere),
             ),
             ("-MOVED nonsense\r\n", None),

@@ -52,6 +52,7 @@ mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_forgeries;
 mod redis_memory;
+mod redis_not_now;
 mod redis_primary;
 mod redis_quarantine;
 mod redis_replicas;

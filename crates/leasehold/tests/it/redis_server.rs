@@ -27,8 +27,23 @@ fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
 }
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> String {
+    failed(answer, ErrorKind::Refused, named)
+}
+
+/// It cannot do it now, and has carried out nothing.
+fn not_now<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) {
+    let again = answer.as_ref().err().and_then(StoreError::retry_after);
+    assert!(again.is_some(), "{answer:?}");
+    failed(answer, ErrorKind::Unavailable, named);
+}
+
+fn failed<T: std::fmt::Debug>(
+    answer: Result<T, StoreError>,
+    kind: ErrorKind,
+    named: &str,
+) -> String {
     let error = answer.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert_eq!(error.kind(), kind, "{error:?}");
     assert!(error.to_string().contains(named), "{error:?}");
     format!("{error:?}")
 }
@@ -283,7 +298,7 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     for key in [&idle, &lone, &queued] {
-        refused(store.claim(key, &claim(&store, 9)).await, "out of memory");
+        not_now(store.claim(key, &claim(&store, 9)).await, "out of memory");
     }
     for key in [&lone, &queued] {
         // Asking again for what is there is no new claim.
@@ -706,12 +721,12 @@ async fn the_least_rights_are_enough() {
 }
 
 #[tokio::test]
-async fn a_replica_is_refused() {
+async fn a_replica_takes_no_claims() {
     let primary = RedisServer::start();
     let replica = RedisServer::builder().replica_of(primary.port()).start();
     primary.wait_for_replicas(1);
     let connected = RedisStore::connect(options(&replica)).await;
-    refused(connected, "read-only replica");
+    not_now(connected, "read-only replica");
 
     // One that becomes a replica later.
     let store = store(&primary).await;
@@ -719,12 +734,12 @@ async fn a_replica_is_refused() {
     store.claim(&key, &claim(&store, 1)).await.unwrap();
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
-    refused(
+    not_now(
         store.claim(&key, &claim(&store, 2)).await,
         "read-only replica",
     );
-    refused(store.renew(&key, &renew(1)).await, "read-only replica");
-    refused(store.release(&key, &release(1)).await, "read-only replica");
+    not_now(store.renew(&key, &renew(1)).await, "read-only replica");
+    not_now(store.release(&key, &release(1)).await, "read-only replica");
 }
 
 #[tokio::test]
@@ -835,7 +850,7 @@ async fn a_loss_has_what_the_server_said_for_its_cause() {
     assert_eq!(lost.kind(), ErrorKind::Lost, "{lost}");
     assert!(lost.to_string().contains("too few replicas"), "{lost}");
     let said = lease.last_error().unwrap();
-    assert_eq!(said.kind(), ErrorKind::Refused, "{said}");
+    assert_eq!(said.kind(), ErrorKind::Unavailable, "{said}");
     assert_eq!(
         said.reason(),
         "the server has too few replicas and refuses writes"

@@ -152,18 +152,13 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
                 tokio::time::sleep(dice.millis(5, 30)).await;
             }
             Err(error) => {
-                assert!(is_of_the_failure(error.kind()), "{error}");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 // It may stand in line, or hold by an answer that was lost.
                 let _ = store.release(&key, &release(&id)).await;
                 tokio::time::sleep(dice.millis(5, 30)).await;
             }
         }
     }
-}
-
-fn is_of_the_failure(kind: ErrorKind) -> bool {
-    // Refused: too few replicas for a moment.
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Refused)
 }
 
 async fn hold(

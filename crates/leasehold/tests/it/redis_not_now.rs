@@ -1,0 +1,242 @@
+//! A server that cannot do it now, and says so: whoever waits goes on, whoever does not is told.
+#![cfg(feature = "redis")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails with the message"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::redis_support::*;
+use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
+use leasehold::{Client, Error, ErrorKind, Retry, Settings, Wait};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// How often requests for each key have failed, and how.
+#[derive(Clone, Default)]
+struct Refusals(Arc<watch::Sender<BTreeMap<String, Vec<ErrorKind>>>>);
+
+impl Observer for Refusals {
+    fn observe(&self, _: &ObservedClaim, _: Fact) {}
+
+    fn request(&self, request: StoreRequest<'_>) {
+        let (Some(kind), Some(error)) = (request.failed, request.error) else {
+            return;
+        };
+        assert_eq!(kind, error.kind());
+        let key = request.key.to_string();
+        self.0
+            .send_modify(|seen| seen.entry(key).or_default().push(kind));
+    }
+}
+
+impl Refusals {
+    fn of(&self, key: &str) -> Vec<ErrorKind> {
+        self.0.borrow().get(key).cloned().unwrap_or_default()
+    }
+
+    /// Until so many requests for this key have failed.
+    async fn until(&self, key: &str, count: usize) {
+        let mut seen = self.0.subscribe();
+        let enough = seen.wait_for(|seen| seen.get(key).is_some_and(|all| all.len() >= count));
+        let waited = timeout(SOON, enough).await;
+        waited.unwrap_or_else(|_| panic!("{key} is not refused")).unwrap();
+    }
+}
+
+async fn client(url: &str, refusals: &Refusals) -> Client {
+    let settings = Settings::default()
+        .with_ttl(Duration::from_secs(60))
+        .with_waiter_ttl(Duration::from_secs(1));
+    let builder = Client::builder().store(url).settings(settings);
+    builder.observer(refusals.clone()).connect().await.unwrap()
+}
+
+/// The answer to whoever does not wait.
+fn told_at_once<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.reason().contains(why), "{error}");
+    assert!(
+        error.hint().is_some() && error.retry_after().is_some(),
+        "{error:?}"
+    );
+}
+
+/// Every way to wait, from before the server says no and from after that, outlives it.
+async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]) {
+    let [enter, leave] = ways;
+    let native = !url.contains("classic");
+    let refusals = Refusals::default();
+    let (holder, waiter) = (client(url, &Refusals::default()).await, client(url, &refusals).await);
+    let held = holder.mutex("held").unwrap().lock().await.unwrap();
+    let election = holder.election("lead").unwrap();
+    let leadership = election.campaign("").await.unwrap();
+    let mut leaders = election.observe();
+    assert!(leaders.next().await.unwrap().is_some());
+
+    let mut waiting = JoinSet::new();
+    let lock = waiter.mutex("held").unwrap();
+    waiting.spawn(async move { lock.lock().await.map(drop) });
+    let follower = waiter.election("lead").unwrap();
+    waiting.spawn(async move { follower.campaign("").await.map(drop) });
+    server.command(enter);
+    // What waited before, and what begins now.
+    for key in ["lock", "within", "retrying", "campaign"] {
+        let lock = waiter.mutex(key).unwrap();
+        let election = waiter.election(key).unwrap();
+        waiting.spawn(async move {
+            match key {
+                "lock" => lock.lock().await.map(drop),
+                "within" => lock.lock_within(SOON).await.map(drop),
+                "retrying" => {
+                    let lock = lock.retrying(Retry::Fixed(Duration::from_millis(10)));
+                    lock.lock().await.map(drop)
+                }
+                _ => election.campaign("").await.map(drop),
+            }
+        });
+    }
+    if native {
+        let both = waiter.multi(["one", "other"]).unwrap();
+        waiting.spawn(async move { both.lock().await.map(drop) });
+        refusals.until("one", 3).await;
+    }
+    // In the classic layout a key that others hold is only read.
+    let in_line = ["held", "lead"].into_iter().filter(|_| native);
+    for key in ["lock", "within", "retrying", "campaign"].into_iter().chain(in_line) {
+        refusals.until(key, 2).await;
+        assert!(refusals.of(key).iter().all(|it| *it == ErrorKind::Unavailable));
+    }
+    told_at_once(waiter.mutex("free").unwrap().try_lock().await, why);
+    if native {
+        told_at_once(waiter.multi(["x", "y"]).unwrap().try_lock().await, why);
+    }
+    let within = waiter.mutex("free").unwrap();
+    told_at_once(within.lock_within(Duration::from_millis(50)).await, why);
+    assert!(held.is_valid() && leadership.is_leader(), "{why}");
+
+    server.command(leave);
+    held.release().await.unwrap();
+    leadership.resign().await.unwrap();
+    while let Some(granted) = timeout(SOON, waiting.join_next()).await.expect(why) {
+        granted.unwrap().unwrap_or_else(|error| panic!("{why}: {error}"));
+    }
+    // Told once at most why nothing was heard.
+    let next = timeout(SOON, leaders.next()).await.expect(why);
+    if let Err(error) = next {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        timeout(SOON, leaders.next()).await.expect(why).unwrap();
+    }
+}
+
+const NO_REPLICAS: [&[&str]; 2] = [
+    &["CONFIG", "SET", "min-replicas-to-write", "1"],
+    &["CONFIG", "SET", "min-replicas-to-write", "0"],
+];
+
+#[tokio::test]
+async fn too_few_replicas_are_waited_for() {
+    let plain = "on >secret ~* &* +@all -@scripting";
+    let server = RedisServer::builder().user("plain", plain).start();
+    let why = "too few replicas";
+    let classic = format!("{}?layout=classic", server.url());
+    // By transactions, which say why in another answer.
+    let plain = format!("{}?layout=classic&prefix=p:", server.url_as("plain", "secret"));
+    for url in [server.url(), classic, plain] {
+        outlived(&server, &url, why, NO_REPLICAS).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_waited_for_until_it_is_the_primary() {
+    let server = RedisServer::start();
+    let ways: [&[&str]; 2] = [
+        &["REPLICAOF", "127.0.0.1", "1"],
+        &["REPLICAOF", "NO", "ONE"],
+    ];
+    outlived(&server, &server.url(), "read-only replica", ways).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_written_is_waited_for() {
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    server.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let directory: Vec<String> = server.query(&["CONFIG", "GET", "dir"]);
+    std::fs::remove_dir_all(&directory[1]).unwrap();
+    server.command(&["BGSAVE"]);
+    let failed = || {
+        let info: String = server.query(&["INFO", "persistence"]);
+        info.contains("rdb_last_bgsave_status:err")
+    };
+    let failing = async {
+        while !failed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, failing).await.unwrap();
+    let ways: [&[&str]; 2] = [
+        &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"],
+        &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],
+    ];
+    outlived(&server, &server.url(), "cannot write its data", ways).await;
+}
+
+/// For longer than its place is kept.
+#[tokio::test]
+async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
+    let server = RedisServer::start();
+    let refusals = Refusals::default();
+    let holder = client(&server.url(), &Refusals::default()).await;
+    let waiter = client(&server.url(), &refusals).await;
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let lock = waiter.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    in_line(&holder, 1).await;
+    server.command(NO_REPLICAS[0]);
+    in_line(&holder, 0).await;
+    let so_far = refusals.of("k").len();
+    refusals.until("k", so_far + 1).await;
+    server.command(NO_REPLICAS[1]);
+    in_line(&holder, 1).await;
+    held.release().await.unwrap();
+    let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(granted.rejoined(), 1);
+}
+
+/// The other side: nobody waits for what stays.
+#[tokio::test]
+async fn what_stays_ends_the_waiting_at_once() {
+    let rights = "on >secret ~* &* +@all";
+    let server = RedisServer::builder().user("bob", rights).start();
+    let refusals = Refusals::default();
+    let holder = client(&server.url(), &Refusals::default()).await;
+    let waiter = client(&server.url_as("bob", "secret"), &refusals).await;
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let lock = waiter.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire(Wait::Forever.into()).await });
+    let mut leaders = waiter.election("lead").unwrap().observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    in_line(&holder, 1).await;
+    server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
+    let error = timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    // The claim and, since then, its release.
+    assert_eq!(refusals.of("k")[0], ErrorKind::Refused);
+    assert!(error.reason().contains("may not do this"), "{error}");
+    let leads = holder.election("lead").unwrap().campaign("").await.unwrap();
+    for _ in 0..2 {
+        let refused = timeout(SOON, leaders.next()).await.expect("it is said each time");
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
+    }
+    drop((held, leads));
+}

@@ -236,7 +236,6 @@ async fn what_waiting_cannot_mend_ends_at_once() {
     let server = RedisServer::builder().password("hunter2").start();
     let wrong = format!("redis://:hunter3@{}/", server.address());
     let plain = format!("redis://{}/", server.address());
-    let elsewhere = RedisServer::builder().replica_of(server.port()).start();
     let builder = || RedisServer::builder().password("hunter2");
     let others = [builder().start(), builder().start()];
     let [one, two] = [others[0].address(), others[1].address()];
@@ -245,7 +244,6 @@ async fn what_waiting_cannot_mend_ends_at_once() {
         (quorum, "password"),
         (wrong, "password"),
         (plain, "password"),
-        (elsewhere.url(), "replica"),
     ] {
         for command in [
             &["run", "k", "--", "true"][..],
@@ -263,6 +261,96 @@ async fn what_waiting_cannot_mend_ends_at_once() {
             assert!(ended.stderr.contains(why), "{}", ended.stderr);
         }
     }
+}
+
+/// The ways to wait for a lock, each on a key of its own; each says that it has it.
+const WAYS: [&[&str]; 7] = [
+    &["run", "run", "--", "echo", "up"],
+    &["run", "--key", "one", "--key", "other", "--", "echo", "up"],
+    &["run", "-w", "10m", "within", "--", "echo", "up"],
+    &["run", "-n", "--retry-for", "10m", "at-once", "--", "echo", "up"],
+    &["run", "--every", "1h", "--retry-for", "10m", "every", "--", "echo", "up"],
+    &["hold", "hold"],
+    &["elect", "elect", "--", "sh", "-c", "echo up; exec sleep 600"],
+];
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_waited_for() {
+    let server = RedisServer::start();
+    let takes_writes = |takes: bool| {
+        let replicas = if takes { "0" } else { "1" };
+        server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+    };
+    let url = server.url();
+    let spawn = |arguments: &[&str]| Process::spawn(at(&url, arguments));
+    let leader = ["elect", "boss", "--", "sh", "-c", "echo up; exec sleep 600"];
+    let (leads, holder) = (spawn(&leader), spawn(&["hold", "held"]));
+    leads.stdout().wait_for("up").await;
+    holder.stdout().wait_for("").await;
+    let follower = spawn(&leader);
+    follower.stderr().wait_for("waiting for boss").await;
+    let waiter = spawn(&["run", "held", "--", "echo", "up"]);
+    waiter.stderr().wait_for("waiting for held").await;
+    let observer = spawn(&["elect", "boss", "--observe"]);
+    observer.stdout().wait_for("").await;
+    takes_writes(false);
+
+    let begun: Vec<_> = WAYS.iter().map(|way| spawn(way)).collect();
+    let freed = spawn(&["wait", "held"]);
+    freed.stderr().wait_for("waiting until").await;
+    for process in begun.iter().chain([&waiter, &follower]) {
+        let said = process.stderr().wait_for("; trying again").await;
+        assert!(said.contains("too few replicas"), "{said}");
+    }
+    let at_once = run(&url, &["run", "-n", "k", "--", "true"]).await;
+    assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
+    assert!(at_once.stderr.contains("min-replicas"), "{}", at_once.stderr);
+    for limit in [["-w", "300ms"], ["--retry-for", "300ms"]] {
+        let arguments = [&["run"], &limit[..], &["k", "--", "true"]].concat();
+        let after = run(&url, &arguments).await;
+        assert_eq!((after.code(), told(&after)), (Some(69), 1), "{}", after.stderr);
+        assert!(after.stderr.contains("gave up after "), "{}", after.stderr);
+    }
+
+    takes_writes(true);
+    for process in &begun {
+        process.stdout().wait_for("").await;
+        process.signal(Signal::TERM);
+    }
+    leads.signal(Signal::TERM);
+    holder.signal(Signal::TERM);
+    for waited in [&follower, &waiter] {
+        waited.stdout().wait_for("up").await;
+    }
+    follower.signal(Signal::TERM);
+    observer.signal(Signal::TERM);
+    for process in begun.into_iter().chain([waiter, freed]) {
+        let ended = process.finish().await;
+        assert!(matches!(ended.code(), Some(0 | 143)), "{}", ended.stderr);
+        assert!(told(&ended) <= 1, "{}", ended.stderr);
+    }
+    for process in [leads, follower] {
+        let ended = process.finish().await;
+        assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+    }
+    assert_eq!(observer.finish().await.code(), Some(0));
+}
+
+/// What stays is not asked for again without end.
+#[tokio::test]
+async fn an_observer_ends_when_it_may_not_look() {
+    let rights = "on >secret ~* &* +@all";
+    let server = RedisServer::builder().user("bob", rights).start();
+    let url = server.url_as("bob", "secret");
+    let observer = Process::spawn(at(&url, &["elect", "boss", "--observe"]));
+    observer.stdout().wait_for("nobody leads").await;
+    server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
+    let leads = Process::spawn(at(&server.url(), &["elect", "boss", "--", "sleep", "600"]));
+    let ended = observer.finish().await;
+    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    assert!(ended.stderr.contains("may not do this"), "{}", ended.stderr);
+    leads.signal(Signal::TERM);
+    leads.finish().await;
 }
 
 #[tokio::test]

@@ -165,7 +165,10 @@ async fn open_to_ask(
     retries: &Retries<'_>,
 ) -> Result<Client, Failure> {
     let builder = builder(store)?.settings(settings);
-    Ok(builder.observer(retries.not_now().clone()).connect().await?)
+    Ok(builder
+        .observer(retries.not_now().clone())
+        .connect()
+        .await?)
 }
 
 /// What opens the store.

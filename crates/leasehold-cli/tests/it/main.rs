@@ -20,6 +20,7 @@ mod descendants;
 mod doctor;
 mod elect;
 mod every;
+mod failover;
 mod kinds;
 mod links;
 mod locks;

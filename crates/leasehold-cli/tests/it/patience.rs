@@ -268,10 +268,36 @@ const WAYS: [&[&str]; 7] = [
     &["run", "run", "--", "echo", "up"],
     &["run", "--key", "one", "--key", "other", "--", "echo", "up"],
     &["run", "-w", "10m", "within", "--", "echo", "up"],
-    &["run", "-n", "--retry-for", "10m", "at-once", "--", "echo", "up"],
-    &["run", "--every", "1h", "--retry-for", "10m", "every", "--", "echo", "up"],
+    &[
+        "run",
+        "-n",
+        "--retry-for",
+        "10m",
+        "at-once",
+        "--",
+        "echo",
+        "up",
+    ],
+    &[
+        "run",
+        "--every",
+        "1h",
+        "--retry-for",
+        "10m",
+        "every",
+        "--",
+        "echo",
+        "up",
+    ],
     &["hold", "hold"],
-    &["elect", "elect", "--", "sh", "-c", "echo up; exec sleep 600"],
+    &[
+        "elect",
+        "elect",
+        "--",
+        "sh",
+        "-c",
+        "echo up; exec sleep 600",
+    ],
 ];
 
 #[tokio::test]
@@ -304,11 +330,20 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     }
     let at_once = run(&url, &["run", "-n", "k", "--", "true"]).await;
     assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
-    assert!(at_once.stderr.contains("min-replicas"), "{}", at_once.stderr);
+    assert!(
+        at_once.stderr.contains("min-replicas"),
+        "{}",
+        at_once.stderr
+    );
     for limit in [["-w", "300ms"], ["--retry-for", "300ms"]] {
         let arguments = [&["run"], &limit[..], &["k", "--", "true"]].concat();
         let after = run(&url, &arguments).await;
-        assert_eq!((after.code(), told(&after)), (Some(69), 1), "{}", after.stderr);
+        assert_eq!(
+            (after.code(), told(&after)),
+            (Some(69), 1),
+            "{}",
+            after.stderr
+        );
         assert!(after.stderr.contains("gave up after "), "{}", after.stderr);
     }
 

@@ -334,7 +334,9 @@ pub(crate) fn forbidden_or_lost(
         return Ok(Ok(()));
     };
     let detail = error.detail().unwrap_or_default();
-    let definite = error.code().is_some_and(|code| refusal::is_forbidden(code, detail));
+    let definite = error
+        .code()
+        .is_some_and(|code| refusal::is_forbidden(code, detail));
     let error = refusal::of_connection(error);
     if definite { Ok(Err(error)) } else { Err(error) }
 }

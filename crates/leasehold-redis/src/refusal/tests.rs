@@ -117,7 +117,10 @@ fn each_code_of_the_servers_has_a_row() {
         for raised in text.split("err = '").skip(1) {
             let code = raised.split([' ', '\'']).next().unwrap();
             // What the classic layout says has its own words: `classic/refusal.rs`.
-            assert!(rows.contains(code) || code == "LHNATIVE", "{file:?}: {code}");
+            assert!(
+                rows.contains(code) || code == "LHNATIVE",
+                "{file:?}: {code}"
+            );
             found += 1;
         }
     }
@@ -140,7 +143,11 @@ fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn no_other_code_judges_an_answer() {
     let passes = |answer: &&Answer| answer.outlook == Outlook::Passes && answer.code != "ERR";
-    let codes: Vec<_> = ANSWERS.iter().filter(passes).map(|answer| answer.code).collect();
+    let codes: Vec<_> = ANSWERS
+        .iter()
+        .filter(passes)
+        .map(|answer| answer.code)
+        .collect();
     let known = [
         // Loads the script again.
         ("connection/step.rs", "NOSCRIPT"),
@@ -154,7 +161,12 @@ fn no_other_code_judges_an_answer() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut seen = BTreeSet::new();
     for file in sources(&root) {
-        let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        let name = file
+            .strip_prefix(&root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
         let is_code = name.ends_with(".rs") && !name.contains("tests");
         if !is_code || name.starts_with("refusal") {
             continue;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::redis_not_now::{Refusals, client as not_now_client};
 use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::RedisServer;
@@ -134,6 +135,55 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
     let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0, "it kept its place");
+}
+
+/// The one that takes over has no replica, and takes no writes until the former one is back.
+#[tokio::test]
+async fn a_primary_without_replicas_is_waited_for() {
+    let server = RedisServer::builder()
+        .config("min-replicas-to-write", "1")
+        .config("min-replicas-max-lag", "10");
+    let sentinels = Sentinels::builder().server(server).replicas(1).start();
+    sentinels.wait_for_replicas().await;
+    let refusals = Refusals::default();
+    let holder = not_now_client(&sentinels.url(), &Refusals::default()).await;
+    let waiter = not_now_client(&sentinels.url(), &refusals).await;
+    let held = holder.mutex("held").unwrap().lock().await.unwrap();
+    let leadership = holder.election("lead").unwrap().campaign("").await.unwrap();
+    let mut leaders = waiter.election("lead").unwrap().observe();
+    assert!(leaders.next().await.unwrap().is_some());
+    sentinels.wait_for_replicas().await;
+    let old = sentinels.primary();
+    old.kill();
+    sentinels.wait_for_another_primary(old).await;
+
+    let mut waiting = tokio::task::JoinSet::new();
+    for key in ["held", "lead", "free", "within"] {
+        let (lock, election) = (waiter.mutex(key).unwrap(), waiter.election(key).unwrap());
+        waiting.spawn(async move {
+            match key {
+                "lead" => election.campaign("").await.map(drop),
+                "within" => lock.lock_within(SOON).await.map(drop),
+                _ => lock.lock().await.map(drop),
+            }
+        });
+    }
+    for key in ["held", "lead", "free", "within"] {
+        refusals.until(key, 2).await;
+    }
+    let tried = waiter.mutex("try").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(tried.kind(), ErrorKind::Unavailable, "{tried}");
+    assert!(tried.reason().contains("too few replicas"), "{tried}");
+
+    old.start_again();
+    held.release().await.unwrap();
+    leadership.resign().await.unwrap();
+    while let Some(granted) = timeout(SOON, waiting.join_next()).await.unwrap() {
+        granted.unwrap().unwrap();
+    }
+    timeout(SOON, async { while leaders.next().await.is_err() {} })
+        .await
+        .unwrap();
 }
 
 /// It is silent, is replaced, and goes on as if it were the primary still.

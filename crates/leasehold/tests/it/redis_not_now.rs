@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// How often requests for each key have failed, and how.
 #[derive(Clone, Default)]
-struct Refusals(Arc<watch::Sender<BTreeMap<String, Vec<ErrorKind>>>>);
+pub(crate) struct Refusals(Arc<watch::Sender<BTreeMap<String, Vec<ErrorKind>>>>);
 
 impl Observer for Refusals {
     fn observe(&self, _: &ObservedClaim, _: Fact) {}
@@ -44,15 +44,17 @@ impl Refusals {
     }
 
     /// Until so many requests for this key have failed.
-    async fn until(&self, key: &str, count: usize) {
+    pub(crate) async fn until(&self, key: &str, count: usize) {
         let mut seen = self.0.subscribe();
         let enough = seen.wait_for(|seen| seen.get(key).is_some_and(|all| all.len() >= count));
         let waited = timeout(SOON, enough).await;
-        waited.unwrap_or_else(|_| panic!("{key} is not refused")).unwrap();
+        waited
+            .unwrap_or_else(|_| panic!("{key} is not refused"))
+            .unwrap();
     }
 }
 
-async fn client(url: &str, refusals: &Refusals) -> Client {
+pub(crate) async fn client(url: &str, refusals: &Refusals) -> Client {
     let settings = Settings::default()
         .with_ttl(Duration::from_secs(60))
         .with_waiter_ttl(Duration::from_secs(1));
@@ -76,7 +78,10 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     let [enter, leave] = ways;
     let native = !url.contains("classic");
     let refusals = Refusals::default();
-    let (holder, waiter) = (client(url, &Refusals::default()).await, client(url, &refusals).await);
+    let (holder, waiter) = (
+        client(url, &Refusals::default()).await,
+        client(url, &refusals).await,
+    );
     let held = holder.mutex("held").unwrap().lock().await.unwrap();
     let election = holder.election("lead").unwrap();
     let leadership = election.campaign("").await.unwrap();
@@ -112,9 +117,17 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     }
     // In the classic layout a key that others hold is only read.
     let in_line = ["held", "lead"].into_iter().filter(|_| native);
-    for key in ["lock", "within", "retrying", "campaign"].into_iter().chain(in_line) {
+    for key in ["lock", "within", "retrying", "campaign"]
+        .into_iter()
+        .chain(in_line)
+    {
         refusals.until(key, 2).await;
-        assert!(refusals.of(key).iter().all(|it| *it == ErrorKind::Unavailable));
+        assert!(
+            refusals
+                .of(key)
+                .iter()
+                .all(|it| *it == ErrorKind::Unavailable)
+        );
     }
     told_at_once(waiter.mutex("free").unwrap().try_lock().await, why);
     if native {
@@ -128,7 +141,9 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     held.release().await.unwrap();
     leadership.resign().await.unwrap();
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.expect(why) {
-        granted.unwrap().unwrap_or_else(|error| panic!("{why}: {error}"));
+        granted
+            .unwrap()
+            .unwrap_or_else(|error| panic!("{why}: {error}"));
     }
     // Told once at most why nothing was heard.
     let next = timeout(SOON, leaders.next()).await.expect(why);
@@ -150,7 +165,10 @@ async fn too_few_replicas_are_waited_for() {
     let why = "too few replicas";
     let classic = format!("{}?layout=classic", server.url());
     // By transactions, which say why in another answer.
-    let plain = format!("{}?layout=classic&prefix=p:", server.url_as("plain", "secret"));
+    let plain = format!(
+        "{}?layout=classic&prefix=p:",
+        server.url_as("plain", "secret")
+    );
     for url in [server.url(), classic, plain] {
         outlived(&server, &url, why, NO_REPLICAS).await;
     }
@@ -235,7 +253,9 @@ async fn what_stays_ends_the_waiting_at_once() {
     assert!(error.reason().contains("may not do this"), "{error}");
     let leads = holder.election("lead").unwrap().campaign("").await.unwrap();
     for _ in 0..2 {
-        let refused = timeout(SOON, leaders.next()).await.expect("it is said each time");
+        let refused = timeout(SOON, leaders.next())
+            .await
+            .expect("it is said each time");
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
     }
     drop((held, leads));

@@ -226,7 +226,7 @@ impl<'a> Scene<'a, '_> {
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
         let mut tick = interval(TICK);
-        let mut not_now = self.retries.not_now().listen();
+        let mut answers = self.retries.not_now().listen();
         let looks = wanted.looks_first(client, wait);
         let mut who: Option<Asking<'_>> = looks.then(|| look(client, wanted, start, CURIOSITY));
         loop {
@@ -247,19 +247,13 @@ impl<'a> Scene<'a, '_> {
                     }
                 }
                 Ok(()) = deadlock.changed() => {
-                    let found = deadlock.borrow_and_update().clone();
-                    self.printer.event(&Event::Deadlocked {
-                        keys: Keys::from(&*wanted.keys),
-                        deadlock: found.unwrap_or_default(),
-                    });
+                    let (found, keys) = (deadlock.borrow_and_update().clone(), &*wanted.keys);
+                    let (keys, deadlock) = (Keys::from(keys), found.unwrap_or_default());
+                    self.printer.event(&Event::Deadlocked { keys, deadlock });
                 }
-                Ok(()) = not_now.changed(), if wait != Wait::No => {
-                    match not_now.borrow_and_update().clone() {
-                        Some(failure) => self.retries.unusable(&failure),
-                        None => self.retries.usable(),
-                    }
+                failure = self.retries.follow(&mut answers), if wait != Wait::No => {
+                    return Err(failure);
                 }
-                failure = self.retries.outage_over(), if wait != Wait::No => return Err(failure),
                 () = self.news.due(), if self.news.is_pending() => self.tell_position(),
                 seen = settled(&mut who) => {
                     who = None;

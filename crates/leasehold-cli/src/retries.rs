@@ -11,6 +11,7 @@ use leasehold::Wait;
 use leasehold::core::Backoff;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
 
 use crate::duration::{millis, spoken};
@@ -209,9 +210,25 @@ impl<'a> Retries<'a> {
         waiting.min(limit.saturating_sub(outage.unwrap_or_default()))
     }
 
+    /// Tells what the store answers while the library waits. Completes when the outage has lasted
+    /// as long as it may.
+    pub(crate) async fn follow(&mut self, answers: &mut Receiver<Option<Failure>>) -> Failure {
+        loop {
+            tokio::select! {
+                failure = self.outage_over() => return failure,
+                Ok(()) = answers.changed() => {
+                    match answers.borrow_and_update().clone() {
+                        Some(failure) => self.unusable(&failure),
+                        None => self.usable(),
+                    }
+                }
+            }
+        }
+    }
+
     /// Completes when the outage has lasted as long as it may; never where the wait for the lock
     /// is all that limits it.
-    pub(crate) async fn outage_over(&self) -> Failure {
+    async fn outage_over(&self) -> Failure {
         match (&self.outage, self.retry_for) {
             (Some(outage), Some(_)) => {
                 sleep(self.left_for_the_store()).await;

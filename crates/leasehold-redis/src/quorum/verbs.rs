@@ -99,10 +99,9 @@ impl RedlockStore {
             AcquireVerdict::Unanswered => {
                 let limit = inner.patience(claim.lease_ttl);
                 let error = report.error(inner, ErrorKind::Unavailable, limit);
-                if error.retry_after().is_some() && !claim.wait {
-                    // Its client does not ask again.
-                    inner.give_up(key, claim, sent);
-                }
+                // Then its client does not ask again.
+                let over = error.retry_after().is_some() && !claim.wait;
+                over.then(|| inner.give_up(key, claim, sent));
                 return Err(error);
             }
         };

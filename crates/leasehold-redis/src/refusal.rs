@@ -182,6 +182,11 @@ fn refusal(code: &str, detail: &str) -> StoreError {
     }
 }
 
+/// A refusal that passes by itself here.
+pub(super) fn not_now(refused: StoreError) -> StoreError {
+    passing(refused.message(), refused.hint().unwrap_or_default()).with_source(refused)
+}
+
 /// A server that takes no writes.
 pub(super) fn read_only() -> StoreError {
     refusal("READONLY", "")

@@ -298,6 +298,7 @@ impl ConnectionManager {
                     Ok(wire) => return link.publish(wire),
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");
+                        let error = link.judge(error);
                         link.state.send_replace(State::Down(Some(error)));
                     }
                 }
@@ -305,6 +306,15 @@ impl ConnectionManager {
             }
         });
         *lock(&self.reconnecting) = Some(task.abort_handle());
+    }
+
+    /// A login that has worked may do so again: a password file is read with each connection.
+    fn judge(&self, error: StoreError) -> StoreError {
+        let changes = self.target.options.password_file.is_some();
+        match changes && self.stood.load(Ordering::Acquire) && refusal::is_of_login(&error) {
+            true => refusal::not_now(error),
+            false => error,
+        }
     }
 
     // ---- fail-overs ----

@@ -60,6 +60,7 @@ pub(crate) async fn ask(
     };
     match whom {
         Value::Nil => Asked::Unknown(masters(connection, sentinel("MASTERS"), limit).await),
+        Value::ServerError(error) if error.details().is_some_and(is_unknown) => Asked::No(odd()),
         Value::ServerError(error) => Asked::No(refusal::of_server(error)),
         whom => match read_address(whom) {
             Some(primary) => Asked::Named(Named {
@@ -183,12 +184,14 @@ pub(crate) fn silent(limit: Duration) -> StoreError {
     )
 }
 
+/// Whether it is no Sentinel.
+fn is_unknown(detail: &str) -> bool {
+    detail.contains("unknown command")
+}
+
 fn odd() -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        "the answer is not that of a Sentinel",
-    )
-    .with_hint("check that it is a Sentinel; their default port is 26379")
+    StoreError::new(ErrorKind::Refused, "the answer is not that of a Sentinel")
+        .with_hint("check that it is a Sentinel; their default port is 26379")
 }
 
 /// A server that a Sentinel names, and that is not the primary.

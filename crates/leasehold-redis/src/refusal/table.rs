@@ -117,7 +117,7 @@ pub(super) const ANSWERS: &[Answer] = &[
     )),
     answer("IOERR", Passes, Of("the server could not reach another server", WAIT)),
     answer("NOSCRIPT", Passes, Of(
-        "the server forgets the scripts of leasehold",
+        "the server forgets the scripts of leasehold (NOSCRIPT)",
         "does a program call SCRIPT FLUSH? are there several servers behind one address?",
     )),
     part("ERR", "max number of clients", Passes, Of(

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::{Client, Error, ErrorKind, Retry, Settings, Wait};
+use leasehold::{Client, ClientBuilder, Error, ErrorKind, Retry, Settings, Wait};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -55,11 +55,15 @@ impl Refusals {
 }
 
 pub(crate) async fn client(url: &str, refusals: &Refusals) -> Client {
+    builder(url, refusals).connect().await.unwrap()
+}
+
+fn builder(url: &str, refusals: &Refusals) -> ClientBuilder {
     let settings = Settings::default()
         .with_ttl(Duration::from_secs(60))
         .with_waiter_ttl(Duration::from_secs(1));
     let builder = Client::builder().store(url).settings(settings);
-    builder.observer(refusals.clone()).connect().await.unwrap()
+    builder.observer(refusals.clone())
 }
 
 /// The answer to whoever does not wait.
@@ -229,6 +233,37 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     held.release().await.unwrap();
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(granted.rejoined(), 1);
+}
+
+/// Not by a new client, for which it may be the wrong file.
+#[tokio::test]
+async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
+    let server = RedisServer::builder().password("one").start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "one").unwrap();
+    let url = format!("redis://{}/", server.address());
+    let (refusals, others) = (Refusals::default(), Refusals::default());
+    let open = async |refusals| builder(&url, refusals).password_file(&file).connect().await;
+    let holder = open(&others).await.unwrap();
+    let waiter = open(&refusals).await.unwrap();
+    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let lock = waiter.mutex("k").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    in_line(&holder, 1).await;
+    server.command(&["CONFIG", "SET", "requirepass", "two"]);
+    for kind in ["normal", "pubsub"] {
+        server.command(&["CLIENT", "KILL", "TYPE", kind]);
+    }
+    refusals.until("k", 3).await;
+    let error = open(&others).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    std::fs::write(&file, "two").unwrap();
+    let reconnected = async { while held.renew().await.is_err() {} };
+    timeout(SOON, reconnected).await.unwrap();
+    held.release().await.unwrap();
+    let granted = timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(granted.unwrap().is_valid());
 }
 
 /// The other side: nobody waits for what stays.

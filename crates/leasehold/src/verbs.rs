@@ -195,7 +195,8 @@ macro_rules! locking {
             ///
             /// # Errors
             /// `Unavailable` if the store does not answer for longer than the operation time-out
-            /// (while waiting: the waiter TTL). `Refused`, `Invalid`, `Corrupt`: see
+            /// (while waiting: the waiter TTL). A store that answers that it cannot do it now (a
+            /// fail-over, a full disk) is waited for. `Refused`, `Invalid`, `Corrupt`: see
             /// [`crate::ErrorKind`].
             ///
             /// # Examples

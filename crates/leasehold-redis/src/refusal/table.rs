@@ -173,11 +173,11 @@ pub(super) struct Found<'a> {
     pub(super) answer: Option<&'static Answer>,
 }
 
-/// Finds an error in the table, also one within another: Redis 6.2 wraps what goes wrong in a
-/// script into an `ERR`, and a transaction that was refused names the reason.
+/// Finds an error in the table, also one within another: Redis 6.2 says first where in a script it
+/// went wrong, with or without an `ERR`, and a transaction that was refused names the reason.
 pub(super) fn find<'a>(code: &'a str, detail: &'a str) -> Found<'a> {
     let inner = match code {
-        "ERR" => ANSWERS.iter().find_map(|answer| {
+        "ERR" | "@user_script:" => ANSWERS.iter().find_map(|answer| {
             let (_, rest) = detail.split_once(&format!("-{} ", answer.code))?;
             Some((answer.code, rest))
         }),

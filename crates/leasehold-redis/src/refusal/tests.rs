@@ -50,6 +50,10 @@ fn each_answer_passes_or_stays_however_it_comes() {
             "ERR" => format!("ERR Error running script (call to f_1): @user_script:1: {plain}"),
             _ => format!("ERR Error running script (call to f_1): @user_script:1: -{plain}"),
         });
+        // The same where the script returns the error.
+        if answer.code != "ERR" {
+            ways.push(format!("@user_script: 98: -{plain}"));
+        }
         if answer.code == "EXECABORT" {
             ways.truncate(1);
         }
@@ -85,6 +89,7 @@ fn an_answer_that_is_not_known_stays() {
         "ERR odd",
         "odd",
         "NOREPLICASX no",
+        "@user_script: 98: -NEWCODE what is this",
         "ERR NOREPLICAS without its dash",
     ] {
         for error in judged(odd) {

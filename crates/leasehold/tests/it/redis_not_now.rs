@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{Client, ClientBuilder, Error, ErrorKind, Retry, Settings, Wait};
+use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -176,6 +178,29 @@ async fn too_few_replicas_are_waited_for() {
     for url in [server.url(), classic, plain] {
         outlived(&server, &url, why, NO_REPLICAS).await;
     }
+    // It says so within another error.
+    let oldest = RedisServer::builder().program(Program::OldestRedis).start();
+    outlived(&oldest, &oldest.url(), why, NO_REPLICAS).await;
+}
+
+/// Of each program, which say it in different ways.
+#[tokio::test]
+async fn a_majority_that_takes_no_writes_is_waited_for() {
+    let set = Set::start(3, "").await;
+    let refusals = Refusals::default();
+    let waiter = client(&set.url(), &refusals).await;
+    let order = |command| set.servers.iter().for_each(|it| drop(it.command(command)));
+    order(NO_REPLICAS[0]);
+    let lock = waiter.mutex("lock").unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await.map(drop) });
+    let tried = waiter.mutex("try").unwrap();
+    told_at_once(tried.try_lock().await, "too few replicas");
+    refusals.until("lock", 2).await;
+    order(NO_REPLICAS[1]);
+    timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    // Nothing is left of the try.
+    let lease = timeout(SOON, tried.lock()).await.unwrap().unwrap();
+    assert!(lease.is_valid());
 }
 
 #[tokio::test]

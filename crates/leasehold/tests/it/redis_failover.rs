@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::redis_not_now::{Refusals, client as not_now_client};
-use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
+use leasehold::{Client, ErrorKind, Loss, Released, Settings, Standpoint};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
@@ -176,8 +176,10 @@ async fn a_primary_without_replicas_is_waited_for() {
     assert!(tried.reason().contains("too few replicas"), "{tried}");
 
     old.start_again();
-    held.release().await.unwrap();
-    leadership.resign().await.unwrap();
+    let ended = held.release().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
+    let ended = leadership.resign().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.unwrap() {
         granted.unwrap().unwrap();
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::{Client, ClientBuilder, Error, ErrorKind, Retry, Settings, Wait};
+use leasehold::{Client, ClientBuilder, Error, ErrorKind, Released, Retry, Settings, Wait};
 use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -144,8 +144,10 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     assert!(held.is_valid() && leadership.is_leader(), "{why}");
 
     server.command(leave);
-    held.release().await.unwrap();
-    leadership.resign().await.unwrap();
+    let ended = held.release().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
+    let ended = leadership.resign().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.expect(why) {
         granted
             .unwrap()
@@ -255,7 +257,8 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     refusals.until("k", so_far + 1).await;
     server.command(NO_REPLICAS[1]);
     in_line(&holder, 1).await;
-    held.release().await.unwrap();
+    let ended = held.release().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(granted.rejoined(), 1);
 }
@@ -286,7 +289,8 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     std::fs::write(&file, "two").unwrap();
     let reconnected = async { while held.renew().await.is_err() {} };
     timeout(SOON, reconnected).await.unwrap();
-    held.release().await.unwrap();
+    let ended = held.release().await.unwrap();
+    assert_eq!(ended, Released::StillOurs);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(granted.unwrap().is_valid());
 }

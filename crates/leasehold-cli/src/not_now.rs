@@ -40,9 +40,9 @@ impl Observer for NotNow {
             Some(error)
                 if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() =>
             {
-                let failure = Failure::from(error.clone());
+                let (failure, key) = (Failure::from(error.clone()), request.key);
                 Some(Failure {
-                    message: format!("cannot acquire {:?}: {error}", request.key),
+                    message: format!("cannot acquire {key:?}: {error}"),
                     ..failure
                 })
             }

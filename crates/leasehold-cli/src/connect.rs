@@ -11,8 +11,9 @@ use rustix::process::Signal;
 use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
 use crate::config::{Origin, Setting, password_of_environment};
+use crate::exit::Status;
 use crate::failure::Failure;
-use crate::guarded::{Status, ended_by};
+use crate::guarded::ended_by;
 use crate::nested::handed_on;
 use crate::output::Printer;
 pub(crate) use crate::retries::Asking;
@@ -52,7 +53,7 @@ impl Connected<'_> {
         let acquiring = acquire(client, wanted, patience, retries, signals, printer);
         let status = match acquiring.await {
             Ok(Outcome::Granted(held)) => work(client, held, signals).await,
-            Ok(Outcome::Conflict) => Ok((conflict, None)),
+            Ok(Outcome::Conflict) => Ok(conflict.into()),
             Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
             // It gave up in a deadlock.
             Err(failure) if failure.status == exit::CONFLICT => Err(Failure {

@@ -52,6 +52,9 @@ pub(crate) const CONTEXT: &str = "LEASEHOLD_CONTEXT";
 /// The term, for the command of a leader.
 pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
+/// The process that systemd means, by its id: the one that takes its sockets, and answers its watchdog.
+pub(crate) const OF_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+
 /// What is read, for the help and the manual: a variable, two spaces, what it means.
 pub(crate) const READ: &str = "\
 LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error then
@@ -92,7 +95,9 @@ LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner l
 LEASEHOLD_CONTEXT     the work that an inner leasehold belongs to, for deadlocks
 LEASEHOLD_STORE       the store, without password
 LEASEHOLD_STORE_FILE  how an inner leasehold opens that store, with secrets: a file in memory \
-                      that only this user can read while leasehold runs (on Linux)";
+                      that only this user can read while leasehold runs (on Linux)
+LISTEN_PID            the command's process id, where systemd has named leasehold's: so a service
+                      gets its sockets; WATCHDOG_PID likewise";
 
 /// The names of all variables.
 pub(crate) fn known() -> impl Iterator<Item = &'static str> {

@@ -1,6 +1,14 @@
 //! Exit statuses, as `sysexits.h` and shells have them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use leasehold::ErrorKind;
+use rustix::process::{Signal, kill_current_process_group};
+
+use crate::sys;
 
 /// Done.
 pub(crate) const OK: u8 = 0;
@@ -32,6 +40,73 @@ pub(crate) const LOST: u8 = 79;
 pub(crate) const CANNOT_RUN: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// How long what is left to do may take once it is certain how we end.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How this process ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) code: u8,
+    /// The signal that ended the command, or us.
+    pub(crate) signal: Option<i32>,
+    /// What the terminal has sent to the command's group, and not to that of our caller.
+    pub(crate) typed: Option<Signal>,
+}
+
+impl From<u8> for Status {
+    fn from(code: u8) -> Self {
+        Self {
+            code,
+            ..Self::default()
+        }
+    }
+}
+
+impl Status {
+    /// A signal ended us.
+    pub(crate) fn by(signal: Signal) -> Self {
+        let signal = signal.as_raw();
+        Self {
+            code: signalled(signal),
+            signal: Some(signal),
+            typed: None,
+        }
+    }
+
+    /// The lease was lost under the command.
+    pub(crate) fn lost(self) -> Self {
+        Self { code: LOST, ..self }
+    }
+
+    /// Ends this process so at the latest in [`LONGEST`], whatever it waits for then.
+    pub(crate) fn at_the_latest(self) {
+        // Without a thread it ends when all is done.
+        let _ = thread::Builder::new().spawn(move || {
+            let (_kept, over) = mpsc::channel::<()>();
+            let _ = over.recv_timeout(LONGEST);
+            self.end()
+        });
+    }
+
+    /// Ends this process. Our caller sees what it would see of the command without us: a shell goes
+    /// on after a status, and not after a Ctrl-C that has ended its command.
+    #[allow(clippy::exit, reason = "some thread may wait for something for ever")]
+    pub(crate) fn end(self) -> ! {
+        static ENDS: AtomicBool = AtomicBool::new(false);
+        while ENDS.swap(true, Ordering::Relaxed) {
+            thread::park();
+        }
+        if let Some(typed) = self.typed {
+            let _ = kill_current_process_group(typed);
+        }
+        if let Some(signal) = self.signal.filter(|&signal| signalled(signal) == self.code) {
+            // Comes back where signals do not end it: in the first process of a container.
+            sys::die_by(signal);
+        }
+        std::process::exit(self.code.into())
+    }
+}
 
 /// The status of a process that a signal ended.
 pub(crate) fn signalled(signal: i32) -> u8 {

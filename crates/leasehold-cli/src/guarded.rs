@@ -12,12 +12,13 @@ use crate::child::{self, Ended, Guard, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
 use crate::config::Setting;
 use crate::connect::Opening;
+use crate::env;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::nested::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{env, exit};
 
 /// How long it may take to say with the lock that its job has failed.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
@@ -34,22 +35,25 @@ which they are       on Linux all that the command has started, in other groups 
                      daemons too; elsewhere its process group; not what others start for it \
                      (systemd-run, cron, docker, ssh)";
 
-/// The exit status, and the signal that led to it.
-pub(crate) type Status = (u8, Option<i32>);
+/// How long the store has to confirm a release: shorter than all that is left to do may take.
+const RELEASE: Duration = Duration::from_secs(2);
 
-/// The status where a signal ended us, and no command ran.
+/// The status where a signal ended us, and no command ran. Nothing is waited for much longer.
 pub(crate) fn ended_by(signal: Signal) -> Status {
-    (exit::signalled(signal.as_raw()), Some(signal.as_raw()))
+    let status = Status::by(signal);
+    status.at_the_latest();
+    status
 }
 
 /// Says how it ended, whatever happened.
-pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> u8 {
-    let (status, signal) = ended.unwrap_or_else(|failure| {
+pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> Status {
+    let ended = ended.unwrap_or_else(|failure| {
         printer.failure(&failure);
-        (failure.status, None)
+        failure.status.into()
     });
+    let (status, signal) = (ended.code, ended.signal);
     printer.event(&Event::Exit { status, signal });
-    status
+    ended
 }
 
 /// A command that may run, and how it is guarded.
@@ -62,21 +66,39 @@ pub(crate) struct Guarded<'a> {
     grace: Duration,
     ttl: Duration,
     max_hold: Option<Duration>,
+    again: Again,
+}
+
+/// Whether another run follows one that nobody asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    Never,
+    /// When what was held was lost.
+    IfLost,
+    Always,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// The command's exit status.
-    pub(crate) status: u8,
-    /// The signal that ended it.
-    pub(crate) signal: Option<i32>,
+    /// How the command ended.
+    pub(crate) status: Status,
     /// What was held was lost under it.
     pub(crate) lost: bool,
     /// Whether the lock is known to be given back, or to be another's.
     pub(crate) settled: bool,
-    /// The signal that asked us to end.
-    pub(crate) asked: Option<Signal>,
+    /// Whether no other run follows.
+    pub(crate) ends: bool,
+}
+
+impl Done {
+    /// How we end.
+    pub(crate) fn outcome(self) -> Status {
+        match self.lost {
+            true => self.status.lost(),
+            false => self.status,
+        }
+    }
 }
 
 impl<'a> Guarded<'a> {
@@ -87,6 +109,7 @@ impl<'a> Guarded<'a> {
         store: &'a StoreArgs,
         ttl: &Setting<Duration>,
         max_hold: Option<Duration>,
+        again: Again,
     ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
@@ -101,6 +124,7 @@ impl<'a> Guarded<'a> {
             grace,
             ttl: ttl.value,
             max_hold,
+            again,
         })
     }
 
@@ -143,6 +167,10 @@ impl<'a> Guarded<'a> {
         let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
         let supervision = Supervision::begin(printer, signals)?;
         let ended = supervision.run(start, &held, guard).await;
+        let ends = ended.as_ref().map_or(true, |ended| self.ends(ended));
+        if let (true, Ok(ended)) = (ends, &ended) {
+            ended.status().at_the_latest();
+        }
         let released = match &ended {
             // Whatever is left of it is given back while we leave.
             Ok(Ended { lost: true, .. }) => {
@@ -156,15 +184,22 @@ impl<'a> Guarded<'a> {
                 give_back(held, wanted, printer).await
             }
         };
-        let Ended { end, lost, asked } = ended?;
-        let (status, signal) = end.status();
+        let ended = ended?;
         Ok(Done {
-            status,
-            signal,
-            lost: lost || released == Some(Released::AlreadyGone),
+            status: ended.status(),
+            lost: ended.lost || released == Some(Released::AlreadyGone),
             settled: released.is_some(),
-            asked,
+            ends,
         })
+    }
+
+    fn ends(&self, ended: &Ended) -> bool {
+        let again = match self.again {
+            Again::Never => false,
+            Again::IfLost => ended.lost,
+            Again::Always => true,
+        };
+        !again || ended.asks_us_to_end()
     }
 }
 
@@ -196,7 +231,15 @@ async fn say_failure(held: &MultiLease<Any>, wanted: &Wanted, status: u8) {
 /// A release that fails changes nothing about what the command did. One that comes too late does:
 /// the lock was lost under the command, and nobody had noticed.
 async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) -> Option<Released> {
-    match held.release().await {
+    let Ok(released) = timeout(RELEASE, held.release()).await else {
+        let keys = Keys::from(&*wanted.keys);
+        printer.warn(format!(
+            "the store has not confirmed the release of {keys} within 2 s; without it the lock ends \
+             with its TTL"
+        ));
+        return None;
+    };
+    match released {
         Ok(released) => {
             let still_ours = released == Released::StillOurs;
             printer.event(&Event::Released {

@@ -42,22 +42,23 @@ mod wanted;
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
-use std::process::ExitCode;
 
 use crate::cli::{Command, OutputArgs};
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::guarded::conclude;
 use crate::output::Printer;
 
-fn main() -> ExitCode {
+fn main() {
+    sys::ignore_file_size();
     let status = match cli::parse(std::env::args_os()) {
         Ok(cli) => perform(cli.command),
-        Err(asked) => output::usage(asked),
+        Err(asked) => output::usage(asked).into(),
     };
-    status.into()
+    status.end()
 }
 
-fn perform(command: Command) -> u8 {
+fn perform(command: Command) -> Status {
     // One thread: the guarded program dies with the thread that started it.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match descriptors_left().and_then(|()| builder.enable_all().build()) {
@@ -66,7 +67,7 @@ fn perform(command: Command) -> u8 {
             let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
                 .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)");
             Printer::default().failure(&failure);
-            return failure.status;
+            return failure.status.into();
         }
     };
     child::reap_orphans(&runtime);
@@ -86,7 +87,7 @@ fn descriptors_left() -> io::Result<()> {
     all.map(drop)
 }
 
-async fn dispatch(mut command: Command) -> u8 {
+async fn dispatch(mut command: Command) -> Status {
     let printer = &match &command {
         Command::Run(args) => Printer::new(&args.common.output, true),
         Command::Hold(args) => Printer::new(&args.common.output, true),
@@ -110,7 +111,9 @@ async fn dispatch(mut command: Command) -> u8 {
         Command::Top(_) => Printer::new(&OutputArgs::default(), false),
         Command::Completions(_) | Command::Man(_) => Printer::default(),
     };
-    if let Some((file, key)) = command.metrics_file() {
+    let metrics = command.metrics_file();
+    let has_metrics = metrics.is_some();
+    if let Some((file, key)) = metrics {
         printer.begin_metrics(file, key);
     }
     let status = match config::fill(&mut command) {
@@ -122,11 +125,15 @@ async fn dispatch(mut command: Command) -> u8 {
         }
         Err(failure) => refuse(&command, failure, printer),
     };
-    printer.finish_metrics(status);
+    if has_metrics {
+        // A write may take for ever.
+        status.at_the_latest();
+    }
+    printer.finish_metrics(status.code);
     status
 }
 
-async fn carry_out(command: &Command, printer: &Printer) -> u8 {
+async fn carry_out(command: &Command, printer: &Printer) -> Status {
     let done = match command {
         // These say how it ended, whatever happened.
         Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
@@ -134,7 +141,10 @@ async fn carry_out(command: &Command, printer: &Printer) -> u8 {
             return conclude(commands::elect::elect(args, printer).await, printer);
         }
         Command::Wait(args) => return conclude(commands::wait::wait(args, printer).await, printer),
-        Command::Hold(args) => commands::hold::hold(args, printer).await,
+        Command::Hold(args) => match commands::hold::hold(args, printer).await {
+            Ok(status) => return status,
+            Err(failure) => Err(failure),
+        },
         Command::Renew(args) => commands::saved_lease::renew(args, printer).await,
         Command::Release(args) => commands::saved_lease::release(args, printer).await,
         Command::Elect(args) => commands::observe::observe(args, printer).await,
@@ -153,20 +163,21 @@ async fn carry_out(command: &Command, printer: &Printer) -> u8 {
         Command::Completions(args) => commands::completions::completions(args, printer),
         Command::Man(args) => commands::man::man(args, printer),
     };
-    done.unwrap_or_else(|failure| {
+    let code = done.unwrap_or_else(|failure| {
         printer.failure(&failure);
         failure.status
-    })
+    });
+    code.into()
 }
 
 /// Ends before anything is done.
-fn refuse(command: &Command, failure: Failure, printer: &Printer) -> u8 {
+fn refuse(command: &Command, failure: Failure, printer: &Printer) -> Status {
     match command {
         Command::Run(_) => conclude(Err(failure), printer),
         Command::Elect(args) if !args.observe => conclude(Err(failure), printer),
         _ => {
             printer.failure(&failure);
-            failure.status
+            failure.status.into()
         }
     }
 }

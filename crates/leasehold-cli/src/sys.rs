@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
@@ -57,6 +58,52 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     unsafe {
         libc::sigaction(signal.as_raw(), ptr::null(), now.as_mut_ptr()) == 0
             && now.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Whether this process ignores SIGXFSZ although its caller does not.
+static IGNORES_FILE_SIZE: AtomicBool = AtomicBool::new(false);
+
+/// Has writing fail where a file must not get larger: the signal would end us, and so the job.
+#[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
+pub(crate) fn ignore_file_size() {
+    if is_ignored(Signal::XFSZ) {
+        return;
+    }
+    // SAFETY: ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    IGNORES_FILE_SIZE.store(true, Ordering::Relaxed);
+}
+
+/// Whether we ignore the signal by ourselves, and what we start should not.
+pub(crate) fn ignores_itself(signal: i32) -> bool {
+    signal == libc::SIGXFSZ && IGNORES_FILE_SIZE.load(Ordering::Relaxed)
+}
+
+/// Ends this process by the signal, whatever is done about it now, and without a core dump of ours.
+/// Returns where that is impossible.
+#[allow(unsafe_code, reason = "restoring the default action needs sigaction")]
+pub(crate) fn die_by(signal: i32) {
+    #[cfg(target_os = "linux")]
+    let _ = {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    };
+    let none = rustix::process::Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    let mut only = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: all zeroes are a valid action: the default one. The set is writable, and initialised by
+    // `sigemptyset`; what is no signal is refused.
+    unsafe {
+        let default = MaybeUninit::<libc::sigaction>::zeroed();
+        libc::sigaction(signal, default.as_ptr(), ptr::null_mut());
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, only.as_ptr(), ptr::null_mut());
+        libc::raise(signal);
     }
 }
 

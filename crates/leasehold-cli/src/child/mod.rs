@@ -10,25 +10,30 @@ mod terminal;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
 };
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
-use self::shim::{Plan, Report, Request, c_string};
+use self::shim::{PidVariable, Plan, Report, Request, c_string};
 use self::terminal::Terminal;
-use crate::{exit, sys};
+use crate::{env, exit, sys};
 
 pub(crate) use guard::{Guard, OnLost};
 pub(crate) use named::NamedProcess;
 pub(crate) use orphans::reap_orphans;
 pub(crate) use program::check;
 pub(crate) use supervise::{Ended, Supervision};
+
+/// How long that which sleeps in the kernel is waited for after it was killed.
+const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// What has become of a shim that reports no more.
 const SHIM_KILLED: &str = "the process between leasehold and the command was killed";
@@ -72,6 +77,8 @@ pub(crate) enum Change {
     Ended,
     /// It was stopped by this signal.
     Stopped(i32),
+    /// The terminal has sent this signal to it.
+    Typed(i32),
     /// Nothing is left of what it had started.
     Alone,
 }
@@ -124,6 +131,7 @@ impl Child {
         for (name, value) in start.given {
             environment.insert(name.into(), value.into());
         }
+        let of_its_pid = of_its_pid(&mut environment);
         let variable = |(mut name, value): (OsString, OsString)| {
             name.push("=");
             name.push(value);
@@ -136,7 +144,9 @@ impl Child {
                 .into_iter()
                 .map(variable)
                 .collect::<io::Result<_>>()?,
+            of_its_pid,
             inherit: start.lifelines.iter().map(AsRawFd::as_raw_fd).collect(),
+            at_terminal: terminal.is_some(),
             terminal: terminal.and_then(Terminal::for_the_start),
             with_children: start.with_children,
         })?;
@@ -224,7 +234,8 @@ impl Child {
                 let _ = kill_process_group(self.pid, Signal::KILL);
             }
             if let Some(ended) = sys::readable(handle) {
-                ended.await;
+                // One that sleeps in the kernel may never wake.
+                let _ = timeout(LONGEST_END, ended).await;
             }
         }
     }
@@ -254,6 +265,7 @@ impl Child {
                 Ok(Some(Change::Ended))
             }
             Some(Report::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
+            Some(Report::Typed(signal)) => Ok(Some(Change::Typed(signal))),
             Some(Report::Alone) => Ok(Some(Change::Alone)),
             _ => Err(io::Error::other(SHIM_KILLED)),
         }
@@ -274,6 +286,23 @@ impl Drop for Child {
     fn drop(&mut self) {
         shim::over();
     }
+}
+
+/// Takes out what systemd has meant for us, and so for the command: whose sockets they are, and who
+/// answers the watchdog.
+fn of_its_pid(environment: &mut BTreeMap<OsString, OsString>) -> Vec<PidVariable> {
+    let ours = std::process::id().to_string();
+    let mut named = env::OF_PROCESS.to_vec();
+    named.retain(|name| {
+        let names_us = |value: &OsString| *value == *ours;
+        environment.get(OsStr::new(name)).is_some_and(names_us)
+    });
+    for name in &named {
+        environment.remove(OsStr::new(name));
+        // Says the same of our process, in a number that nobody but we could tell.
+        environment.remove(OsStr::new(&format!("{name}FDID")));
+    }
+    named.into_iter().map(PidVariable::new).collect()
 }
 
 #[cfg(target_os = "linux")]

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use super::guard::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, Guard, NamedProcess, Start, program};
+use super::{Change, Child, End, Guard, LONGEST_END, NamedProcess, Start, program};
 use crate::duration::millis;
-use crate::exit;
+use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::output::{Event, Keys, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
@@ -24,17 +24,42 @@ use crate::sys;
 /// How soon it is looked again whether all that was killed is gone.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// How long that which sleeps in the kernel is waited for after the child itself has ended.
-const LONGEST_END: Duration = Duration::from_secs(5);
-
 /// How it came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) end: End,
     /// The lease was lost, or so near its end that the child was told to stop.
     pub(crate) lost: bool,
-    /// The last signal that went on to the child and asks a program to end.
+    /// The last signal that went on to the child, or came to it from the terminal, and asks a program
+    /// to end.
     pub(crate) asked: Option<Signal>,
+    /// What the terminal has sent to the child, where our caller is to get it, too.
+    pub(crate) typed: Option<Signal>,
+}
+
+impl Ended {
+    /// How we end by it.
+    pub(crate) fn status(&self) -> Status {
+        let (code, signal) = self.end.status();
+        let status = Status {
+            code,
+            signal,
+            typed: self.typed,
+        };
+        match self.lost {
+            true => status.lost(),
+            false => status,
+        }
+    }
+
+    /// Whether a signal to the child was meant for us, too. SIGHUP has many programs read their
+    /// configuration again: it ends us if it ended the child.
+    pub(crate) fn asks_us_to_end(&self) -> bool {
+        match self.asked {
+            Some(Signal::HUP) => self.end == End::Signalled(libc::SIGHUP),
+            asked => asked.is_some(),
+        }
+    }
 }
 
 /// What is left of the child and of what it has started, after all were killed.
@@ -52,6 +77,7 @@ pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
     signals: &'a mut Signals,
     asked: Option<Signal>,
+    typed: Option<Signal>,
     /// Who does not take signals from us, and was named.
     refused: BTreeSet<i32>,
     stops: unix::Signal,
@@ -65,6 +91,7 @@ impl<'a> Supervision<'a> {
             printer,
             signals,
             asked: None,
+            typed: None,
             refused: BTreeSet::new(),
             stops: signals::stream(Signal::TSTP).map_err(signals::refused)?,
             terminal: Terminal::open(),
@@ -82,6 +109,7 @@ impl<'a> Supervision<'a> {
         let mut child = Child::start(start, self.terminal.as_ref())
             .map_err(|error| program::failure(program, &error))?;
         let mut watched = self.watch(&mut child, held, &mut guard).await;
+        self.infer_typed(&child);
         if with_children && watched.is_ok() && !guard.kills() {
             self.take_terminal_back(&child);
             if let Some(left) = child.outlast().filter(|_| !guard.lost()) {
@@ -106,7 +134,41 @@ impl<'a> Supervision<'a> {
             end,
             lost: guard.lost(),
             asked: self.asked,
+            typed: self.typed.filter(|&typed| self.is_for_our_caller(typed, end)),
         })
+    }
+
+    /// The terminal has sent a signal to the child, and not to us: as good as asked.
+    fn typed(&mut self, signal: i32) {
+        let sent = [Signal::INT, Signal::QUIT, Signal::HUP];
+        let sent = sent.into_iter().find(|sent| sent.as_raw() == signal);
+        if let Some(signal) = sent.filter(|&signal| !sys::is_ignored(signal)) {
+            self.typed = Some(signal);
+            self.asked = Some(signal);
+        }
+    }
+
+    /// Where nothing beside the child tells it: what has ended it in front of the terminal was typed.
+    fn infer_typed(&mut self, child: &Child) {
+        if let (false, None, Some(End::Signalled(signal)), Some(group), Some(terminal)) = (
+            cfg!(target_os = "linux"),
+            self.asked,
+            child.end(),
+            child.group(),
+            &self.terminal,
+        ) && terminal.is_of(group)
+        {
+            self.typed(signal);
+        }
+    }
+
+    /// Whether our caller would have got the signal had the child not had the terminal. A terminal
+    /// that another group has by now sends that group its signals; one that has gone has ended all.
+    fn is_for_our_caller(&self, typed: Signal, end: End) -> bool {
+        match typed {
+            Signal::HUP => end == End::Signalled(libc::SIGHUP),
+            _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
+        }
     }
 
     /// Returns when the child has ended; after that, when nothing is left of what it had started, or
@@ -127,6 +189,10 @@ impl<'a> Supervision<'a> {
             }
             match child.change()? {
                 Some(Change::Ended | Change::Alone) => return Ok(()),
+                Some(Change::Typed(signal)) => {
+                    self.typed(signal);
+                    continue;
+                }
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.

@@ -69,7 +69,8 @@ impl Terminal {
     /// Restores the modes, after a program that had no chance to.
     pub(crate) fn restore(&self) {
         if let Some(modes) = &self.modes {
-            let _ = tcsetattr(&self.tty, OptionalActions::Drain, modes);
+            // Waits for no output: it may be held up for ever.
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, modes);
         }
     }
 }

@@ -4,27 +4,28 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease, Wait};
-use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::acquire::{self, Outcome, Patience};
 use crate::cli::ElectArgs;
 use crate::connect::{Asking, connect_to_hold, leave};
 use crate::duration::millis;
+use crate::exit::Status;
 use crate::failure::Failure;
-use crate::guarded::{Done, Guarded, Status, ended_by};
+use crate::guarded::{Again, Guarded, ended_by};
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{exit, place, standing};
+use crate::{place, standing};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
     let (store, lease) = (&args.common.store, &args.lease);
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
     place::check_of_election(store)?;
-    let command = Guarded::check(&args.command, &args.guard, store, &lease.ttl(), None)?;
+    let again = if args.once { Again::IfLost } else { Again::Always };
+    let command = Guarded::check(&args.command, &args.guard, store, &lease.ttl(), None, again)?;
     let connecting = connect_to_hold(store, lease, asking(&wanted, args), printer);
     let connected = match connecting.await? {
         ControlFlow::Continue(connected) => connected,
@@ -106,26 +107,16 @@ impl Candidate<'_> {
         let command = &self.command;
         let run = command.run(client, &self.wanted, held, None, signals, printer);
         let done = run.await?;
-        if is_asked_to_end(&done) || (self.args.once && !done.lost) {
-            let status = if done.lost { exit::LOST } else { done.status };
-            return Ok(Some((status, done.signal)));
+        if done.ends {
+            return Ok(Some(done.outcome()));
         }
         self.pauses.after(begun.elapsed());
         printer.event(&Event::TermEnded {
             key: key.clone(),
-            status: (!done.lost).then_some(done.status),
+            status: (!done.lost).then_some(done.status.code),
             again_in_ms: millis(self.pauses.next),
         });
         Ok(None)
-    }
-}
-
-/// Whether a signal that went on to the command was meant for us, too. SIGHUP has many programs
-/// read their configuration again: it ends us if it ended the command.
-fn is_asked_to_end(done: &Done) -> bool {
-    match done.asked {
-        Some(Signal::HUP) => done.signal == Some(Signal::HUP.as_raw()),
-        asked => asked.is_some(),
     }
 }
 

@@ -15,8 +15,9 @@ use crate::bound::Bound;
 use crate::cli::HoldArgs;
 use crate::commands::saved_lease::save;
 use crate::connect::{Asking, connect_to_hold};
-use crate::exit;
+use crate::exit::{self, Status};
 use crate::failure::Failure;
+use crate::guarded::ended_by;
 use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
 use crate::saved::{Place, SavedFile, SavedLease};
 use crate::signals::Signals;
@@ -36,7 +37,7 @@ struct Shown<'a> {
 }
 
 /// Holds until a signal, the loss, or the end of what it is bound to.
-pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failure> {
+pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
     let mut wanted = Wanted::of(&args.lock, &args.lease)?;
     // Before the lock is waited for.
     args.save.as_deref().map(Place::at).transpose()?;
@@ -52,11 +53,11 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
     let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
     let connecting = tokio::select! {
         connecting = connecting => connecting?,
-        () = &mut end => return Ok(exit::signalled(Signal::HUP.as_raw())),
+        () = &mut end => return Ok(ended_by(Signal::HUP)),
     };
     let mut connected = match connecting {
         ControlFlow::Continue(connected) => connected,
-        ControlFlow::Break(signal) => return Ok(exit::signalled(signal.as_raw())),
+        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
     };
     if args.detach && connected.client.capabilities().liveness {
         let message = "on this store a lock ends with the process that has acquired it";
@@ -71,12 +72,10 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<u8, Failu
         if status == exit::LOST {
             bound.lost();
         }
-        Ok((status, None))
+        Ok(status.into())
     };
-    let (status, _) = connected
-        .hold(&wanted, patience, conflict, printer, keeping)
-        .await?;
-    Ok(status)
+    let held = connected.hold(&wanted, patience, conflict, printer, keeping);
+    held.await
 }
 
 async fn keep(
@@ -107,6 +106,7 @@ async fn keep(
         _ = signals.next() => exit::OK,
         () = removed(saved.as_ref()) => exit::OK,
     };
+    Status::from(status).at_the_latest();
     if status == exit::OK
         && let Err(error) = held.release().await
     {

@@ -9,13 +9,14 @@ use crate::acquire::Patience;
 use crate::child::OnLost;
 use crate::cli::{LeaseArgs, RunArgs};
 use crate::connect::{Asking, connect_to_hold};
+use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::guarded::{Guarded, Status, ended_by};
+use crate::guarded::{Again, Guarded, ended_by};
 use crate::output::Printer;
 use crate::recovery::Recovery;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::{exit, place};
+use crate::place;
 
 /// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
 const LONGEST_CUT: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
     };
     let (ttl, max_hold) = (wanted.ttl(&args.lease), wanted.max_hold);
     let command = args.command();
-    let command = Guarded::check(&command, &args.guard, store, &ttl, max_hold)?;
+    let command = Guarded::check(&command, &args.guard, store, &ttl, max_hold, Again::Never)?;
     let lease = LeaseArgs {
         ttl: Some(ttl),
         ..args.lease.clone()
@@ -70,8 +71,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         if let Some(kept) = kept.filter(|_| done.settled) {
             kept.clear(printer);
         }
-        let status = if done.lost { exit::LOST } else { done.status };
-        Ok((status, done.signal))
+        Ok(done.outcome())
     };
     let held = connected.hold(&wanted, patience, conflict, printer, work);
     held.await

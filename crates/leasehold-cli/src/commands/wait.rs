@@ -10,9 +10,9 @@ use tokio::time::{sleep, timeout};
 use crate::cli::WaitForArgs;
 use crate::connect::{Asking, connect_patiently, leave};
 use crate::duration::millis;
-use crate::exit;
+use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::guarded::{Status, ended_by};
+use crate::guarded::ended_by;
 use crate::output::{Event, Keys, Printer};
 use crate::retries::Retries;
 use crate::signals::Signals;
@@ -52,8 +52,8 @@ async fn wait_patiently(
         let failure = tokio::select! {
             signal = signals.next() => return Ok(withdrawn(key, signal, retries, printer)),
             freed = until_free(key, client, retries, &mut told, printer) => match freed {
-                Ok(true) => return Ok((exit::OK, None)),
-                Ok(false) => return Ok((args.conflict_exit_code.unwrap_or(exit::CONFLICT), None)),
+                Ok(true) => return Ok(exit::OK.into()),
+                Ok(false) => return Ok(args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()),
                 Err(failure) => failure,
             },
         };

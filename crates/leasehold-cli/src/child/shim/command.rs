@@ -83,6 +83,11 @@ unsafe fn execute(arguments: &[*const libc::c_char], environment: &[*const libc:
 fn prepare(birth: &Birth<'_>, shim: Pid) -> Result<(), Errno> {
     die_with(shim)?;
     setpgid(None, None)?;
+    #[cfg(target_os = "linux")]
+    super::probe::begin(birth);
+    for variable in &birth.plan.of_its_pid {
+        variable.set(getpid());
+    }
     for &fd in &birth.plan.inherit {
         rustix::io::fcntl_setfd(borrow(fd), rustix::io::FdFlags::empty())?;
     }

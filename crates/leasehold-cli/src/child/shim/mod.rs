@@ -9,16 +9,21 @@
 //! Leasehold may wait for all that a command that has ended has left. Then the shim reaps the command
 //! too, and reports when it has no child any more.
 //!
-//! Everything behind `fork`, in [`process`], [`command`] and [`reaping`], runs in a copy of a process that may
+//! Where there is a terminal, another process beside the command tells what that sends: see [`probe`].
+//!
+//! Everything behind `fork`, in [`process`], [`command`], [`probe`] and [`reaping`], runs in a copy of a process that may
 //! have several threads: no allocation, no lock, system calls only.
 
 mod command;
 mod process;
 #[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
 mod reaping;
 mod report;
 mod signals;
 
+use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -29,7 +34,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::path::DecInt;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 
 pub(super) use self::report::{Report, Request};
 use self::signals::Mask;
@@ -53,6 +59,10 @@ pub(super) struct Plan {
     pub(super) environment: Vec<CString>,
     /// Descriptors that the program inherits although they are closed on exec elsewhere.
     pub(super) inherit: Vec<RawFd>,
+    /// Its variables that have its process id.
+    pub(super) of_its_pid: Vec<PidVariable>,
+    /// Whether there is a terminal, which the program's group may have.
+    pub(super) at_terminal: bool,
     /// The terminal whose foreground the program's group becomes.
     pub(super) terminal: Option<RawFd>,
     /// Whether what the program leaves is ended with leasehold as the program is.
@@ -69,13 +79,18 @@ pub(super) fn c_string(text: &OsStr) -> io::Result<CString> {
 /// it does not run. The number of the shim is its own until [`over`].
 #[allow(unsafe_code, reason = "no safe interface forks")]
 pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
-    // The last one has been told to end when its command had ended.
+    // The last one has been told to end when its command had ended. One that is stopped, say, has not
+    // heard it.
     if let Some(last) = Pid::from_raw(LAST.swap(0, Ordering::Relaxed)) {
+        let _ = kill_process(last, Signal::KILL);
         reap(last);
     }
     let (mut reports, theirs) = UnixStream::pair()?;
     let (mut failure, fails) = io::pipe()?;
-    let (arguments, environment) = (pointers(&plan.arguments), pointers(&plan.environment));
+    let gate = plan.at_terminal.then(io::pipe).transpose()?;
+    let arguments = pointers(plan.arguments.iter().map(|it| it.as_ptr()));
+    let of_its_pid = plan.of_its_pid.iter().map(PidVariable::as_ptr);
+    let environment = pointers(plan.environment.iter().map(|it| it.as_ptr()).chain(of_its_pid));
     // For what the C library keeps there to find the program, which may be a script.
     let mut stack = Vec::<u8>::with_capacity(STACK + size_of_val(&*arguments));
     let birth = Birth {
@@ -85,6 +100,9 @@ pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
         stack: stack.spare_capacity_mut().as_mut_ptr_range().end,
         reports: theirs.as_raw_fd(),
         fails: fails.as_raw_fd(),
+        gate: gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd())),
+        probe: AtomicI32::new(0),
+        leasehold: getpid().as_raw_nonzero().get(),
     };
     // No handler of ours may run in the copy: it would write to pipes that both share.
     let mask = Mask::everything().set();
@@ -96,7 +114,7 @@ pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
     }
     let error = io::Error::last_os_error();
     mask.set();
-    drop((theirs, fails));
+    drop((theirs, fails, gate));
     if forked < 0 {
         return Err(error);
     }
@@ -130,7 +148,7 @@ pub(super) fn over() {
 pub(super) fn reap_others() {
     let last = LAST.load(Ordering::Relaxed);
     let used = IN_USE.load(Ordering::Relaxed).then_some(last);
-    reaping::reap_all_but(used.and_then(Pid::from_raw));
+    reaping::reap_all_but(&[used.and_then(Pid::from_raw)]);
 }
 
 /// Waits until a child has ended.
@@ -140,9 +158,63 @@ fn reap(pid: Pid) {
 }
 
 /// A list as the system takes it.
-fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    let all = strings.iter().map(|string| string.as_ptr());
+fn pointers(all: impl Iterator<Item = *const libc::c_char>) -> Vec<*const libc::c_char> {
     all.chain([ptr::null()]).collect()
+}
+
+/// A variable of the command's environment that has the command's process id.
+#[derive(Debug)]
+pub(super) struct PidVariable {
+    /// Name, number, and zeroes, in memory that the command writes to before it is its program.
+    text: Vec<Cell<u8>>,
+    number: usize,
+}
+
+impl PidVariable {
+    pub(super) fn new(name: &str) -> Self {
+        let number = name.len() + 1;
+        let text = name.bytes().chain([b'=']).chain([0; 12]).map(Cell::new);
+        Self {
+            text: text.collect(),
+            number,
+        }
+    }
+
+    fn as_ptr(&self) -> *const libc::c_char {
+        self.text.as_ptr().cast()
+    }
+
+    fn set(&self, pid: Pid) {
+        let digits = DecInt::new(pid.as_raw_nonzero().get());
+        let places = self.text.iter().skip(self.number);
+        for (place, &digit) in places.zip(digits.as_bytes()) {
+            place.set(digit);
+        }
+    }
+}
+
+/// Elsewhere leasehold goes by how the command has ended.
+#[cfg(not(target_os = "linux"))]
+mod probe {
+    use std::os::fd::{BorrowedFd, RawFd};
+
+    use super::Birth;
+
+    pub(super) struct Probe;
+
+    impl Probe {
+        pub(super) fn of(_birth: &Birth<'_>) -> Self {
+            Self
+        }
+
+        pub(super) fn first_unused(&self) -> RawFd {
+            1
+        }
+
+        pub(super) fn look(&mut self, _reports: BorrowedFd<'_>) {}
+
+        pub(super) fn finish(&mut self, _reports: BorrowedFd<'_>) {}
+    }
 }
 
 /// What both processes behind the fork need: numbers and pointers.
@@ -159,6 +231,14 @@ struct Birth<'a> {
     reports: RawFd,
     /// Where the command says why it was not started; closed by its start.
     fails: RawFd,
+    /// A pipe: the probe reads from it, and ends when the shim closes it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is no probe"))]
+    gate: Option<(RawFd, RawFd)>,
+    /// The probe, once it has begun: the command shares the shim's memory then.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "as for `gate`"))]
+    probe: AtomicI32,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "as for `gate`"))]
+    leasehold: i32,
 }
 
 #[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]

@@ -1,5 +1,6 @@
 //! The shim itself: a process of one thread that waits, reports, and kills.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
@@ -12,6 +13,7 @@ use rustix::process::{
 
 use super::super::tree;
 use super::command::begin;
+use super::probe::Probe;
 #[cfg(target_os = "linux")]
 use super::reaping::{is_alone, reap_all_but};
 use super::signals::Mask;
@@ -63,14 +65,15 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
     Report::Started(child.as_raw_nonzero().get()).write(borrow(birth.reports));
     // Nothing of leasehold's stays open here: no pipe whose end somebody waits for, no lifeline.
     let _ = rustix::stdio::dup2_stdin(borrow(birth.reports));
-    close_all_but_stdin();
+    let mut probe = Probe::of(birth);
+    close_from(probe.first_unused());
     let _ = rustix::process::chdir(c"/");
-    name();
+    name(c"leasehold-shim");
     let reports = borrow(0);
     wake_by_children();
     let mut stage = Stage::Runs;
     loop {
-        if stage == Stage::Runs && look(child, reports) {
+        if stage == Stage::Runs && look(child, &mut probe, reports) {
             stage = Stage::Ended;
         }
         match stage {
@@ -80,7 +83,7 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
             }
             Stage::Left | Stage::Alone => {}
             #[cfg(target_os = "linux")]
-            Stage::Runs | Stage::Ended => reap_all_but(Some(child)),
+            Stage::Runs | Stage::Ended => reap_all_but(&[Some(child), probe.pid()]),
             #[cfg(not(target_os = "linux"))]
             Stage::Runs | Stage::Ended => {}
         }
@@ -103,8 +106,10 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
     }
 }
 
-/// Reports what has changed about the command. Answers whether it has ended.
-fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
+/// Reports what has changed about the command, and what its terminal has sent. Answers whether it
+/// has ended.
+fn look(child: Pid, probe: &mut Probe, reports: BorrowedFd<'_>) -> bool {
+    probe.look(reports);
     let now = WaitIdOptions::NOHANG;
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
@@ -113,6 +118,7 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
                 Some(code) => End::Exited(code),
                 None => End::Signalled(status.terminating_signal().unwrap_or_default()),
             };
+            probe.finish(reports);
             Report::Ended(end).write(reports);
             return true;
         }
@@ -224,21 +230,22 @@ fn limit(stage: Stage) -> Option<libc::timespec> {
 /// Shows in lists of processes what this one is.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "no safe interface that is compiled in")]
-fn name() {
-    // SAFETY: the name is a C string of less than 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"leasehold-shim".as_ptr()) };
+pub(super) fn name(name: &'static CStr) {
+    // SAFETY: the name is a C string; what is behind its first 15 bytes is not taken.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn name() {}
+fn name(_name: &'static CStr) {}
 
+/// Closes all descriptors but those below the first.
 #[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
-fn close_all_but_stdin() {
+pub(super) fn close_from(first: RawFd) {
     #[cfg(target_os = "linux")]
     {
-        let first: libc::c_uint = 1;
+        let first = first.cast_unsigned();
         let flags: libc::c_uint = 0;
-        // SAFETY: nothing in this process uses a descriptor other than 0 from here on.
+        // SAFETY: nothing in this process uses a descriptor behind those from here on.
         let closed =
             unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
         if closed == 0 {
@@ -246,11 +253,11 @@ fn close_all_but_stdin() {
         }
     }
     // Older systems: as many as a process has unless it asks for more.
-    (1..1024).for_each(close);
+    (first..1024).for_each(close);
 }
 
 #[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
-fn close(fd: RawFd) {
+pub(super) fn close(fd: RawFd) {
     // SAFETY: the number belongs to this process's copy, and is not used behind this.
     unsafe { libc::close(fd) };
 }

@@ -9,13 +9,13 @@ use rustix::process::{Pid, WaitOptions, wait};
 
 use super::reap;
 
-/// Reaps the children that have ended, but for that one.
+/// Reaps the children that have ended, but for those.
 ///
-/// The system names the oldest child that has ended. Behind `kept`, once that has ended, no other
-/// is seen.
-pub(super) fn reap_all_but(kept: Option<Pid>) {
+/// The system names the oldest child that has ended. Behind one of `kept`, once that has ended, no
+/// other is seen.
+pub(super) fn reap_all_but(kept: &[Option<Pid>]) {
     while let Some(pid) = ended() {
-        if Some(pid) == kept {
+        if kept.contains(&Some(pid)) {
             return;
         }
         reap(pid);

@@ -14,6 +14,8 @@ pub(in crate::child) enum Report {
     /// It was stopped by this signal.
     Stopped(i32),
     Ended(End),
+    /// The terminal, or another than leasehold, has sent this signal to its group.
+    Typed(i32),
     /// Nothing is left of what it had started.
     Alone,
 }
@@ -28,6 +30,7 @@ impl Report {
             Self::Stopped(signal) => (b't', signal),
             Self::Ended(End::Exited(code)) => (b'e', code),
             Self::Ended(End::Signalled(signal)) => (b'k', signal),
+            Self::Typed(signal) => (b'c', signal),
             Self::Alone => (b'a', 0),
         };
         let [a, b, c, d] = value.to_ne_bytes();
@@ -42,6 +45,7 @@ impl Report {
             b't' => Self::Stopped(value),
             b'e' => Self::Ended(End::Exited(value)),
             b'k' => Self::Ended(End::Signalled(value)),
+            b'c' => Self::Typed(value),
             b'a' => Self::Alone,
             _ => return None,
         })

@@ -5,8 +5,10 @@ use std::ptr;
 
 use rustix::process::Signal;
 
-/// What was ignored stays ignored, but for SIGPIPE, which Rust ignores by itself; no handler of
-/// leasehold's runs in the command.
+use crate::sys;
+
+/// What was ignored stays ignored, but for SIGPIPE, which Rust ignores by itself, and what leasehold
+/// does; no handler of leasehold's runs in the command.
 #[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
 pub(super) fn default_signals() {
     for signal in 1..=64 {
@@ -18,7 +20,7 @@ pub(super) fn default_signals() {
             let action = now.assume_init().sa_sigaction;
             let stays = match action {
                 libc::SIG_DFL => true,
-                libc::SIG_IGN => signal != libc::SIGPIPE,
+                libc::SIG_IGN => signal != libc::SIGPIPE && !sys::ignores_itself(signal),
                 _ => false,
             };
             if known && !stays {
@@ -53,6 +55,23 @@ impl Mask {
             libc::sigemptyset(set.as_mut_ptr());
             Self(set.assume_init())
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(signals: &[Signal]) -> Self {
+        let mut mask = Self::nothing();
+        for signal in signals {
+            // SAFETY: the set is initialised, and the signal is one.
+            unsafe { libc::sigaddset(&raw mut mask.0, signal.as_raw()) };
+        }
+        mask
+    }
+
+    /// A descriptor of which they can be read, if they are blocked; -1 is none.
+    #[cfg(target_os = "linux")]
+    pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
+        // SAFETY: the set is initialised, and -1 stands for a new descriptor.
+        unsafe { libc::signalfd(-1, &raw const self.0, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) }
     }
 
     pub(super) fn without(mut self, signal: Signal) -> Self {

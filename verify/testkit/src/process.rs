@@ -12,7 +12,7 @@
 //! let holder = Process::spawn(command);
 //! holder.stderr().wait_for("holding").await;
 //! holder.signal(Signal::TERM);
-//! assert_eq!(holder.wait().await.code(), Some(143));
+//! assert_eq!(holder.finish().await.signal(), Some(Signal::TERM));
 //! # }
 //! ```
 
@@ -327,6 +327,11 @@ impl Finished {
     /// The exit code; none when a signal ended the program.
     pub fn code(&self) -> Option<i32> {
         self.status.code()
+    }
+
+    /// The signal that ended the program.
+    pub fn signal(&self) -> Option<Signal> {
+        self.status.signal().and_then(Signal::from_named_raw)
     }
 }
 

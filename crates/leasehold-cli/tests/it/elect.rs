@@ -58,7 +58,7 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
     a.stderr().wait_for("candidate for k again in 1.0 s").await;
     a.stderr().wait_for("waiting for k (position 1)").await;
     b.signal(Signal::TERM);
-    assert_eq!(b.finish().await.code(), Some(143));
+    assert_eq!(b.finish().await.signal(), Some(Signal::TERM));
     let third = leads(&a).await;
     assert!(third > second);
     observer
@@ -67,7 +67,7 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
         .await;
     a.signal(Signal::TERM);
     let ended = a.finish().await;
-    assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+    assert_eq!(ended.signal(), Some(Signal::TERM), "{}", ended.stderr);
 
     observer.signal(Signal::TERM);
     let seen = observer.finish().await;
@@ -113,7 +113,7 @@ async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     assert!(leads(&two).await > first);
     one.stderr().wait_for("waiting for k (position 1)").await;
     one.signal(Signal::INT);
-    assert_eq!(one.finish().await.code(), Some(130));
+    assert_eq!(one.finish().await.signal(), Some(Signal::INT));
 }
 
 async fn once_ends_with_the_commands_status(store: &Store) {
@@ -137,7 +137,7 @@ async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let waits = store.spawn(&["elect", "k", "--", "true"]);
     waits.stderr().wait_for("waiting for k (position 1)").await;
     waits.signal(Signal::TERM);
-    assert_eq!(waits.finish().await.code(), Some(143));
+    assert_eq!(waits.finish().await.signal(), Some(Signal::TERM));
     leader.signal(Signal::HUP);
     leader.stdout().wait_for("again").await;
     leader.signal(Signal::TERM);

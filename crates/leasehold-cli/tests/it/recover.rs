@@ -100,7 +100,7 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
     old.signal(Signal::TERM);
     let second = token(&new).await;
     assert!(second > first);
-    assert_eq!(old.wait().await.code(), Some(143));
+    assert_eq!(old.finish().await.signal(), Some(Signal::TERM));
     // It has taken over the file: what comes after it goes on where it was killed.
     crash(new).await;
     let third = start(store);
@@ -125,7 +125,7 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
         .await;
     new.stderr().wait_for("waiting for k (position 1)").await;
     new.signal(Signal::TERM);
-    assert_eq!(new.wait().await.code(), Some(143));
+    assert_eq!(new.finish().await.signal(), Some(Signal::TERM));
     let left = rustix::process::Pid::from_raw(left).unwrap();
     rustix::process::kill_process(left, Signal::KILL).unwrap();
     // Nobody reports that the last one has gone, but the next start finds out.

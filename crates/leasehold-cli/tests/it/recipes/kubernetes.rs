@@ -192,7 +192,7 @@ async fn the_second_pod_of_a_cron_job_waits_for_the_first() {
         assert!(started(&second, &container.name).await > token);
         // The pod is deleted.
         second.signal(Signal::TERM);
-        assert_eq!(second.finish().await.code(), Some(143));
+        assert_eq!(second.finish().await.signal(), Some(Signal::TERM));
     }
 }
 
@@ -208,7 +208,7 @@ async fn one_pod_of_a_deployment_leads_and_another_follows_it() {
         next.stderr().wait_for("(position 1)").await;
         leader.signal(Signal::TERM);
         assert!(started(&next, &container.name).await > term);
-        assert_eq!(leader.finish().await.code(), Some(143));
+        assert_eq!(leader.finish().await.signal(), Some(Signal::TERM));
     }
 }
 

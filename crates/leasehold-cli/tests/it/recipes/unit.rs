@@ -23,7 +23,6 @@ const KNOWN: [(&str, &[&str]); 4] = [
             "Restart",
             "RestartSec",
             "RestartPreventExitStatus",
-            "SuccessExitStatus",
             "KillMode",
             "TimeoutStopSec",
         ],

@@ -1,4 +1,4 @@
-//! What `hold` is bound to: it ends with its parent, or when a descriptor is at its end.
+//! What `hold` is bound to: it ends with its parent, or at the end of file of a descriptor.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,13 +6,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, fstat};
-use rustix::process::{Pid, Signal, getppid};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::process::Pid;
 use tokio::sync::oneshot;
 
+use crate::background::Front;
 use crate::cli::HoldArgs;
-use crate::exit;
 use crate::failure::Failure;
+use crate::parent::Parent;
 use crate::sys;
 
 /// A descriptor that we were started with, by its number.
@@ -29,6 +30,11 @@ impl Inherited {
         let fd = fd.map_err(|_| "it is not open; open it with exec N< or a pipe".to_owned())?;
         let kind = fstat(&fd).map(|seen| FileType::from_raw_mode(seen.st_mode));
         match kind {
+            Ok(FileType::Fifo) if is_written_by_us(&fd) => Err(
+                "it never ends: leasehold has the other end of the pipe open, too; close that for \
+                 leasehold with N>&-"
+                    .to_owned(),
+            ),
             Ok(FileType::Fifo | FileType::Socket) => Ok(Self(Arc::new(fd))),
             Ok(FileType::CharacterDevice) if rustix::termios::isatty(&fd) => Ok(Self(Arc::new(fd))),
             _ => Err(
@@ -57,81 +63,26 @@ impl Inherited {
     }
 }
 
-/// The process that has started us.
-#[derive(Debug)]
-struct Parent {
-    pid: Option<Pid>,
-    #[cfg(target_os = "linux")]
-    handle: Option<OwnedFd>,
-}
-
-impl Parent {
-    fn now() -> Self {
-        let pid = getppid();
-        Self {
-            #[cfg(target_os = "linux")]
-            handle: pid.and_then(|pid| {
-                let flags = rustix::process::PidfdFlags::empty();
-                rustix::process::pidfd_open(pid, flags).ok()
-            }),
-            pid,
-        }
-    }
-
-    /// Completes when it has ended.
-    async fn end(&self) {
-        #[cfg(target_os = "linux")]
-        if let Some(ended) = self.handle.as_ref().and_then(sys::readable)
-            && getppid() == self.pid
-        {
-            return ended.await;
-        }
-        // Others tell nothing: it is another one's child then.
-        while getppid() == self.pid {
-            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        }
-    }
-}
-
-impl Parent {
-    /// Asks it to end, unless it has ended.
-    fn terminate(&self) {
-        if getppid() != self.pid {
-            return;
-        }
-        // An error says that it ends just now, or is another user's: it learns of it by our end.
-        #[cfg(target_os = "linux")]
-        if let Some(handle) = &self.handle {
-            let _ = rustix::process::pidfd_send_signal(handle, Signal::TERM);
-            return;
-        }
-        if let Some(pid) = self.pid {
-            let _ = rustix::process::kill_process(pid, Signal::TERM);
-        }
-    }
-}
-
 /// What ends us beside signals and the loss of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
-    parent: Option<Parent>,
+    parent: Option<Rc<Parent>>,
     descriptor: Option<Inherited>,
+    front: Option<Rc<Front>>,
 }
 
 impl Bound {
     /// As the arguments say, from now on.
     pub(crate) fn of(args: &HoldArgs) -> Result<Rc<Self>, Failure> {
-        let parent = args.while_parent.then(Parent::now);
-        if parent.as_ref().is_some_and(|parent| parent.pid.is_none()) {
-            return Err(Failure::new(
-                exit::SYSTEM,
-                "cannot tell when the parent ends: it is in another PID namespace",
-            )
-            .hint("use --fd with a pipe"));
-        }
+        let parent = match (&args.parent, args.while_parent) {
+            (Some(parent), _) => Some(parent.clone()),
+            (None, Some(asked)) => Some(Rc::new(parent(asked, false)?)),
+            (None, None) => None,
+        };
         Ok(Rc::new(Self {
             parent,
             descriptor: args.fd.clone(),
+            front: args.front.clone(),
         }))
     }
 
@@ -156,9 +107,53 @@ impl Bound {
                 None => std::future::pending().await,
             }
         };
+        let front = async {
+            match &self.front {
+                Some(front) => front.end().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = parent => {}
             () = descriptor => {}
+            () = front => {}
         }
     }
+}
+
+/// The process that is meant: the one of that number, or the parent.
+fn parent(asked: Option<i32>, of_subshells: bool) -> Result<Parent, Failure> {
+    match asked.and_then(Pid::from_raw) {
+        Some(pid) => Ok(Parent::named(pid)),
+        None => Parent::now(of_subshells),
+    }
+}
+
+impl HoldArgs {
+    /// Finds the parent while this is the process that it has started: another will hold the lock.
+    pub(crate) fn bind(&mut self) -> Result<(), Failure> {
+        if self.while_parent.is_none() && self.fd.is_none() && self.save.is_none() {
+            let message = "--background needs an end: the lock would be held for ever";
+            return Err(Failure::usage(message).hint("add --while-parent, --fd or --save"));
+        }
+        if let Some(asked) = self.while_parent {
+            let mut parent = parent(asked, true)?;
+            parent.is_left();
+            self.parent = Some(Rc::new(parent));
+        }
+        Ok(())
+    }
+}
+
+/// Whether this process can write to what the descriptor reads: it would never be at its end.
+fn is_written_by_us(fd: &OwnedFd) -> bool {
+    let Ok(read) = fstat(fd) else { return false };
+    let is_same = |other: &OwnedFd| {
+        let same = fstat(other).is_ok_and(|it| (it.st_dev, it.st_ino) == (read.st_dev, read.st_ino));
+        let writes = fcntl_getfl(other).is_ok_and(|it| (it & OFlags::RWMODE) != OFlags::RDONLY);
+        same && writes
+    };
+    // As many as a process has unless it asks for more.
+    let mut inherited = (0..1024).filter_map(|number| sys::duplicate(number).ok());
+    FileType::from_raw_mode(read.st_mode) == FileType::Fifo && inherited.any(|it| is_same(&it))
 }

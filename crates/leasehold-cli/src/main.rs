@@ -8,6 +8,7 @@
 compile_error!("the leasehold command needs process groups and signals, as Unix has them");
 
 mod acquire;
+mod background;
 mod bound;
 mod child;
 mod cli;
@@ -28,6 +29,7 @@ mod nested;
 mod not_now;
 mod outer_hold;
 mod output;
+mod parent;
 mod place;
 mod recovery;
 mod retries;
@@ -50,9 +52,13 @@ use crate::guarded::conclude;
 use crate::output::Printer;
 
 fn main() {
+    parent::note();
     sys::ignore_file_size();
     let status = match cli::parse(std::env::args_os()) {
-        Ok(cli) => perform(cli.command),
+        Ok(mut cli) => match background::begin(&mut cli.command) {
+            Some(status) => status,
+            None => perform(cli.command),
+        },
         Err(asked) => output::usage(asked).into(),
     };
     status.end()

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,9 +13,11 @@ use super::{
     CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, RetryArgs, WaitArgs, parse_wait,
     tables,
 };
+use crate::background::Front;
 use crate::bound::Inherited;
 use crate::config::{Setting, typed};
 use crate::duration;
+use crate::parent::Parent;
 
 /// Run a command while holding a lock
 ///
@@ -98,7 +101,7 @@ impl RunArgs {
 ///
 /// Prints the fencing token once it has the lock; with several keys, a line with token and key for
 /// each. Ends with status 0 on a signal, and with 79 when the lock is lost. A script that runs
-/// several commands under one lock starts `hold` in the background with --while-parent: then the
+/// several commands under one lock starts `hold` with --background and --while-parent: then the
 /// lock is released when the script ends, also when it is killed. See the examples.
 #[derive(Debug, Args)]
 #[command(after_help = HOLD_EXAMPLES)]
@@ -112,9 +115,24 @@ pub(crate) struct HoldArgs {
     ///
     /// The parent is the shell that runs the script. When the lock is lost, the parent gets
     /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
-    /// the parent is sudo and not the script.
-    #[arg(long, help_heading = "Scripts")]
-    pub(crate) while_parent: bool,
+    /// the parent is sudo and not the script: name the script with =$$. That PID must be the parent
+    /// or one of its parents; a script that has ended already releases the lock at once.
+    #[arg(
+        long, help_heading = "Scripts", value_name = "PID", num_args = 0..=1, require_equals = true,
+        value_parser = clap::value_parser!(i32).range(1..)
+    )]
+    pub(crate) while_parent: Option<Option<i32>>,
+    /// Go to the background once the lock is held: for TOKEN=$(leasehold hold --background ...)
+    ///
+    /// leasehold prints the token and ends with status 0, while another process holds the lock. Needs
+    /// --while-parent, --fd or --save, so that the lock is released.
+    #[arg(long, help_heading = "Scripts", conflicts_with = "detach")]
+    pub(crate) background: bool,
+    /// With --background: what the process in front has found out.
+    #[arg(skip)]
+    pub(crate) parent: Option<Rc<Parent>>,
+    #[arg(skip)]
+    pub(crate) front: Option<Rc<Front>>,
     /// Release the lock at the end of file on descriptor N
     ///
     /// For a pipe whose other end the script keeps open.
@@ -151,9 +169,8 @@ const HOLD_EXAMPLES: &str = r#"Examples:
   leasehold hold -s --max-hold 10m config
 
 Several commands of one shell script under one lock:
-  #!/bin/bash
-  exec 3< <(exec leasehold hold --while-parent deploy/production)
-  read -r token <&3 || exit   # waits for the lock; at its end there is no token
+  #!/bin/sh
+  token=$(leasehold hold --background --while-parent deploy/production) || exit
   ./migrate --fence "$token"
   ./restart                   # the lock is released when the script ends"#;
 

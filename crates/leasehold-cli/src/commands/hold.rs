@@ -1,6 +1,6 @@
 //! `leasehold hold`: a lock without a command.
 
-use std::future::pending;
+use std::future::{pending, ready};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -100,10 +100,16 @@ async fn keep(
         }
     };
     show(&store, &tokens, printer)?;
+    let was_left = match &args.front {
+        Some(front) => front.leave().unwrap_or(false),
+        None => true,
+    };
     let status = tokio::select! {
         biased;
         reason = held.lost() => lost(&held, reason, saved.as_ref(), printer),
         _ = signals.next() => exit::OK,
+        // Nobody knows of the lock.
+        () = ready(()), if !was_left => exit::OK,
         () = removed(saved.as_ref()) => exit::OK,
     };
     Status::from(status).at_the_latest();

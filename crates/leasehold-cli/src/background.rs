@@ -1,0 +1,132 @@
+//! `hold --background`: the process that was started ends once the lock is held, and another holds it.
+//!
+//! Both are connected until then. The one in front ends with whatever the other one says, and if it is
+//! ended before, by Ctrl-C or `timeout`, the other one leaves the queue.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use rustix::fs::{FileType, fstat};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::cli::Command;
+use crate::exit::{self, Status};
+use crate::failure::Failure;
+use crate::output::Printer;
+
+/// Goes on in another process where that is asked for. In this one that comes back with how it ends.
+pub(crate) fn begin(command: &mut Command) -> Option<Status> {
+    let Command::Hold(args) = command else {
+        return None;
+    };
+    if !args.background {
+        return None;
+    }
+    args.bind().and_then(|()| fork()).map_or_else(
+        |failure| {
+            Printer::default().failure(&failure);
+            Some(failure.status.into())
+        },
+        |forked| match forked {
+            Forked::Front(status) => Some(status),
+            Forked::Background(front) => {
+                args.front = Some(std::rc::Rc::new(front));
+                None
+            }
+        },
+    )
+}
+
+enum Forked {
+    Front(Status),
+    Background(Front),
+}
+
+#[allow(unsafe_code, reason = "no safe interface forks")]
+fn fork() -> Result<Forked, Failure> {
+    let cannot = |error| Failure::new(exit::SYSTEM, format!("cannot go to the background: {error}"));
+    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
+    // SAFETY: this process has one thread so far, so the copy is as good as the original.
+    match unsafe { libc::fork() } {
+        0 => Ok(Forked::Background(Front {
+            stream: theirs,
+            left: Cell::new(false),
+        })),
+        forked => {
+            let child = Pid::from_raw(forked.max(0));
+            let child = child.ok_or_else(|| cannot(io::Error::last_os_error()))?;
+            drop(theirs);
+            Ok(Forked::Front(wait(ours, child)))
+        }
+    }
+}
+
+/// Waits until the lock is held, or will not be.
+fn wait(mut stream: UnixStream, child: Pid) -> Status {
+    let held = stream.read_exact(&mut [0]).is_ok() && stream.write_all(b"k").is_ok();
+    if held {
+        return exit::OK.into();
+    }
+    let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), WaitIdOptions::EXITED));
+    let ended = ended.ok().flatten();
+    let signal = ended.as_ref().and_then(|ended| ended.terminating_signal());
+    let code = ended.and_then(|ended| ended.exit_status());
+    Status {
+        code: match signal {
+            Some(signal) => exit::signalled(signal),
+            None => code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::SYSTEM),
+        },
+        signal,
+        typed: None,
+    }
+}
+
+/// The process in front, as the one in the background knows it.
+#[derive(Debug)]
+pub(crate) struct Front {
+    stream: UnixStream,
+    left: Cell<bool>,
+}
+
+impl Front {
+    /// Completes when it has ended before the lock was held.
+    pub(crate) async fn end(&self) {
+        let Ok(stream) = self.stream.try_clone() else {
+            return;
+        };
+        let watched = stream.set_nonblocking(true);
+        let watched = watched.and_then(|()| tokio::net::UnixStream::from_std(stream));
+        if let Ok(stream) = watched {
+            // It says nothing before it is told that the lock is held.
+            let _ = stream.readable().await;
+        }
+        if self.left.get() {
+            std::future::pending().await
+        }
+    }
+
+    /// The lock is held, and its token was written: the process in front ends, and this one keeps
+    /// nothing of it open that somebody reads to its end. Answers whether it was still there.
+    pub(crate) fn leave(&self) -> io::Result<bool> {
+        self.left.set(true);
+        // Ctrl-C is for the script: it may go on after that.
+        let _ = rustix::process::setsid();
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        if is_pipe(rustix::stdio::stderr()) {
+            rustix::stdio::dup2_stderr(&null)?;
+        }
+        let mut stream = &self.stream;
+        stream.set_nonblocking(false)?;
+        let told = stream.write_all(b"h");
+        Ok(told.is_ok() && stream.read_exact(&mut [0]).is_ok())
+    }
+}
+
+fn is_pipe(fd: impl std::os::fd::AsFd) -> bool {
+    let kind = fstat(fd).map(|seen| FileType::from_raw_mode(seen.st_mode));
+    !matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
+}

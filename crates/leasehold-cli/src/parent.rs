@@ -1,0 +1,193 @@
+//! The process that `hold` is bound to: known from the start, and watched to its end.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::process::{Pid, Signal, getppid, kill_process, test_kill_process};
+
+use crate::exit;
+use crate::failure::Failure;
+
+#[cfg(target_os = "linux")]
+use {crate::sys, std::os::fd::OwnedFd};
+
+/// The parent at the start of this process; 0 is one in another PID namespace.
+static AT_START: AtomicI32 = AtomicI32::new(0);
+
+/// Takes note of the parent. To be called first of all.
+pub(crate) fn note() {
+    AT_START.store(Pid::as_raw(getppid()), Ordering::Relaxed);
+}
+
+/// How often it is looked whether it has ended where the system does not tell.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A process, which may have ended.
+#[derive(Debug)]
+pub(crate) struct Parent {
+    /// Nothing where it had ended before it could be watched.
+    pid: Option<Pid>,
+    /// Whether it is our parent, and not one further up, or of the process that we were started by.
+    direct: bool,
+    #[cfg(target_os = "linux")]
+    handle: Option<OwnedFd>,
+}
+
+impl Parent {
+    /// The process that has started us, or the shell that this is a subshell of.
+    pub(crate) fn now(of_subshells: bool) -> Result<Self, Failure> {
+        let Some(parent) = Pid::from_raw(AT_START.load(Ordering::Relaxed)) else {
+            return Err(Failure::new(
+                exit::SYSTEM,
+                "cannot tell when the parent ends: it is in another PID namespace",
+            )
+            .hint("use --fd with a pipe"));
+        };
+        if is_only_a_reaper(parent) {
+            return Ok(Self::watch(None, true));
+        }
+        let shell = if of_subshells { shell_of(parent) } else { parent };
+        let watched = Self::watch(Some(shell), shell == parent);
+        // The number is certainly the one's that was there at the start, as that still is.
+        match getppid() == Some(parent) && is_above_us(shell) {
+            true => Ok(watched),
+            false => Ok(Self::watch(None, true)),
+        }
+    }
+
+    /// The process of that number, if it has started us or one of those that have.
+    pub(crate) fn named(pid: Pid) -> Self {
+        let watched = Self::watch(Some(pid), getppid() == Some(pid));
+        // Asked with the process pinned: before, its number could become another's.
+        match is_above_us(pid) {
+            true => watched,
+            false => Self::watch(None, true),
+        }
+    }
+
+    fn watch(pid: Option<Pid>, direct: bool) -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            handle: pid.and_then(|pid| {
+                let flags = rustix::process::PidfdFlags::empty();
+                rustix::process::pidfd_open(pid, flags).ok()
+            }),
+            pid,
+            direct,
+        }
+    }
+
+    /// Whether it has ended, as far as that shows without waiting.
+    fn has_ended(&self) -> bool {
+        match self.pid {
+            None => true,
+            // It is another one's child then, whose number does not matter.
+            Some(pid) if self.direct => getppid() != Some(pid),
+            Some(pid) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
+        }
+    }
+
+    /// From here on this process is a child of another.
+    pub(crate) fn is_left(&mut self) {
+        self.direct = false;
+    }
+
+    /// Completes when it has ended.
+    pub(crate) async fn end(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(ended) = self.handle.as_ref().and_then(sys::readable) {
+            return ended.await;
+        }
+        while !self.has_ended() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Asks it to end, unless it has ended.
+    pub(crate) fn terminate(&self) {
+        // An error says that it ends just now, or is another user's: it learns of it by our end.
+        #[cfg(target_os = "linux")]
+        if let Some(handle) = &self.handle {
+            let _ = rustix::process::pidfd_send_signal(handle, Signal::TERM);
+            return;
+        }
+        if let Some(pid) = self.pid.filter(|_| !self.has_ended()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// What the kernel says of a process behind its name: state, parent, group, session, and so on.
+#[cfg(target_os = "linux")]
+fn fields(pid: Pid) -> io::Result<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    Ok(behind.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let fields = fields(pid).ok()?;
+    Pid::from_raw(fields.get(1)?.parse().ok()?)
+}
+
+/// Whether our parent cannot be the process that has started us: that one ended before we looked, and
+/// the system gave us to this one.
+///
+/// Who does not lead a session has that of the process that has started it. Who does not lead a group
+/// is not the command of a leasehold, whose shim takes orphans.
+#[cfg(target_os = "linux")]
+fn is_only_a_reaper(parent: Pid) -> bool {
+    let us = rustix::process::getpid();
+    let (Ok(ours), Ok(theirs)) = (fields(us), fields(parent)) else {
+        return false;
+    };
+    let number = us.to_string();
+    let leads = |at: usize| ours.get(at) == Some(&number);
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    let is_shim = name.trim_end() == "leasehold-shim";
+    (!leads(3) && ours.get(3) != theirs.get(3)) || (!leads(2) && is_shim)
+}
+
+/// The shell whose subshell the process is: a copy of it, with the memory of it where that was.
+#[cfg(target_os = "linux")]
+fn shell_of(mut pid: Pid) -> Pid {
+    // Where the stack, the arguments and the environment are; random for each program that starts.
+    let places = |pid: Pid| {
+        let fields = fields(pid).ok()?;
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let known = fields.get(25).is_some_and(|stack| stack != "0");
+        known.then(|| (program, fields.get(25).cloned(), fields.get(45..49).map(<[_]>::to_vec)))
+    };
+    while let Some(up) = parent_of(pid) {
+        match (places(pid), places(up)) {
+            (Some(below), Some(above)) if below == above => pid = up,
+            _ => break,
+        }
+    }
+    pid
+}
+
+#[cfg(target_os = "linux")]
+fn is_above_us(pid: Pid) -> bool {
+    let mut above = getppid();
+    while let Some(next) = above.filter(|&next| next != pid) {
+        above = parent_of(next);
+    }
+    above.is_some()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_only_a_reaper(parent: Pid) -> bool {
+    parent == Pid::INIT
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shell_of(pid: Pid) -> Pid {
+    pid
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_above_us(pid: Pid) -> bool {
+    getppid() == Some(pid)
+}

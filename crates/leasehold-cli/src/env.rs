@@ -96,8 +96,9 @@ LEASEHOLD_CONTEXT     the work that an inner leasehold belongs to, for deadlocks
 LEASEHOLD_STORE       the store, without password
 LEASEHOLD_STORE_FILE  how an inner leasehold opens that store, with secrets: a file in memory \
                       that only this user can read while leasehold runs (on Linux)
-LISTEN_PID            the command's process id, where systemd has named leasehold's: so a service
-                      gets its sockets; WATCHDOG_PID likewise";
+LISTEN_PID            the command's process id, where systemd has named leasehold's, so that a \
+                      service gets its sockets
+WATCHDOG_PID          the same, so that the command can answer the watchdog";
 
 /// The names of all variables.
 pub(crate) fn known() -> impl Iterator<Item = &'static str> {

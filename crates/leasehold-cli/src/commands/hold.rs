@@ -52,8 +52,9 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
     let mut end = Box::pin(bound.clone().end());
     let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
     let connecting = tokio::select! {
-        connecting = connecting => connecting?,
+        biased;
         () = &mut end => return Ok(ended_by(Signal::HUP)),
+        connecting = connecting => connecting?,
     };
     let mut connected = match connecting {
         ControlFlow::Continue(connected) => connected,

@@ -1,7 +1,9 @@
 //! The guarded command as a process, where nobody else wants the lock.
 
+use crate::children::Gate;
 use crate::common::{Store, events, leasehold};
 use leasehold_testkit::process::{Process, Signal};
+use rustix::fs::{Mode, OFlags};
 
 /// Says its process id, then waits.
 const WAITER: &str = "echo up $$; exec sleep 60";
@@ -224,4 +226,79 @@ async fn a_store_that_is_not_there_is_69() {
     let ended = Process::run(command).await;
     assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
     assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
+    let store = Store::memory();
+    let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";
+    let run = store.command(&["run", "k", "--", "sh", "-c", says]);
+    let under = async |variables: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("{variables} exec \"$@\""), "sh"]);
+        shell.arg(run.get_program()).args(run.get_args());
+        let ended = Process::run(in_memory(shell)).await;
+        let words: Vec<_> = ended.stdout.split_whitespace().map(str::to_owned).collect();
+        <[String; 4]>::try_from(words).unwrap()
+    };
+    let [listens, watched, pid, inode] =
+        under("LISTEN_PID=$$ WATCHDOG_PID=$$ LISTEN_PIDFDID=7").await;
+    assert_eq!((&listens, &watched, &*inode), (&pid, &pid, "none"));
+    // What is meant for another stays so.
+    let [listens, watched, _, inode] = under("LISTEN_PID=1 WATCHDOG_PID=1 LISTEN_PIDFDID=7").await;
+    assert_eq!([&*listens, &*watched, &*inode], ["1", "1", "7"]);
+}
+
+#[tokio::test]
+async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
+    let store = Store::memory();
+    let job = "echo up; sh -c 'echo x > f'; exit 3";
+    let run = store.command(&["run", "--metrics-file", "m.prom", "k", "--", "sh", "-c", job]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+    shell.arg(run.get_program()).args(run.get_args());
+    shell.current_dir(store.path(""));
+    let ended = Process::run(in_memory(shell)).await;
+    assert_eq!(
+        (ended.code(), &*ended.stdout),
+        (Some(3), "up\n"),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("File too large"), "{}", ended.stderr);
+    // The signal is the system's for the job: what was ignored here would be ignored there.
+    let mask = "ulimit -f 0; grep SigIgn /proc/self/status";
+    let ended = store.run(&["run", "k", "--", "sh", "-c", mask]).await;
+    let ignored = ended.stdout.split_whitespace().last().unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    assert_eq!(ignored >> (Signal::XFSZ.as_raw() - 1) & 1, 0);
+}
+
+#[tokio::test]
+async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
+    let store = Store::memory();
+    let job = "echo up; until test -e go; do sleep 0.02; done; kill -TERM $$";
+    let run = store.command(&["run", "-v", "k", "--", "sh", "-c", job]);
+    // Nobody reads what it says at the end.
+    let _gate = Gate::new(&store, "said");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "exec \"$@\" 2> said", "sh"]);
+    shell.arg(run.get_program()).args(run.get_args());
+    shell.current_dir(store.path(""));
+    let flags = OFlags::RDWR | OFlags::NONBLOCK;
+    let said = rustix::fs::open(store.path("said"), flags, Mode::empty()).unwrap();
+    let process = Process::spawn(in_memory(shell));
+    process.stdout().wait_for("up").await;
+    for chunk in [4096, 1] {
+        while rustix::io::write(&said, &vec![b'x'; chunk]).is_ok() {}
+    }
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.signal(), Some(Signal::TERM));
+}
+
+/// On a store of its own, and nothing else.
+fn in_memory(mut command: std::process::Command) -> std::process::Command {
+    command.env("LEASEHOLD_STORE", "memory:");
+    command
 }

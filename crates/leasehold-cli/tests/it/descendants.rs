@@ -226,7 +226,7 @@ async fn a_request_to_stop_that_the_command_does_not_get_is_said() {
     assert!(said.contains("k stays locked"), "{said}");
     assert!(!stranger.is_free().await);
     kill_process_group(command, Signal::KILL).unwrap();
-    assert_eq!(process.finish().await.code(), Some(137));
+    assert_eq!(process.finish().await.signal(), Some(Signal::KILL));
 }
 
 fn pid(pid: Pid) -> i32 {

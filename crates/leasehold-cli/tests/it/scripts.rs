@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use crate::children::Gate;
 use crate::common::{Store, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 on_each_store!(
     a_hold_ends_with_the_script_that_was_killed,
     a_script_is_told_that_its_lock_is_lost,
+    a_hold_in_the_background_ends_with_its_script,
+    a_hold_that_does_not_get_to_the_background_leaves_the_queue,
     a_hold_ends_with_a_descriptor,
     a_saved_lease_is_renewed_and_released_by_others,
     a_lock_is_released_when_its_saved_lease_is_removed,
@@ -65,6 +68,71 @@ async fn a_script_is_told_that_its_lock_is_lost(store: &Store) {
     let ended = script.finish().await;
     assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("lost k: "), "{}", ended.stderr);
+}
+
+async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
+    // The script itself is watched, and not the subshell that starts leasehold.
+    for hold in [
+        "$(\"$L\" hold --background --while-parent k)",
+        "$(\"$L\" hold --background --while-parent k 2>&1 && :)",
+        "$(cd .; \"$L\" hold --background --while-parent=$$ k && :)",
+    ] {
+        for shell in ["sh", "bash"] {
+            let lines = format!("T={hold}; echo \"token $T\"; sleep 600 > /dev/null 2>&1; echo on");
+            let script = script(store, &format!("exec {shell} -c '{lines}'"));
+            let said = script.stdout().wait_for("token ").await;
+            let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
+            assert_eq!(store.show("k").await["holders"][0]["token"], token);
+            script.signal_group(Signal::INT);
+            script.wait().await;
+            store.until("k", is_free).await;
+        }
+    }
+    let lines = "trap 'echo told; exit 3' TERM; T=$(\"$L\" hold --background --while-parent k); \
+        \"$L\" break -q --yes k; while :; do sleep 0.05; done";
+    let ended = script(store, lines).finish().await;
+    assert_eq!((ended.code(), &*ended.stdout), (Some(3), "told\n"));
+    let refused = script(store, "\"$L\" hold --background k").finish().await;
+    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+}
+
+async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {
+    let hold = ["hold", "--background", "--while-parent", "k"];
+    let (_holder, _) = store.holder(&["k"]).await;
+    let busy = store.run(&[&hold[..], &["-n"]].concat()).await;
+    assert_eq!((busy.code(), &*busy.stdout), (Some(75), ""));
+    for signal in [Signal::TERM, Signal::KILL] {
+        let waits = store.spawn(&hold);
+        waits.stderr().wait_for("waiting for k").await;
+        waits.signal(signal);
+        let ended = waits.finish().await;
+        assert_eq!((ended.signal(), &*ended.stdout), (Some(signal), ""));
+        assert_eq!(store.show("k").await["waiters"], json!([]));
+    }
+}
+
+/// The parent is gone before leasehold begins: whoever is its parent then has not started it.
+#[tokio::test]
+async fn a_hold_whose_parent_ended_before_it_looked_ends() {
+    let store = Store::local();
+    for hold in [
+        "hold --while-parent k",
+        "hold --while-parent=$P k",
+        "hold --background --while-parent k",
+        "hold --background --while-parent=$P k",
+    ] {
+        let orphan = format!("while [ -e /proc/$P ]; do sleep 0.01; done; exec \"$L\" {hold}");
+        let parent = "export P=$$; sh -c \"$ORPHAN\" > out & exit 0";
+        let lines = format!("rm -f out; mkfifo out; sh -c '{parent}'; cat out; echo over");
+        // Orphans go to the first process of the system, or to the shim.
+        for above in ["exec setsid -w", "exec \"$L\" run above --"] {
+            let lines = format!("export ORPHAN='{orphan}' LINES='{}'", lines.replace('\'', "'\\''"));
+            let script = script(&store, &format!("{lines}; {above} sh -c \"$LINES\""));
+            let said = script.stdout().wait_for("over").await;
+            assert_eq!(script.stdout().so_far(), ["over"], "{hold} below {above}: {said}");
+            assert!(is_free(&store.show("k").await));
+        }
+    }
 }
 
 async fn a_hold_ends_with_a_descriptor(store: &Store) {
@@ -245,7 +313,9 @@ async fn a_saved_lease_that_was_lost_is_said() {
 #[tokio::test]
 async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
     let store = Store::memory();
+    let _gate = Gate::new(&store, "both");
     for (arguments, why) in [
+        ("hold --fd 3 k 3<>both", "has the other end of the pipe open"),
         ("hold --fd 77 k", "it is not open"),
         ("hold --fd 0 k </dev/null", "it does not stay open"),
         ("hold --fd x k", "name it by its number"),

@@ -111,7 +111,7 @@ async fn an_entrypoint_is_process_1_and_passes_signals_on() {
         second.stderr().wait_for("(position 1)").await;
         stop(&first);
         assert!(started(&second, name).await > token);
-        assert_eq!(first.finish().await.signal(), Some(Signal::TERM));
+        assert_eq!(first.finish().await.code(), Some(143));
         machines[1].release(name).await;
         assert_eq!(second.finish().await.code(), Some(0));
     }

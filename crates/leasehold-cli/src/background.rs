@@ -46,7 +46,12 @@ enum Forked {
 
 #[allow(unsafe_code, reason = "no safe interface forks")]
 fn fork() -> Result<Forked, Failure> {
-    let cannot = |error| Failure::new(exit::SYSTEM, format!("cannot go to the background: {error}"));
+    let cannot = |error| {
+        Failure::new(
+            exit::SYSTEM,
+            format!("cannot go to the background: {error}"),
+        )
+    };
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
     // SAFETY: this process has one thread so far, so the copy is as good as the original.
     match unsafe { libc::fork() } {
@@ -76,7 +81,9 @@ fn wait(mut stream: UnixStream, child: Pid) -> Status {
     Status {
         code: match signal {
             Some(signal) => exit::signalled(signal),
-            None => code.and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::SYSTEM),
+            None => code
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(exit::SYSTEM),
         },
         signal,
         typed: None,
@@ -103,7 +110,7 @@ impl Front {
             let _ = stream.readable().await;
         }
         if self.left.get() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -149,7 +149,8 @@ impl HoldArgs {
 fn is_written_by_us(fd: &OwnedFd) -> bool {
     let Ok(read) = fstat(fd) else { return false };
     let is_same = |other: &OwnedFd| {
-        let same = fstat(other).is_ok_and(|it| (it.st_dev, it.st_ino) == (read.st_dev, read.st_ino));
+        let same =
+            fstat(other).is_ok_and(|it| (it.st_dev, it.st_ino) == (read.st_dev, read.st_ino));
         let writes = fcntl_getfl(other).is_ok_and(|it| (it & OFlags::RWMODE) != OFlags::RDONLY);
         same && writes
     };

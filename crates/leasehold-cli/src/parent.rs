@@ -1,6 +1,5 @@
 //! The process that `hold` is bound to: known from the start, and watched to its end.
 
-use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, getppid, kill_process, test_kill_process};
@@ -9,7 +8,7 @@ use crate::exit;
 use crate::failure::Failure;
 
 #[cfg(target_os = "linux")]
-use {crate::sys, std::os::fd::OwnedFd};
+use {crate::sys, std::io, std::os::fd::OwnedFd};
 
 /// The parent at the start of this process; 0 is one in another PID namespace.
 static AT_START: AtomicI32 = AtomicI32::new(0);
@@ -46,7 +45,11 @@ impl Parent {
         if is_only_a_reaper(parent) {
             return Ok(Self::watch(None, true));
         }
-        let shell = if of_subshells { shell_of(parent) } else { parent };
+        let shell = if of_subshells {
+            shell_of(parent)
+        } else {
+            parent
+        };
         let watched = Self::watch(Some(shell), shell == parent);
         // The number is certainly the one's that was there at the start, as that still is.
         match getppid() == Some(parent) && is_above_us(shell) {
@@ -157,7 +160,13 @@ fn shell_of(mut pid: Pid) -> Pid {
         let fields = fields(pid).ok()?;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let known = fields.get(25).is_some_and(|stack| stack != "0");
-        known.then(|| (program, fields.get(25).cloned(), fields.get(45..49).map(<[_]>::to_vec)))
+        known.then(|| {
+            (
+                program,
+                fields.get(25).cloned(),
+                fields.get(45..49).map(<[_]>::to_vec),
+            )
+        })
     };
     while let Some(up) = parent_of(pid) {
         match (places(pid), places(up)) {

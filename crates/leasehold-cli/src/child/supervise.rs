@@ -134,7 +134,9 @@ impl<'a> Supervision<'a> {
             end,
             lost: guard.lost(),
             asked: self.asked,
-            typed: self.typed.filter(|&typed| self.is_for_our_caller(typed, end)),
+            typed: self
+                .typed
+                .filter(|&typed| self.is_for_our_caller(typed, end)),
         })
     }
 

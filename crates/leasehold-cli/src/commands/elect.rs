@@ -24,7 +24,11 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     let (store, lease) = (&args.common.store, &args.lease);
     let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
     place::check_of_election(store)?;
-    let again = if args.once { Again::IfLost } else { Again::Always };
+    let again = if args.once {
+        Again::IfLost
+    } else {
+        Again::Always
+    };
     let command = Guarded::check(&args.command, &args.guard, store, &lease.ttl(), None, again)?;
     let connecting = connect_to_hold(store, lease, asking(&wanted, args), printer);
     let connected = match connecting.await? {

@@ -13,10 +13,10 @@ use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::guarded::{Again, Guarded, ended_by};
 use crate::output::Printer;
+use crate::place;
 use crate::recovery::Recovery;
 use crate::signals::Signals;
 use crate::wanted::Wanted;
-use crate::place;
 
 /// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
 const LONGEST_CUT: Duration = Duration::from_secs(30);

@@ -16,7 +16,10 @@ use crate::common::{Store, leasehold};
 /// How a caller starts the job and what it does behind that. Where it goes on, it writes so. (Each
 /// file is read by `sh`: one that was just written cannot always be run.)
 const CALLERS: [(&str, &str); 7] = [
-    ("loop", "for i in 1 2; do sh job; echo on >> log; done; echo end >> log"),
+    (
+        "loop",
+        "for i in 1 2; do sh job; echo on >> log; done; echo end >> log",
+    ),
     ("list", "sh job; echo on >> log"),
     ("and", "sh job && echo on >> log; echo end >> log"),
     ("script", "$SHELL script; echo outer >> log"),
@@ -218,7 +221,9 @@ fn differences(cases: &[Case], held: &Store) -> Vec<String> {
                     seen.insert(case.play(between, held));
                 }
                 if seen.is_disjoint(&alone) {
-                    differ.push(format!("{case:?} with {between:?}: {seen:?}, alone {alone:?}"));
+                    differ.push(format!(
+                        "{case:?} with {between:?}: {seen:?}, alone {alone:?}"
+                    ));
                 }
             }
         }
@@ -260,7 +265,9 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$@\"", "sh"]);
         shell.arg(run.get_program()).args(run.get_args());
-        shell.env("LEASEHOLD_STORE", "memory:").current_dir(store.path(""));
+        shell
+            .env("LEASEHOLD_STORE", "memory:")
+            .current_dir(store.path(""));
         let ended = Process::run(shell).await;
         assert_eq!(
             (ended.signal(), ended.status.core_dumped(), &*ended.stderr),

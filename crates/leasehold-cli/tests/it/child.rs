@@ -11,11 +11,7 @@ const WAITER: &str = "echo up $$; exec sleep 60";
 #[tokio::test]
 async fn the_exit_status_is_the_commands_own() {
     let store = Store::memory();
-    for (script, status) in [
-        ("exit 0", 0),
-        ("exit 7", 7),
-        ("exit 255", 255),
-    ] {
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
         let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
         assert_eq!(ended.code(), Some(status), "{script}");
         assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{script}");
@@ -253,7 +249,16 @@ async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
 async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     let store = Store::memory();
     let job = "echo up; sh -c 'echo x > f'; exit 3";
-    let run = store.command(&["run", "--metrics-file", "m.prom", "k", "--", "sh", "-c", job]);
+    let run = store.command(&[
+        "run",
+        "--metrics-file",
+        "m.prom",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        job,
+    ]);
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
     shell.arg(run.get_program()).args(run.get_args());

@@ -152,7 +152,11 @@ async fn a_restart_goes_on_after_both_were_killed(store: &Store) {
 #[tokio::test]
 async fn where_nothing_is_left_nothing_is_said() {
     let store = Store::memory();
-    for (script, status) in [("exit 0", Some(0)), ("true & wait; exit 5", Some(5)), ("kill $$", None)] {
+    for (script, status) in [
+        ("exit 0", Some(0)),
+        ("true & wait; exit 5", Some(5)),
+        ("kill $$", None),
+    ] {
         let ended = start(&store, &[], script).finish().await;
         assert_eq!((ended.code(), &*ended.stderr), (status, ""), "{script}");
     }

@@ -126,10 +126,17 @@ async fn a_hold_whose_parent_ended_before_it_looked_ends() {
         let lines = format!("rm -f out; mkfifo out; sh -c '{parent}'; cat out; echo over");
         // Orphans go to the first process of the system, or to the shim.
         for above in ["exec setsid -w", "exec \"$L\" run above --"] {
-            let lines = format!("export ORPHAN='{orphan}' LINES='{}'", lines.replace('\'', "'\\''"));
+            let lines = format!(
+                "export ORPHAN='{orphan}' LINES='{}'",
+                lines.replace('\'', "'\\''")
+            );
             let script = script(&store, &format!("{lines}; {above} sh -c \"$LINES\""));
             let said = script.stdout().wait_for("over").await;
-            assert_eq!(script.stdout().so_far(), ["over"], "{hold} below {above}: {said}");
+            assert_eq!(
+                script.stdout().so_far(),
+                ["over"],
+                "{hold} below {above}: {said}"
+            );
             assert!(is_free(&store.show("k").await));
         }
     }
@@ -315,7 +322,10 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
     let store = Store::memory();
     let _gate = Gate::new(&store, "both");
     for (arguments, why) in [
-        ("hold --fd 3 k 3<>both", "has the other end of the pipe open"),
+        (
+            "hold --fd 3 k 3<>both",
+            "has the other end of the pipe open",
+        ),
         ("hold --fd 77 k", "it is not open"),
         ("hold --fd 0 k </dev/null", "it does not stay open"),
         ("hold --fd x k", "name it by its number"),

@@ -15,9 +15,9 @@
 //! have several threads: no allocation, no lock, system calls only.
 
 mod command;
-mod process;
 #[cfg(target_os = "linux")]
 mod probe;
+mod process;
 #[cfg(target_os = "linux")]
 mod reaping;
 mod report;
@@ -90,7 +90,12 @@ pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
     let gate = plan.at_terminal.then(io::pipe).transpose()?;
     let arguments = pointers(plan.arguments.iter().map(|it| it.as_ptr()));
     let of_its_pid = plan.of_its_pid.iter().map(PidVariable::as_ptr);
-    let environment = pointers(plan.environment.iter().map(|it| it.as_ptr()).chain(of_its_pid));
+    let environment = pointers(
+        plan.environment
+            .iter()
+            .map(|it| it.as_ptr())
+            .chain(of_its_pid),
+    );
     // For what the C library keeps there to find the program, which may be a script.
     let mut stack = Vec::<u8>::with_capacity(STACK + size_of_val(&*arguments));
     let birth = Birth {
@@ -100,7 +105,9 @@ pub(super) fn start(plan: &Plan) -> io::Result<(Pid, Pid, UnixStream)> {
         stack: stack.spare_capacity_mut().as_mut_ptr_range().end,
         reports: theirs.as_raw_fd(),
         fails: fails.as_raw_fd(),
-        gate: gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd())),
+        gate: gate
+            .as_ref()
+            .map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd())),
         probe: AtomicI32::new(0),
         leasehold: getpid().as_raw_nonzero().get(),
     };
@@ -232,7 +239,10 @@ struct Birth<'a> {
     /// Where the command says why it was not started; closed by its start.
     fails: RawFd,
     /// A pipe: the probe reads from it, and ends when the shim closes it.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is no probe"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "there is no probe")
+    )]
     gate: Option<(RawFd, RawFd)>,
     /// The probe, once it has begun: the command shares the shim's memory then.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "as for `gate`"))]

@@ -71,7 +71,13 @@ impl Mask {
     #[cfg(target_os = "linux")]
     pub(super) fn descriptor(&self) -> std::os::fd::RawFd {
         // SAFETY: the set is initialised, and -1 stands for a new descriptor.
-        unsafe { libc::signalfd(-1, &raw const self.0, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) }
+        unsafe {
+            libc::signalfd(
+                -1,
+                &raw const self.0,
+                libc::SFD_NONBLOCK | libc::SFD_CLOEXEC,
+            )
+        }
     }
 
     pub(super) fn without(mut self, signal: Signal) -> Self {

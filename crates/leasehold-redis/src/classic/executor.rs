@@ -12,11 +12,11 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, ServerError, Value};
 
-use super::verb::{Change, Outcome, STEP, Step, Verb, looks, read, read_found};
+use super::verb::{Change, Outcome, Step, Verb, looks, read, read_found};
 use crate::codec::script::unreadable;
 use crate::connection::multiplexed::Connection;
 use crate::connection::rights::Sending;
-use crate::connection::step::{Failure, Way, run};
+use crate::connection::step::{Failure, Way, run_request};
 use crate::lock::lock;
 
 /// How often a transaction is repeated because another client changed the key in between.
@@ -54,7 +54,9 @@ impl ClassicExecutor {
         step: Step<'_>,
     ) -> Result<Outcome, Failure> {
         if wire.server.rights.sending != Sending::Never {
-            let answer = run(wire, Way::Plain, &STEP, &[key], |call| step.add(call)).await;
+            let keys = [key];
+            let call = step.call(&keys);
+            let answer = run_request(wire, Way::Plain, &call).await;
             return read(&answer?);
         }
         let alone = self.alone(wire).await?;

@@ -127,12 +127,9 @@ impl ClassicStore {
                 asked.await.map_err(refusal::of)
             }
             Route::Cluster(cluster) => {
-                let asked = Call {
-                    script: &verb::STEP,
-                    keys: &[&*name],
-                    arguments: |call: &mut Cmd| step.add(call),
-                };
-                verb::read(&cluster.run(&asked).await?.0).map_err(refusal::of)
+                let keys = [&*name];
+                let answer = cluster.run(&step.call(&keys)).await?.0;
+                verb::read(&answer).map_err(refusal::of)
             }
         }
     }
@@ -150,6 +147,7 @@ impl ClassicStore {
                     script: &verb::LOOK,
                     keys: &[&*name],
                     arguments: |_: &mut Cmd| {},
+                    last: false,
                 };
                 match cluster.run(&asked).await?.0 {
                     Value::Array(answers) => verb::read_found(&answers).map_err(refusal::of),
@@ -290,8 +288,12 @@ impl ClassicStore {
     async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         // Noted before it is sent: a claim under way must not come back.
         self.claims.leave(key, &release.id, (), clock::now());
+        let verb = match release.settled {
+            true => Verb::Release,
+            false => Verb::Withdraw,
+        };
         let step = Step {
-            verb: Verb::Release,
+            verb,
             id: release.id.expose(),
             ttl: Duration::ZERO,
         };

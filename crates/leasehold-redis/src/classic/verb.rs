@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::refusal;
-use crate::codec::script::{Script, unreadable};
+use crate::codec::script::{Call, Script, unreadable};
 use crate::connection::step::Failure;
 
 /// The script that takes every step where scripts are allowed.
@@ -27,6 +27,9 @@ pub(in super::super) enum Verb {
     Claim,
     Renew,
     Release,
+    /// The same, of a claim that was given up before it was answered: whatever asks for it must
+    /// arrive first, since the record keeps no released ids.
+    Withdraw,
     Break,
 }
 
@@ -86,12 +89,22 @@ impl Step<'_> {
         u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn add(&self, call: &mut Cmd) {
+    /// The call of the script.
+    pub(super) fn call<'a>(&'a self, keys: &'a [&'a str]) -> Call<'a, impl Fn(&mut Cmd) + 'a> {
+        Call {
+            script: &STEP,
+            keys,
+            arguments: |call: &mut Cmd| self.add(call),
+            last: self.verb == Verb::Withdraw,
+        }
+    }
+
+    fn add(&self, call: &mut Cmd) {
         let verb = match self.verb {
             Verb::First => "first",
             Verb::Claim => "claim",
             Verb::Renew => "renew",
-            Verb::Release => "release",
+            Verb::Release | Verb::Withdraw => "release",
             Verb::Break => "break",
         };
         call.arg(verb).arg(self.id).arg(self.millis());
@@ -114,7 +127,7 @@ impl Step<'_> {
             Verb::Break => (Outcome::Ours(None), Change::Delete),
             _ if !ours => (Outcome::Others(left), Change::None),
             Verb::First => (Outcome::Taken, Change::None),
-            Verb::Release => (Outcome::Ours(None), Change::Delete),
+            Verb::Release | Verb::Withdraw => (Outcome::Ours(None), Change::Delete),
             Verb::Claim | Verb::Renew => match left {
                 Some(_) if left >= ttl => (Outcome::Ours(left), Change::None),
                 // A lock without end would outlive us.
@@ -211,6 +224,7 @@ pub(super) fn read_found(answers: &[Value]) -> Result<Found, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::script::Request as _;
 
     const TTL: Duration = Duration::from_secs(10);
 
@@ -270,6 +284,24 @@ mod tests {
         assert_eq!(released, (Outcome::Ours(None), Change::Delete));
         let taken = step(Verb::First).decide(&ours);
         assert_eq!(taken, (Outcome::Taken, Change::None), "we never claimed it");
+    }
+
+    /// A claim that was given up must not arrive after its release.
+    #[test]
+    fn a_withdrawal_is_a_release_that_is_sent_last() {
+        for (verb, last) in [
+            (Verb::First, false),
+            (Verb::Claim, false),
+            (Verb::Renew, false),
+            (Verb::Release, false),
+            (Verb::Withdraw, true),
+            (Verb::Break, false),
+        ] {
+            assert_eq!(step(verb).call(&["k"]).is_last(), last, "{verb:?}");
+        }
+        let ours = found("mine", Some(TTL));
+        let decided = |verb| step(verb).decide(&ours);
+        assert_eq!(decided(Verb::Withdraw), decided(Verb::Release));
     }
 
     #[test]

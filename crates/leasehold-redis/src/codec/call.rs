@@ -77,6 +77,11 @@ pub(crate) trait Request {
     fn single(&self) -> Option<&Arc<Step>> {
         None
     }
+
+    /// Whether it is sent only after everything that was given up on the connection.
+    fn is_last(&self) -> bool {
+        false
+    }
 }
 
 /// A call of a script that needs to know nothing of the server.
@@ -84,6 +89,8 @@ pub(crate) struct Call<'a, F> {
     pub(crate) script: &'a Script,
     pub(crate) keys: &'a [&'a str],
     pub(crate) arguments: F,
+    /// It is sent only after everything that was given up on the connection.
+    pub(crate) last: bool,
 }
 
 /// A script that is given this, by its hash.
@@ -119,6 +126,10 @@ impl<F: Fn(&mut Cmd)> Request for Call<'_, F> {
         call.arg(self.keys);
         (self.arguments)(&mut call);
         call
+    }
+
+    fn is_last(&self) -> bool {
+        self.last
     }
 }
 

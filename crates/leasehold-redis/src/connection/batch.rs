@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::{join, join_all};
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{RwLock, oneshot};
 
 use super::multiplexed::{Connection, closed};
 use crate::codec::script::{Request as _, Step, Steps, each_reply};
@@ -40,7 +40,21 @@ type Answer = oneshot::Sender<RedisResult<Value>>;
 
 /// What waits to be sent over a connection.
 #[derive(Default)]
-pub(super) struct Batcher(Mutex<Line>);
+pub(super) struct Batcher {
+    line: Mutex<Line>,
+    /// Held for reading by each task that has requests in hand, until they are answered.
+    rounds: RwLock<()>,
+}
+
+impl Batcher {
+    /// Waits until no request that was given up can still be sent after this.
+    ///
+    /// A task that has taken a request sends it even if its caller leaves now. Meanwhile what
+    /// the caller sends next, with nothing else in flight, would overtake it.
+    pub(super) async fn landed(&self) {
+        drop(self.rounds.write().await);
+    }
+}
 
 #[derive(Default)]
 struct Line {
@@ -52,7 +66,7 @@ struct Line {
 pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
     let (answer, answered) = oneshot::channel();
     let full = {
-        let mut line = lock(&wire.batcher.0);
+        let mut line = lock(&wire.batcher.line);
         line.waiting.push((work, answer));
         let (full, limit) = match line.waiting.len() {
             1 => (Some(false), SENDERS),
@@ -83,7 +97,7 @@ struct Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if !self.done {
-            let mut line = lock(&self.wire.batcher.0);
+            let mut line = lock(&self.wire.batcher.line);
             line.senders -= 1;
             if line.senders == 0 {
                 line.waiting.clear();
@@ -103,12 +117,14 @@ impl Sender {
     }
 
     async fn work(mut self) {
+        let wire = Arc::clone(&self.wire);
         loop {
             if !std::mem::take(&mut self.full) {
                 tokio::task::yield_now().await;
             }
+            let _round = wire.batcher.rounds.read().await;
             let Some(waiting) = self.take() else { return };
-            let size = part_size(&self.wire);
+            let size = part_size(&wire);
             let (mut commands, mut steps) = (Vec::new(), Vec::new());
             for (work, answer) in waiting {
                 match work {
@@ -118,8 +134,8 @@ impl Sender {
                 }
             }
             join(
-                join_all(in_parts(steps, size).map(|part| send_steps(&self.wire, part))),
-                join_all(in_parts(commands, size).map(|part| send_commands(&self.wire, part))),
+                join_all(in_parts(steps, size).map(|part| send_steps(&wire, part))),
+                join_all(in_parts(commands, size).map(|part| send_commands(&wire, part))),
             )
             .await;
         }
@@ -127,7 +143,7 @@ impl Sender {
 
     /// All that waits; none where nothing does, and this task is done.
     fn take(&mut self) -> Option<Vec<(Work, Answer)>> {
-        let mut line = lock(&self.wire.batcher.0);
+        let mut line = lock(&self.wire.batcher.line);
         self.done = line.waiting.is_empty();
         line.senders -= usize::from(self.done);
         (!self.done).then(|| std::mem::take(&mut line.waiting))
@@ -187,5 +203,23 @@ async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
     };
     for (answer, value) in answers.into_iter().zip(values) {
         let _ = answer.send(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_sent_last_waits_for_all_that_is_in_hand() {
+        let batcher = Batcher::default();
+        assert!(batcher.landed().now_or_never().is_some(), "nothing is");
+        let round = batcher.rounds.read().await;
+        let mut last = Box::pin(batcher.landed());
+        assert!(last.as_mut().now_or_never().is_none());
+        drop(round);
+        assert!(last.now_or_never().is_some());
     }
 }

@@ -143,6 +143,7 @@ pub(crate) async fn run(
         script,
         keys,
         arguments,
+        last: false,
     };
     run_request(wire, way, &call).await
 }
@@ -231,6 +232,9 @@ async fn send_as(
     request: &impl Request,
     in_full: bool,
 ) -> Result<Sent, StoreError> {
+    if request.is_last() {
+        Box::pin(wire.batcher.landed()).await;
+    }
     let command = || request.command(in_full, wire.terms());
     let value = match (way, &wire.acker) {
         (Way::Acknowledged(claims), Some(acker)) => {

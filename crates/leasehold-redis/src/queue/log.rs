@@ -89,6 +89,7 @@ impl<'a> StreamLog<'a> {
             arguments: |call: &mut Cmd| {
                 call.arg(&stream.from).arg(PAGE);
             },
+            last: false,
         };
         read_entries(&stream.name, self.store.ask(Way::Plain, &call).await?.0)
     }

@@ -147,6 +147,7 @@ impl RedisStore {
             script,
             keys: &[&*key],
             arguments: |_: &mut Cmd| {},
+            last: false,
         };
         let (value, _) = self.ask(Way::Plain, &call).await?;
         Ok(value)

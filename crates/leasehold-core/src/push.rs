@@ -143,6 +143,9 @@ pub enum Push {
         /// The key.
         key: Key,
     },
+    /// The connection to the store is lost, and another is being opened: until [`Push::Reset`],
+    /// nothing is known of the store but what its answers say.
+    Disconnected,
     /// Pushes may have been missed, and the store is reachable again: every waiting claim should
     /// ask it.
     Reset,
@@ -221,7 +224,7 @@ impl Push {
             | Self::Unfit { key, arrival, .. }
             | Self::Adopted { key, arrival, .. }
             | Self::Revoked { key, arrival, .. } => Some((key, *arrival)),
-            Self::Changed { .. } | Self::Reset => None,
+            Self::Changed { .. } | Self::Disconnected | Self::Reset => None,
         }
     }
 
@@ -263,7 +266,7 @@ impl Push {
                 at,
                 proof,
             } => Some((said('u', *arrival, Some(in_use.units()), *at, key), proof)),
-            Self::Next { .. } | Self::Changed { .. } | Self::Reset => None,
+            Self::Next { .. } | Self::Changed { .. } | Self::Disconnected | Self::Reset => None,
         }
     }
 }

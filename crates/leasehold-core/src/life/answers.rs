@@ -265,13 +265,19 @@ impl Life {
     }
 
     /// Handles a lost connection: from now on another server may answer, which may have granted
-    /// the key to others.
-    pub fn handle_lost_connection(&mut self, now: Moment) {
+    /// the key to others. So the hold is not passed on within the client until the store has
+    /// answered.
+    pub fn handle_disconnection(&mut self) {
         self.passed = Token::NONE;
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.leave_run(),
             _ => self.doubtful = true,
         }
+    }
+
+    /// Handles that there is a connection again after one that was lost: the claim asks the store.
+    pub fn handle_reconnection(&mut self, now: Moment) {
+        self.handle_disconnection();
         self.handle_reset(now);
     }
 
@@ -317,6 +323,7 @@ impl Life {
                 if leaving.reports() {
                     self.released = Some(false);
                 }
+                self.give_up(now);
                 self.stage = Stage::Over;
             }
             Stage::Held(_) | Stage::Leaving(_) | Stage::Over => {}

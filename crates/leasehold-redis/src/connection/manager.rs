@@ -245,9 +245,8 @@ impl ConnectionManager {
         self.state.send_replace(State::Up(wire));
         self.look_out();
         self.tell(true);
-        let sink = lock(&self.sink).clone();
-        if let (Some(sink), true) = (sink, self.stood.swap(true, Ordering::AcqRel)) {
-            sink.push(Push::Reset);
+        if self.stood.swap(true, Ordering::AcqRel) {
+            self.push(Push::Reset);
         }
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
@@ -267,7 +266,16 @@ impl ConnectionManager {
         if was_current {
             tracing::debug!(url = %self.target.redacted, "lost the connection");
             self.tell(false);
+            self.push(Push::Disconnected);
             self.find_again(FIRST_PAUSE);
+        }
+    }
+
+    /// To whoever listens.
+    fn push(&self, push: Push) {
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink {
+            sink.push(push);
         }
     }
 

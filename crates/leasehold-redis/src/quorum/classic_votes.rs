@@ -41,9 +41,16 @@ pub(super) async fn ask(
                 _ => Vote::Lost,
             }
         }
-        Ask::Release(part) => Vote::Released {
-            held: is_ours(take(Verb::Release, part.id.expose(), Duration::ZERO).await?),
-        },
+        Ask::Release(part) => {
+            // It wakes others if it held, so that nothing of it is under way to a majority.
+            let verb = if part.wake {
+                Verb::Release
+            } else {
+                Verb::Withdraw
+            };
+            let held = is_ours(take(verb, part.id.expose(), Duration::ZERO).await?);
+            Vote::Released { held }
+        }
         Ask::Break(..) => {
             let held = is_ours(take(Verb::Break, "", Duration::ZERO).await?);
             // Only whether there was one counts: there are no tokens.

@@ -247,13 +247,13 @@ impl Actor {
         self.store.capabilities().push
     }
 
-    /// The next push but resets, which carry no news.
+    /// The next push but those about the connection, which carry no news.
     pub(super) async fn hears(&self) -> Push {
         let next = async {
             loop {
                 let push = self.heard.pushes().pop_front();
                 match push {
-                    Some(Push::Reset) => {}
+                    Some(Push::Disconnected | Push::Reset) => {}
                     Some(push) => return push,
                     None => self.heard.came.notified().await,
                 }

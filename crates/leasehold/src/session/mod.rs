@@ -58,7 +58,6 @@ use own_id::{OwnId, OwnIds};
 use registry::{Registry, RunNews};
 use state::{Carried, State};
 use telling::Teller;
-use timing::GRACE;
 use watches::Watches;
 
 /// What all handles, leases and tasks of one client share.
@@ -225,9 +224,9 @@ impl Session {
         self.ids.next(key).await
     }
 
-    /// Waits until what this client has on its way out of `key` now has left, or for
-    /// [`GRACE`]: its own claims are no reason to find the key busy.
-    async fn own_departures(&self, key: &Key) {
+    /// Waits until what this client has on its way out of `key` now has left, until `end` at
+    /// the latest: its own claims are no reason to find the key busy.
+    async fn own_departures(&self, key: &Key, end: Moment) {
         let mut leaving = self.registry().passing_on(key);
         leaving.retain(|claim| claim.lock().life.phase() == Phase::Leaving);
         if leaving.is_empty() {
@@ -239,7 +238,8 @@ impl Session {
             }
         };
         // Whoever asks then may find them, as it may others' claims.
-        Box::pin(timeout(GRACE, all_left)).await.ok();
+        let limit = end.since(clock::now());
+        Box::pin(timeout(limit, all_left)).await.ok();
     }
 
     /// Asks the store for what is no claim, for the operation time-out at most.
@@ -268,6 +268,7 @@ impl Session {
 impl PushSink for Session {
     fn push(&self, push: Push) {
         match &push {
+            Push::Disconnected => self.registry().forget_passed(),
             Push::Reset => {
                 self.teller.observers().reconnected();
                 self.registry().forget_passed();
@@ -278,12 +279,14 @@ impl PushSink for Session {
         }
         let claims = match push.claim() {
             Some((key, arrival)) => self.registry().hearers(key, arrival),
-            // Pushes may have been missed: every claim asks where it stands.
+            // Every claim leaves its run. Later it asks where it stands, since pushes may have been
+            // missed.
             None => self.registry().all(),
         };
         for claim in claims {
             let (_, due, _) = self.apply(&claim, true, |state, now| match &push {
-                Push::Reset => state.life.handle_lost_connection(now),
+                Push::Disconnected => state.life.handle_disconnection(),
+                Push::Reset => state.life.handle_reconnection(now),
                 push => _ = state.life.handle_push(now, push),
             });
             self.wake_for(due);
@@ -299,12 +302,18 @@ impl fmt::Debug for Session {
     }
 }
 
+/// That the store gave no answer within the operation time-out.
 pub(crate) fn unanswered(limit: Duration) -> StoreError {
+    no_answer(&format!("{}, the operation time-out", written(limit)))
+}
+
+/// That it gave none within a limit, which says what it is.
+fn no_answer(limit: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Unavailable,
-        format!("the store gave no answer within {}", written(limit)),
+        format!("the store gave no answer within {limit}"),
     )
-    .with_hint("check that it is running and reachable; `operation_timeout` sets how long to wait")
+    .with_hint("check that it is running and reachable")
 }
 
 pub(crate) use leasehold_store::random::{random_u64, random_u128};

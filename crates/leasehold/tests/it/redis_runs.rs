@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::redis_support::*;
-use leasehold::{Client, Error, Lease, Loss, Settings};
+use leasehold::{Client, Error, Lease, Loss, Released, Settings};
+use leasehold_testkit::server::Data;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -65,6 +66,64 @@ async fn a_run_goes_on_while_the_server_stands_still() {
     let _ = held.release().await.unwrap();
     let next = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > token);
+}
+
+/// What has become of the server when a lease of a run is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// It does not answer, and nothing else is known of it.
+    Paused,
+    /// The connection is lost, and there is no other yet.
+    Disconnected,
+    /// There is another, and its first answers may have been of another server.
+    Reconnected,
+}
+
+/// After a lost connection another server may answer, which may have granted the key to others.
+#[tokio::test]
+async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
+    for state in [Server::Paused, Server::Disconnected, Server::Reconnected] {
+        let server = RedisServer::start();
+        let url = format!("{}?response_timeout=200ms", server.url());
+        let settings = Settings::default().with_operation_timeout(SOON);
+        let client_a = Client::builder().store(url).settings(settings);
+        let (client_a, other) = (client_a.connect().await.unwrap(), client(&server).await);
+        let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+        let mut waiter = waiter(&client_a, &other, 1).await;
+        match state {
+            Server::Paused => server.stop(),
+            Server::Disconnected => {
+                server.shutdown(Data::Keep);
+                while client_a.inspect("k").await.is_ok() {}
+            }
+            Server::Reconnected => {
+                server.restart(Data::Keep);
+                while client_a.inspect("k").await.is_err() {}
+                server.stop();
+            }
+        }
+        let token = held.token();
+        let release = tokio::spawn(held.release());
+        let goes_on = state == Server::Paused;
+        let limit = if goes_on {
+            SOON
+        } else {
+            Duration::from_millis(200)
+        };
+        let early = timeout(limit, &mut waiter).await;
+        assert_eq!(early.is_ok(), goes_on, "{state:?}");
+        match state {
+            Server::Disconnected => server.start_again(),
+            Server::Paused | Server::Reconnected => server.cont(),
+        }
+        let released = timeout(SOON, release).await.unwrap().unwrap();
+        assert_eq!(released.unwrap(), Released::StillOurs, "{state:?}");
+        let next = match early {
+            Ok(next) => next.unwrap().unwrap(),
+            Err(_) => lease(waiter).await,
+        };
+        assert!(next.token() > token, "{state:?}");
+    }
 }
 
 #[tokio::test]

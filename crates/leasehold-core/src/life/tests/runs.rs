@@ -68,10 +68,26 @@ fn who_follows_asks_when_its_run_ends() {
 #[test]
 fn a_lost_connection_ends_a_run() {
     let mut life = following();
-    life.handle_lost_connection(at(5));
+    life.handle_reconnection(at(5));
     assert_eq!((life.behind(), life.poll_timeout()), (None, Some(at(5))));
     life.handle_turn(at(6), (Arrival(6), Token(3)));
     assert_eq!(life.phase(), Phase::Waiting);
+}
+
+/// Also before there is another connection. It has nobody to ask until then.
+#[test]
+fn a_disconnection_ends_a_run() {
+    let mut life = following();
+    let due = life.poll_timeout();
+    life.handle_disconnection();
+    assert_eq!((life.behind(), life.poll_timeout()), (None, due));
+    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    assert_eq!(life.phase(), Phase::Waiting);
+    life.handle_reconnection(at(7));
+    let ask = send(&mut life, 7);
+    life.handle_answer(at(8), &ask, Ok(heard(behind(9, 6))));
+    life.handle_turn(at(9), (Arrival(6), Token(3)));
+    assert_eq!(life.phase(), Phase::Held, "the store knows of it");
 }
 
 #[test]
@@ -116,12 +132,14 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
         ..terms()
     };
     assert_eq!(passed(unfair, &|_| {}, 10), None, "others may come first");
-    let lost = |life: &mut Life| life.handle_lost_connection(at(5));
+    let lost = |life: &mut Life| life.handle_reconnection(at(5));
     assert_eq!(
         passed(terms(), &lost, 10),
         None,
         "another server may answer"
     );
+    let lost = |life: &mut Life| life.handle_disconnection();
+    assert_eq!(passed(terms(), &lost, 10), None, "no server answers");
     let missed = |life: &mut Life| life.handle_reset(at(5));
     assert_eq!(
         passed(terms(), &missed, 10),
@@ -166,7 +184,7 @@ fn an_answer_of_before_a_lost_connection_begins_no_run() {
     let mut life = waiting();
     life.handle_timeout(at(5_000));
     let ask = send(&mut life, 5_000);
-    life.handle_lost_connection(at(5_001));
+    life.handle_reconnection(at(5_001));
     life.handle_answer(at(5_002), &ask, Ok(heard(behind(9, 6))));
     life.handle_turn(at(5_003), (Arrival(6), Token(3)));
     assert_eq!(

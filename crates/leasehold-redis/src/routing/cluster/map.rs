@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leasehold_store::StoreError;
+use leasehold_store::{Push, StoreError};
 
 use super::Cluster;
 use super::topology::{Address, Topology};
@@ -86,9 +86,10 @@ impl Cluster {
             };
             if !up {
                 again.store(true, Ordering::Release);
+                cluster.home.push(Push::Disconnected);
                 cluster.refresh();
             } else if again.swap(true, Ordering::AcqRel) {
-                cluster.home.reset();
+                cluster.home.push(Push::Reset);
             }
         })
     }
@@ -141,7 +142,7 @@ impl Cluster {
         let up = map.links.get(&node).is_some_and(|link| link.is_up());
         if up {
             drop(map);
-            self.home.reset();
+            self.home.push(Push::Reset);
         } else {
             map.links.insert(
                 node,

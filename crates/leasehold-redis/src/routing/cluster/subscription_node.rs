@@ -52,11 +52,11 @@ impl SubscriptionNode {
         wire.map_or(0, |wire| wire.epoch())
     }
 
-    /// Makes every claim ask the store, if the client is subscribed.
-    pub(super) fn reset(&self) {
+    /// To the claims of the client, if it is subscribed.
+    pub(super) fn push(&self, push: Push) {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink {
-            sink.push(Push::Reset);
+            sink.push(push);
         }
     }
 

@@ -181,12 +181,12 @@ impl ClientsModel {
             let it = &mut state.clients[mate];
             (it.connected, it.epoch) = (true, it.epoch + 1);
             it.gone.clear();
-            // As `Life::handle_lost_connection` does.
+            // As `Life::handle_reconnection` does.
             for of in &mut it.departures {
                 of.passed = None;
             }
             if let Some(life) = &mut it.life {
-                life.handle_lost_connection(now);
+                life.handle_reconnection(now);
             }
             for of in it.departures.clone() {
                 Self::send(state, mate, Some(of.serial), &of.transmit.command);

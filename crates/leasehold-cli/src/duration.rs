@@ -35,6 +35,14 @@ pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads how long something may be held: as [`parse`], no shorter than a TTL.
+pub(crate) fn parse_hold(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        hold if hold < Duration::from_millis(50) => Err("use 50ms or more".to_owned()),
+        hold => Ok(hold),
+    }
+}
+
 /// Reads how often to look: as [`parse`], of a tenth of a second at least.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse(text)? {

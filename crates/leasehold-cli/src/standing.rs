@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use leasehold::store::Acknowledged;
-use leasehold::{Any, ErrorKind, Lease, Loss, MultiLease, Standpoint};
+use leasehold::{Any, Lease, Loss, MultiLease, Standpoint};
 
 /// Why a renewal failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// Whether the store has said no; else there was no answer.
-    pub(crate) refused: bool,
+    /// As the store said it, or the way there; or that there was no answer.
     pub(crate) why: String,
 }
 
@@ -51,7 +50,6 @@ impl Trouble {
         let error = leases.find(|lease| lease.key().as_str() == key)?;
         let error = error.last_error()?;
         Some(Self {
-            refused: error.kind() != ErrorKind::Unavailable || error.retry_after().is_some(),
             why: error.reason().to_owned(),
         })
     }

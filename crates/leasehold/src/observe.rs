@@ -341,7 +341,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             let (hold, left) = (holds.get(&claim.number), remaining.as_secs_f64());
             tracing::warn!(
                 parent: hold.unwrap_or(&none), leasehold.key = %key, leasehold.remaining_s = left,
-                "no answer to a renewal; trying again"
+                "a renewal failed; trying again"
             );
         }
         Fact::Lost { loss, held } => {

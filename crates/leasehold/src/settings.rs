@@ -57,13 +57,28 @@ const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Refuses a TTL out of bounds.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
+    check_ttl_of("a TTL", ttl, "30 s")
+}
+
+fn check_ttl_of(what: &str, ttl: Duration, usual: &str) -> Result<(), Invalid> {
     if ttl < MIN_TTL || ttl > MAX_TTL {
         return Err(Invalid::new(
-            format!("a TTL of {} is out of bounds", written(ttl)),
-            "choose between 50 ms and 24 h; 30 s suits most",
+            format!("{what} of {} is out of bounds", written(ttl)),
+            format!("choose between 50 ms and 24 h; {usual} suits most"),
         ));
     }
     debug_assert!(drift_allowance(ttl) < ttl);
+    Ok(())
+}
+
+/// Refuses a maximum hold that is shorter than any TTL.
+pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), Invalid> {
+    if max_hold < MIN_TTL {
+        return Err(Invalid::new(
+            format!("a maximum hold of {} is out of bounds", written(max_hold)),
+            "choose 50 ms or more",
+        ));
+    }
     Ok(())
 }
 
@@ -110,7 +125,7 @@ impl Settings {
     /// [`Invalid`] with the setting and its bounds.
     pub fn check(&self) -> Result<(), Invalid> {
         check_ttl(self.ttl)?;
-        check_ttl(self.waiter_ttl)?;
+        check_ttl_of("a waiter TTL", self.waiter_ttl, "10 s")?;
         check_renewal(self.renew_at)?;
         let timeout = self.operation_timeout;
         if timeout < Duration::from_millis(10) || timeout > MAX_OPERATION_TIMEOUT {

@@ -107,7 +107,7 @@ pub(crate) struct LockArgs {
     )]
     pub(crate) min_hold: Option<Duration>,
     /// Give the lock up after this long, as if it were lost; `run` first ends the command
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_hold, hide_short_help = true)]
     pub(crate) max_hold: Option<Duration>,
 }
 

@@ -213,12 +213,11 @@ fn expiring(end: &LeaseEnd) -> String {
     if end.reason == Loss::MaxHold {
         return format!("{key} ends in {left}: {}", end.reason);
     }
-    let answer = match end.trouble {
-        Some(Trouble { refused: true, .. }) => "",
-        _ => ": no answer",
+    let because = match &end.trouble {
+        None => ": no answer".to_owned(),
+        trouble => because(trouble.as_ref()),
     };
-    let because = because(end.trouble.as_ref());
-    format!("cannot renew {key}{answer}{because}; the lease ends in {left}")
+    format!("cannot renew {key}{because}; the lease ends in {left}")
 }
 
 impl Measure {
@@ -434,27 +433,25 @@ mod tests {
 
     #[test]
     fn what_the_store_said_is_told() {
-        let expiring = |refused| {
+        let expiring = |why: Option<&str>| {
             Event::Expiring(LeaseEnd {
                 key: "k".into(),
                 reason: Loss::Unanswered,
                 remaining_ms: Some(1_500),
                 action: Measure::None,
-                trouble: Some(Trouble {
-                    refused,
-                    why: "NOREPLICAS".into(),
-                }),
+                trouble: why.map(|why| Trouble { why: why.into() }),
             })
         };
         assert_eq!(
-            expiring(true).sentence(false).unwrap(),
-            "cannot renew k (NOREPLICAS); the lease ends in 1.5 s"
+            expiring(Some("NOREPLICAS")).sentence(false).unwrap(),
+            "cannot renew k (NOREPLICAS); the lease ends in 1.5 s",
+            "the server has answered"
         );
         assert_eq!(
-            expiring(false).sentence(false).unwrap(),
-            "cannot renew k: no answer (NOREPLICAS); the lease ends in 1.5 s"
+            expiring(None).sentence(false).unwrap(),
+            "cannot renew k: no answer; the lease ends in 1.5 s"
         );
-        let json = serde_json::to_value(expiring(true)).unwrap();
+        let json = serde_json::to_value(expiring(Some("NOREPLICAS"))).unwrap();
         assert_eq!(json["cause"], "NOREPLICAS");
     }
 

@@ -76,7 +76,8 @@ pub enum End {
     Busy(Duration),
     /// The store grants nothing for this long (quarantine), and the claim did not want to wait.
     Quarantined(Duration),
-    /// The time limit for waiting is over.
+    /// The time limit for waiting is over, and others have the key: the store has answered since,
+    /// or has confirmed that the claim left the queue.
     TimedOut,
     /// The store did not answer for too long.
     Unreachable,
@@ -281,7 +282,8 @@ pub enum Loss {
     /// was promoted, or it gave a new one because another claim of the owner was adopted. Another
     /// client may hold the key.
     Forgotten,
-    /// No renewal was answered while the lease was valid.
+    /// No renewal succeeded while the lease was valid: none was answered, or the store refused
+    /// them, or too few acknowledged them.
     Unanswered,
     /// The TTL is over, and the lease is not renewed automatically.
     Expired,
@@ -326,7 +328,7 @@ impl fmt::Display for Loss {
                  data"
             }
             Self::Forgotten => "the store no longer knows this grant",
-            Self::Unanswered => "no renewal was answered before the lease ended",
+            Self::Unanswered => "no renewal succeeded before the lease ended",
             Self::Expired => "its TTL is over, and it is not renewed automatically",
             Self::Revoked => "an administrator broke the lock",
             Self::Superseded => "another process has taken over the claim",
@@ -343,7 +345,7 @@ impl fmt::Display for Loss {
 pub enum Standpoint {
     /// Held: the last renewal was answered.
     Held,
-    /// Unknown: the last renewal was not answered; the lease is still valid.
+    /// Unknown: the last renewal failed; the lease is still valid.
     Unknown,
     /// Lost: the lease is not held any more, or not valid any more.
     Lost(Loss),

@@ -225,6 +225,9 @@ impl<'a> Scene<'a, '_> {
         });
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
         let mut asking = pin!(wanted.acquire(client, how));
+        // The last try, when the time is over, has no time of its own.
+        let stop = self.retries.stop().filter(|_| wait == Wait::No);
+        let silent = self.retries.silent();
         let mut tick = interval(TICK);
         let mut answers = self.retries.not_now().listen();
         let looks = wanted.looks_first(client, wait);
@@ -239,6 +242,9 @@ impl<'a> Scene<'a, '_> {
                     Err(error) => Err(error.into()),
                 },
                 signal = signals.next() => return Ok(Ending::Signalled(signal)),
+                () = sleep_until(stop.unwrap_or_else(Instant::now)), if stop.is_some() => {
+                    return Err(silent);
+                }
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
 use leasehold::{Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles};
 use rustix::process::Signal;
+use tokio::time::timeout;
 
 use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
@@ -62,7 +63,12 @@ impl Connected<'_> {
             }),
             Err(failure) => Err(failure),
         };
-        leave(client).await;
+        let limit = match &status {
+            // It has not answered until now.
+            Err(failure) if failure.passing => self.retries.left_to_stop(),
+            _ => GOODBYE,
+        };
+        client.shutdown(limit.min(GOODBYE)).await;
         status
     }
 }
@@ -93,7 +99,10 @@ pub(crate) async fn connect_patiently<'a>(
     let mut retries = Retries::new(asking, printer);
     loop {
         let opened = tokio::select! {
-            opened = open_to_ask(store, settings.clone(), &retries) => opened,
+            opened = timeout(
+                retries.left_to_stop(),
+                open_to_ask(store, settings.clone(), &retries),
+            ) => opened.unwrap_or_else(|_| Err(retries.silent())),
             signal = signals.next() => return Ok(ControlFlow::Break(signal)),
         };
         let failure = match opened {

@@ -8,13 +8,14 @@ use std::future::pending;
 use std::time::Duration;
 
 use leasehold::Wait;
-use leasehold::core::Backoff;
+use leasehold::core::{Backoff, GRACE};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
 
 use crate::duration::{millis, spoken};
+use crate::exit;
 use crate::failure::Failure;
 use crate::not_now::NotNow;
 use crate::output::{Event, Keys, Printer};
@@ -105,6 +106,35 @@ impl<'a> Retries<'a> {
                 left => Wait::For(left),
             },
             wait => wait,
+        }
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        match self.wait {
+            Wait::For(limit) => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// When a store that does not answer is waited for no longer: the time is over, and one
+    /// allowance with it.
+    pub(crate) fn stop(&self) -> Option<Instant> {
+        self.start.checked_add(self.limit()?)?.checked_add(GRACE)
+    }
+
+    /// How much is left until then.
+    pub(crate) fn left_to_stop(&self) -> Duration {
+        let left = |stop: Instant| stop.saturating_duration_since(Instant::now());
+        self.stop().map_or(Duration::MAX, left)
+    }
+
+    /// That the store has not answered until then.
+    pub(crate) fn silent(&self) -> Failure {
+        let limit = spoken(self.limit().unwrap_or_default());
+        let message = format!("the store did not answer in the time limit of {limit}");
+        Failure {
+            passing: true,
+            ..Failure::new(exit::UNAVAILABLE, message)
         }
     }
 

@@ -36,6 +36,12 @@ impl Backoff {
         Duration::from_micros(half + self.draw() % (half + 1))
     }
 
+    /// Returns whether there was no pause since the last success.
+    #[must_use]
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.tries == 0
+    }
+
     /// Starts again at `base`, after a success.
     pub fn reset(&mut self) {
         self.tries = 0;

@@ -32,8 +32,8 @@ use self::identity::Identity;
 use self::leaving::Leaving;
 pub use self::rejoining::Rejoining;
 use self::renewal::Renewal;
-pub use self::timing::COLLISIONS;
 use self::timing::REQUEST_PART;
+pub use self::timing::{COLLISIONS, GRACE};
 use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
 use self::words::Errand;
 pub use self::words::{
@@ -283,7 +283,14 @@ impl Life {
     /// Returns why it ended before it was handed out, if it has.
     #[must_use]
     pub fn end(&self) -> Option<End> {
-        self.end
+        self.end.filter(|_| !self.is_withdrawing())
+    }
+
+    /// Whether its time is over, and the store has not answered its withdrawal: only then is it
+    /// known that others have the key, and not that the store is out of reach.
+    fn is_withdrawing(&self) -> bool {
+        let asks = matches!(&self.stage, Stage::Leaving(leaving) if !leaving.is_refused());
+        self.end == Some(End::TimedOut) && asks
     }
 
     /// Returns its id at the store, and how often that was replaced.

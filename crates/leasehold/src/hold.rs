@@ -12,6 +12,7 @@ use crate::session::acquire::Grant;
 use crate::session::claimed::Claimed;
 use crate::session::live::LiveClaim;
 use crate::session::own_id::not_unique;
+use crate::session::unanswered;
 use crate::session::wish::Wish;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
@@ -102,7 +103,7 @@ impl Hold {
         self.claim().standpoint()
     }
 
-    /// Why the last renewal was not answered, if it was not.
+    /// Why the last renewal failed, if it did.
     pub(crate) fn last_error(&self) -> Option<Error> {
         let error = self.claim().last_error()?;
         Some(self.error(Operation::Renew, error))
@@ -162,7 +163,7 @@ impl Hold {
             Changed::Lost => Err(self.lost_error(operation, Loss::Gone)),
             Changed::Taken => Err(self.error(operation, not_unique())),
             Changed::Refused | Changed::Unanswered | Changed::Unacknowledged => {
-                Err(self.error(operation, self.claimed.last_error(limit)))
+                Err(self.error(operation, self.claimed.last_error(|| unanswered(limit))))
             }
         }
     }

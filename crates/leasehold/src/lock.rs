@@ -17,8 +17,8 @@ use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::multi::MultiLock;
 use crate::session::Session;
-use crate::session::wish::{Patience, Wish, timed_out};
-use crate::settings::{MAX_TTL, check_renewal, check_ttl};
+use crate::session::wish::{Wish, timed_out};
+use crate::settings::{check_max_hold, check_renewal, check_ttl};
 use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 use crate::waiting::{Acquire, Wait};
 
@@ -171,7 +171,7 @@ impl Lock {
     }
 
     pub(crate) fn set_max_hold(&mut self, max_hold: Duration) -> Result<(), Error> {
-        check_ttl(max_hold.min(MAX_TTL)).map_err(|invalid| self.error(invalid.into()))?;
+        check_max_hold(max_hold).map_err(|invalid| self.error(invalid.into()))?;
         self.terms().max_hold = Some(max_hold);
         self.set_ttl(self.wish.terms.ttl)
     }
@@ -221,7 +221,7 @@ impl Lock {
         how: Acquire,
     ) -> Result<Option<Lease<K>>, Error> {
         let started = clock::now();
-        let patience = patience(how.wait);
+        let patience = self.session.patience(how.wait);
         let waited = || clock::now().since(started);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined);
         let valid = self.wish.mode.check();
@@ -266,13 +266,5 @@ impl Lock {
 
     pub(crate) fn error(&self, error: StoreError) -> Error {
         Error::new(Operation::Acquire, Some(self.wish.key.clone()), error)
-    }
-}
-
-pub(crate) fn patience(wait: Wait) -> Patience {
-    match wait {
-        Wait::No => Patience::No,
-        Wait::For(limit) => Patience::Until(clock::now() + limit),
-        Wait::Forever => Patience::Forever,
     }
 }

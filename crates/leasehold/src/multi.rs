@@ -14,7 +14,7 @@ use self::lease::release_all;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
-use crate::lock::{Lock, patience};
+use crate::lock::Lock;
 use crate::session::together::Together;
 use crate::session::wish::{Patience, Wish, timed_out};
 use crate::verbs::options;
@@ -188,7 +188,7 @@ impl<K: LeaseKind> MultiLock<K> {
     /// See [`crate::Mutex::acquire`].
     pub async fn acquire(&self, how: Acquire) -> Result<Option<MultiLease<K>>, Error> {
         let started = clock::now();
-        let patience = patience(how.wait);
+        let patience = self.lock.session.patience(how.wait);
         let mut keys = self.keys.clone();
         keys.sort();
         let checked = self.lock.checked(&how);
@@ -198,7 +198,7 @@ impl<K: LeaseKind> MultiLock<K> {
             ..wish.clone()
         };
         let wishes: Vec<_> = keys.into_iter().map(with_key).collect();
-        let together = self.lock.session.acquire_all(&wishes).await;
+        let together = self.lock.session.acquire_all(&wishes, patience).await;
         match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
             Together::Granted(grants) => {
                 let waited = clock::now().since(started);
@@ -206,7 +206,7 @@ impl<K: LeaseKind> MultiLock<K> {
                 let leases = leases.map(|(grant, wish)| Lease::new(grant, wish, waited));
                 return Ok(Some(self.lease(leases.collect())));
             }
-            Together::Busy if matches!(patience, Patience::No) => return Ok(None),
+            Together::Busy if matches!(patience, Patience::No(_)) => return Ok(None),
             Together::Busy | Together::Apart => {}
         }
         let mut begun_again = 0;
@@ -252,11 +252,11 @@ impl<K: LeaseKind> MultiLock<K> {
                 }
                 // An error of a release is told by nobody: what failed first counts.
                 Ok(None) => {
-                    release_all(leases).await.ok();
+                    patience.within(release_all(leases)).await;
                     return Ok(OneByOne::Busy);
                 }
                 Err(failed) => {
-                    release_all(leases).await.ok();
+                    patience.within(release_all(leases)).await;
                     return Err(error(wish, failed));
                 }
             }
@@ -264,7 +264,7 @@ impl<K: LeaseKind> MultiLock<K> {
         if leases.len() == wishes.len() && leases.iter().all(Lease::is_valid) {
             return Ok(OneByOne::All(leases));
         }
-        release_all(leases).await.ok();
+        patience.within(release_all(leases)).await;
         Ok(OneByOne::Lost)
     }
 

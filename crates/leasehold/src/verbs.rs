@@ -235,7 +235,9 @@ macro_rules! locking {
             /// Same as [`Self::lock`].
             ///
             /// # Errors
-            /// `Timeout` if it did not become free in time; otherwise the same as [`Self::lock`].
+            /// `Timeout` if it did not become free in time, although the store answered. If it did
+            /// not answer: `Unavailable`, at most 500 ms after `limit`. Otherwise the same as
+            /// [`Self::lock`].
             ///
             /// # Examples
             /// ```

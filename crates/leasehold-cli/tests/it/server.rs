@@ -32,7 +32,8 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     holder.stdout().wait_for("up").await;
     server.stop();
     let stopped = Instant::now();
-    let said = holder.stderr().wait_for("cannot renew k: no answer").await;
+    let said = holder.stderr().wait_for("cannot renew k").await;
+    assert!(said.contains("no answer"), "{said}");
     assert!(said.contains("stopping the command"), "{said}");
     let told = stopped.elapsed();
     holder.stdout().wait_for("told").await;
@@ -55,6 +56,36 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     );
 }
 
+/// A time limit counts for the store too, whether it is opened or was: not the time-outs of
+/// connections and operations, which are longer.
+#[tokio::test]
+async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
+    let server = RedisServer::start();
+    let holder = Process::spawn(at(&server.url(), &["hold", "k"]));
+    holder.stdout().wait_for("").await;
+    let waits = at(&server.url(), &["run", "-w", "3s", "k", "--", "true"]);
+    let waits = Process::spawn(waits);
+    waits.stderr().wait_for("waiting for k").await;
+    server.stop();
+    let begun = Instant::now();
+    let briefly = run(&server.url(), &["run", "-w", "10ms", "k", "--", "true"]).await;
+    // Five seconds is what it takes to give up a connection.
+    let brief = begun.elapsed();
+    assert!(brief < Duration::from_secs(4), "{brief:?}");
+    let waited = waits.finish().await;
+    for (ended, limit) in [
+        (briefly, "time limit of 10 ms"),
+        (waited, "the time limit of the call"),
+    ] {
+        let said = ended.stderr;
+        assert_eq!(ended.status.code(), Some(69), "{said}");
+        assert!(said.contains(limit), "{said}");
+    }
+    server.cont();
+    holder.signal(Signal::TERM);
+    holder.wait().await;
+}
+
 #[tokio::test]
 async fn a_candidate_stands_again_after_a_silence() {
     let server = RedisServer::start();
@@ -64,7 +95,7 @@ async fn a_candidate_stands_again_after_a_silence() {
     let first = candidate.stdout().wait_for("").await;
     server.stop();
     let stopped = candidate.stderr();
-    stopped.wait_for("cannot renew k: no answer").await;
+    stopped.wait_for("cannot renew k").await;
     stopped.wait_for("candidate for k again in 1.0 s").await;
     // While there is still no answer.
     stopped.wait_for("; trying again").await;

@@ -138,13 +138,15 @@ impl Life {
         let is_due = |change: &Changing| change.due().is_some_and(|due| now >= due);
         let at = self.changes.iter().position(is_due)?;
         let renew = self.renewal_for(at, now)?;
+        let limit = self.request_limit();
         let change = &mut self.changes[at];
         change.in_flight = true;
         Some(Transmit {
             errand: Errand::Change(change.id),
             command: Arc::new(Command::Renew(renew)),
             sent: now,
-            limit: self.request_limit(),
+            // Its last request does not outlast it.
+            limit: limit.min(change.until.since(now)),
         })
     }
 

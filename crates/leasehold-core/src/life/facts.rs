@@ -31,7 +31,8 @@ pub enum Fact {
         /// How long the lease is valid from now.
         remaining: Duration,
     },
-    /// A renewal was not answered. It is repeated until the validity of the lease ends.
+    /// A renewal failed: it was not answered, or was refused or not acknowledged. It is repeated
+    /// until the validity of the lease ends.
     Unanswered {
         /// How long the lease is valid from now.
         remaining: Duration,
@@ -109,7 +110,7 @@ impl Facts {
         }
         if self.held {
             self.look_at_lease(life, now, now.since(self.since), tell);
-        } else if matches!(life.phase(), Phase::Leaving | Phase::Over) {
+        } else if matches!(life.phase(), Phase::Leaving | Phase::Over) && !life.is_withdrawing() {
             self.over = true;
             let end = life.end();
             tell(Fact::Ended { end, waited });

@@ -40,8 +40,12 @@ fn key() -> Key {
 }
 
 pub(super) fn asked(terms: Terms) -> (Life, Transmit) {
+    asked_within(terms, LIMITS)
+}
+
+fn asked_within(terms: Terms, limits: Limits) -> (Life, Transmit) {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
-    let mut life = Life::claim(claim, terms, LIMITS, at(0));
+    let mut life = Life::claim(claim, terms, limits, at(0));
     assert_eq!(life.phase(), Phase::Asking);
     let ask = send(&mut life, 0);
     (life, ask)
@@ -394,6 +398,101 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         life.handle_answer(at(3), &confirm, Ok(told));
         assert_eq!(life.collect(at(3)), expected);
     }
+}
+
+/// Waits in line until 1,000, and withdraws: the release that is under way.
+pub(super) fn withdrawing() -> (Life, Transmit) {
+    let limits = Limits {
+        give_up: Some(at(1_000)),
+        ..LIMITS
+    };
+    let (mut life, ask) = asked_within(terms(), limits);
+    life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
+    assert_eq!(life.collect(at(999)), Collected::NotYet);
+    assert_eq!(
+        (life.collect(at(1_000)), life.end()),
+        (Collected::NotYet, None)
+    );
+    assert_eq!(life.phase(), Phase::Leaving);
+    let release = released(&mut life, 1_000);
+    (life, release)
+}
+
+/// The answer to the withdrawal says whether others have the key, or the store is out of reach:
+/// it costs no further request.
+#[test]
+fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
+    let gone = Reply::Released { held: false };
+    for (answer, expected) in [
+        (Ok(heard(gone)), End::TimedOut),
+        (Ok(heard(Reply::Absent)), End::TimedOut),
+        (Err(Failure::Refused), End::TimedOut),
+    ] {
+        let (mut life, release) = withdrawing();
+        assert_eq!(life.collect(at(1_001)), Collected::NotYet);
+        life.handle_answer(at(1_002), &release, answer);
+        assert_eq!(
+            life.collect(at(1_002)),
+            Collected::Ended(expected),
+            "{answer:?}"
+        );
+        life.give_up(at(1_003));
+        assert_eq!(life.end(), Some(expected), "it has ended");
+    }
+    let unreachable = Collected::Ended(End::Unreachable);
+    let (mut life, release) = withdrawing();
+    life.handle_answer(at(1_002), &release, Err(Failure::Unanswered));
+    assert_eq!(life.collect(at(1_499)), Collected::NotYet);
+    life.give_up(at(1_500));
+    assert_eq!(life.collect(at(1_500)), unreachable);
+    assert_eq!(life.phase(), Phase::Leaving, "it is released all the same");
+    let (mut life, release) = withdrawing();
+    life.handle_answer(at(40_000), &release, Err(Failure::Unanswered));
+    assert_eq!(
+        life.collect(at(40_000)),
+        unreachable,
+        "nobody has given it up"
+    );
+}
+
+/// Whatever a caller waits for, its time is over then, and nothing stays behind.
+#[test]
+fn who_gives_up_leaves_whatever_it_waits_for() {
+    let unreachable = Collected::Ended(End::Unreachable);
+    let (asking, _) = asked(terms());
+    let confirming = held(Terms {
+        acknowledges: Acknowledges::Grants,
+        ..terms()
+    });
+    for mut life in [asking, waiting(), confirming] {
+        assert_eq!(life.collect(at(2)), Collected::NotYet);
+        life.give_up(at(3));
+        assert_eq!(life.collect(at(3)), unreachable);
+        released(&mut life, 3);
+    }
+}
+
+/// The last request of a change is given up when its time is over, and not later.
+#[test]
+fn a_change_ends_in_the_time_of_an_operation() {
+    let terms = Terms {
+        ttl: Duration::from_secs(3),
+        ..terms()
+    };
+    let mut life = held(terms);
+    let change = life.change(Change::Renew(terms.ttl), at(10));
+    let mut now = at(10);
+    while life.outcome(change).is_none() {
+        if let Some(sent) = life.poll_transmit(now, || None) {
+            // Each is without an answer for as long as it may take.
+            now = now + sent.limit;
+            life.handle_answer(now, &sent, Err(Failure::Unanswered));
+        } else {
+            now = life.poll_timeout().expect("it is asked for again");
+        }
+    }
+    assert_eq!(life.outcome(change), Some(Changed::Unanswered));
+    assert!(now <= at(10) + LIMITS.operation, "{now:?}");
 }
 
 #[test]

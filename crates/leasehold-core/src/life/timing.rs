@@ -34,6 +34,10 @@ pub(super) const ASK_SHARE: u32 = 8;
 pub(super) const HINT_BURST: u32 = 16;
 pub(super) const HINT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How much longer than its time to wait a call may take, in all: for the store's answer to a
+/// first request, for its own claims to leave, and for its claim to leave the queue.
+pub const GRACE: Duration = Duration::from_millis(500);
+
 /// How much further than the client's clock the store's may have gone since the last answer,
 /// beside one per cent. A clock that was stepped by more costs a question.
 pub(super) const CLOCK_AHEAD: Duration = Duration::from_secs(10);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::belief::LastAnswer;
-use super::timing::{ASK_PAUSE, ASK_SHARE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST};
+use super::timing::{
+    ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
+};
 use super::words::Failure;
 pub(super) use super::words::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
@@ -15,7 +17,8 @@ use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Toke
 pub(super) struct Waiter {
     config: WaiterConfig,
     phase: Phase,
-    in_flight: bool,
+    /// When the request was sent that is under way.
+    in_flight: Option<Moment>,
     /// Whether a request has been answered, or has failed.
     asked: bool,
     /// What is under way may be answered by a server before.
@@ -81,7 +84,7 @@ impl Waiter {
         Self {
             config,
             phase: Phase::Asking,
-            in_flight: false,
+            in_flight: None,
             asked: false,
             stale: false,
             ended: None,
@@ -121,16 +124,16 @@ impl Waiter {
     /// [`super::Renewal`] if the grant came by push meanwhile.
     #[must_use]
     pub(super) fn in_flight(&self) -> bool {
-        self.in_flight
+        self.in_flight.is_some()
     }
 
     /// The request to send now, if one is due. Each must be answered by
     /// [`Waiter::handle_reply`] or [`Waiter::handle_failure`].
     pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
-        if self.in_flight || now < self.due || self.verdict().is_some() {
+        if self.in_flight() || now < self.due || self.verdict().is_some() {
             return None;
         }
-        self.in_flight = true;
+        self.in_flight = Some(now);
         Some(match self.phase {
             Phase::Asking | Phase::Over(_) => Request::Claim,
             Phase::Waiting { .. } => Request::Renew(self.config.waiter_ttl),
@@ -145,7 +148,7 @@ impl Waiter {
             return None;
         }
         let mut next = self.unreachable_at();
-        if !self.in_flight {
+        if !self.in_flight() {
             next = next.min(self.due);
         }
         Some(self.give_up().map_or(next, |give_up| next.min(give_up)))
@@ -157,11 +160,17 @@ impl Waiter {
             return;
         }
         let late = self.give_up().is_some_and(|give_up| now >= give_up);
-        if late && self.position().is_some() {
+        if late && self.position().is_some() && !self.is_silent(now) {
             self.phase = Phase::Over(Verdict::TimedOut);
         } else if late || now >= self.unreachable_at() {
             self.phase = Phase::Over(Verdict::Unreachable);
         }
+    }
+
+    /// Whether the store has not answered the last request, although it had the time: then
+    /// nobody knows whether others still have the key.
+    fn is_silent(&self, now: Moment) -> bool {
+        !self.backoff.is_fresh() || self.in_flight.is_some_and(|sent| now.since(sent) >= GRACE)
     }
 
     /// When to give up; not before the first request has come to something.
@@ -181,7 +190,7 @@ impl Waiter {
         reply: &Reply,
         at: StoreTime,
     ) {
-        self.in_flight = false;
+        self.in_flight = None;
         self.asked = true;
         self.last_heard = now;
         self.backoff.reset();
@@ -226,7 +235,7 @@ impl Waiter {
         if failure == Failure::NotNow {
             self.last_heard = now;
         }
-        self.in_flight = false;
+        self.in_flight = None;
         self.asked = true;
         self.stale = false;
         self.kept = None;
@@ -258,7 +267,7 @@ impl Waiter {
                 None => self.believe(arrival, token),
                 Some(behind) => *follows = Some(Follows { token, behind }),
             }
-        } else if self.in_flight {
+        } else if self.in_flight() {
             self.kept = Some(Box::new(pushed));
         }
     }
@@ -321,7 +330,7 @@ impl Waiter {
     /// A push at `now` says what it does not prove: ask where it stands, at `at`.
     pub(super) fn handle_doubt(&mut self, now: Moment, at: Moment) {
         // What is under way may be older than what was pushed.
-        self.ask_again |= self.in_flight && at <= now;
+        self.ask_again |= self.in_flight() && at <= now;
         self.due = self.due.min(at);
     }
 
@@ -338,14 +347,14 @@ impl Waiter {
 
     /// Pushes may have been missed, so ask at once.
     pub(super) fn handle_reset(&mut self, now: Moment) {
-        self.ask_again = self.in_flight;
+        self.ask_again = self.in_flight();
         self.due = now;
     }
 
     /// The store may be another one, which knows nothing of its run. Nor does a push of the lost
     /// connection count any more.
     pub(super) fn leave_run(&mut self) {
-        self.stale = self.in_flight;
+        self.stale = self.in_flight();
         if let Phase::Waiting { follows, epoch, .. } = &mut self.phase {
             (*follows, *epoch) = (None, 0);
         }

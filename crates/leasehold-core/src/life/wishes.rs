@@ -23,12 +23,13 @@ impl Life {
     /// renewed automatically: it must have its own TTL from the grant on.
     pub fn collect(&mut self, now: Moment) -> Collected {
         self.handle_timeout(now);
-        if let Some(end) = self.end {
+        if let Some(end) = self.end() {
             return Collected::Ended(end);
         }
         let renewal = match &self.stage {
             Stage::Waiting(_) => return Collected::NotYet,
             Stage::Held(renewal) => renewal,
+            Stage::Leaving(_) if self.is_withdrawing() => return Collected::NotYet,
             // The client was shut down.
             Stage::Leaving(_) | Stage::Over => return Collected::Ended(End::Gone),
         };
@@ -70,6 +71,16 @@ impl Life {
                 }
             },
             Handing::Fresh | Handing::Topped => Collected::Ready,
+        }
+    }
+
+    /// Handles that its caller waits no longer for a grant, or for the answer to its withdrawal:
+    /// the store counts as unreachable.
+    pub fn give_up(&mut self, now: Moment) {
+        if self.is_withdrawing() {
+            self.end = Some(End::Unreachable);
+        } else if matches!(self.stage, Stage::Waiting(_) | Stage::Held(_)) {
+            self.end_as(End::Unreachable, false, now);
         }
     }
 

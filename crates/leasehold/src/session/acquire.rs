@@ -14,13 +14,15 @@ use super::asking::acquire_by_asking;
 use super::claimed::Claimed;
 use super::own_id::not_unique;
 use super::state::State;
+use super::timing::GRACE;
 use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
-use super::{Session, random_u64, unanswered};
+use super::{Session, random_u64};
 use crate::clock;
 use crate::deadlock::DeadlockCheck;
 use crate::error::{ErrorKind, StoreError};
 use crate::observe::{AcquireOutcome, Acquiring};
 use crate::sync::sleep;
+use crate::waiting::Wait;
 
 /// A claim that was granted.
 #[derive(Debug)]
@@ -47,6 +49,16 @@ pub(crate) enum Adopted {
 }
 
 impl Session {
+    /// How long a call waits that begins now.
+    pub(crate) fn patience(&self, wait: Wait) -> Patience {
+        let now = clock::now();
+        match wait {
+            Wait::No => Patience::No(now + self.settings.operation_timeout),
+            Wait::For(limit) => Patience::Until(now + limit, limit),
+            Wait::Forever => Patience::Forever,
+        }
+    }
+
     /// Acquires the key. `None`: it is busy, and the caller does not wait. `progress` is called
     /// while waiting, and for each position if the caller `tells_position`.
     ///
@@ -59,7 +71,7 @@ impl Session {
         progress: impl FnMut(u64, u32),
     ) -> Result<Option<Grant>, StoreError> {
         let queueing = self.store.capabilities().queueing;
-        let waits = !matches!(patience, Patience::No);
+        let waits = !matches!(patience, Patience::No(_));
         let acquire = async {
             if waits && (wish.retry.is_some() || !queueing) {
                 // What few need does not make every acquisition larger.
@@ -84,10 +96,6 @@ impl Session {
             Ok(Some(_)) => acquiring.end(AcquireOutcome::Granted),
             Ok(None) => acquiring.end(AcquireOutcome::Busy),
             Err(error) => acquiring.fail(error),
-        }
-        if matches!(&acquired, Err(error) if error.kind() == ErrorKind::Timeout) {
-            // Whoever asks next does not find it in line.
-            self.own_departures(&wish.key).await;
         }
         acquired
     }
@@ -123,7 +131,8 @@ impl Session {
         let stays = stays && matches!(patience, Patience::Forever);
         loop {
             if !stays {
-                self.own_departures(&wish.key).await;
+                let end = clock::now() + GRACE.min(patience.left_to_stop());
+                self.own_departures(&wish.key, end).await;
             }
             let limits = patience.limits(self.settings.operation_timeout);
             let claimed = self.claim(wish, limits, waits, tells_position).await?;
@@ -135,9 +144,11 @@ impl Session {
                 return Ok(Tried::Granted(Grant { claimed, rejoined }));
             };
             match claims.after(end) {
+                // It had a place, so others had the key.
+                Ok(_) if end == End::Gone && patience.left().is_zero() => return Err(timed_out()),
                 Ok(pause) => {
                     drop(claimed);
-                    sleep(pause).await;
+                    sleep(pause.min(patience.left_to_stop())).await;
                 }
                 Err(End::Busy(left)) => return Ok(Tried::Busy(left)),
                 Err(end) => return Err(self.failed(wish, &claimed, end, patience)),
@@ -178,6 +189,7 @@ impl Session {
         id: &ClaimId,
         version: u64,
     ) -> Result<Adopted, StoreError> {
+        let patience = self.patience(Wait::No);
         let mut claims = Rejoining::new(random_u64());
         loop {
             let own = self.claim_id(&wish.key).await?;
@@ -189,10 +201,10 @@ impl Session {
                     owner: wish.owner.clone(),
                 }),
             };
-            let limits = Patience::No.limits(self.settings.operation_timeout);
+            let limits = patience.limits(self.settings.operation_timeout);
             let life = Life::adopt(id.clone(), rotate, wish.terms.clone(), limits, clock::now());
             let claimed = Claimed::new(self, wish, life, own, false);
-            match self.bring_home(&claimed, Patience::No, |_| ()).await? {
+            match self.bring_home(&claimed, patience, |_| ()).await? {
                 None => {
                     let rejoined = 0;
                     return Ok(Adopted::Lease(Grant { claimed, rejoined }));
@@ -200,11 +212,11 @@ impl Session {
                 Some(End::Gone) => return Ok(Adopted::Gone),
                 Some(End::Superseded) => return Ok(Adopted::Superseded),
                 Some(End::Late) => {
-                    return Err(self.failed(wish, &claimed, End::TooLate, Patience::No));
+                    return Err(self.failed(wish, &claimed, End::TooLate, patience));
                 }
                 Some(end) => {
                     if let Err(end) = claims.after(end) {
-                        return Err(self.failed(wish, &claimed, end, Patience::No));
+                        return Err(self.failed(wish, &claimed, end, patience));
                     }
                 }
             }
@@ -235,8 +247,13 @@ impl Session {
         patience: Patience,
         mut progress: impl FnMut(u64),
     ) -> Result<Option<End>, StoreError> {
+        let stop = patience.stop();
         loop {
-            let collected = claimed.drive(None, |State { life, .. }, now| {
+            let limit = stop.map(|_| patience.left_to_stop());
+            let collected = claimed.drive(limit, |State { life, .. }, now| {
+                if stop.is_some_and(|stop| now >= stop) {
+                    life.give_up(now);
+                }
                 let collected = life.collect(now);
                 let in_line = life.phase() == Phase::Waiting;
                 (in_line || collected != Collected::NotYet).then_some(collected)
@@ -249,8 +266,8 @@ impl Session {
             // In line the watchdog keeps it.
             self.want_inbox();
             let give_up = match patience {
-                Patience::Until(end) => Some(end),
-                Patience::No | Patience::Forever => None,
+                Patience::Until(end, _) => Some(end),
+                Patience::No(_) | Patience::Forever => None,
             };
             let waiting = self.wait_in_line(claimed.claim(), give_up, &mut progress);
             Box::pin(waiting).await?;
@@ -265,15 +282,19 @@ impl Session {
         end: End,
         patience: Patience,
     ) -> StoreError {
-        let limit = patience.limits(self.settings.operation_timeout).patience;
+        let unanswered = || {
+            let in_line = claimed.with(|life, _| life.arrival().is_some());
+            let waiter_ttl = in_line.then_some(wish.terms.waiter_ttl);
+            patience.unanswered(self.settings.operation_timeout, waiter_ttl)
+        };
         match end {
             End::TimedOut => timed_out(),
             End::Quarantined(left) => quarantined(left),
             End::Mismatch(in_use) => mismatch(wish.mode, in_use),
             End::Taken | End::NotUnique => not_unique(),
             End::Late | End::TooLate => too_late(wish.terms.ttl),
-            End::Unreachable | End::Refused | End::Unacknowledged => claimed.last_error(limit),
-            End::Busy(_) | End::Gone | End::Superseded => unanswered(limit),
+            End::Unreachable | End::Refused | End::Unacknowledged => claimed.last_error(unanswered),
+            End::Busy(_) | End::Gone | End::Superseded => unanswered(),
         }
     }
 }

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{HintLimit, Key, Retry};
+use leasehold_core::{HintLimit, Key, Moment, Retry};
 
 use super::acquire::{Grant, Tried};
 use super::timing::{ASK_AFTER_LAPSE, GRACE, POLLING};
 use super::watches::Watch;
 use super::wish::{Patience, Wish, timed_out};
-use super::{Session, random_u64, unanswered};
+use super::{Session, random_u64};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Capabilities;
@@ -38,8 +38,8 @@ enum Heard {
     /// The store has not answered yet.
     #[default]
     Nothing,
-    /// Somebody has the key.
-    Taken,
+    /// Somebody had the key then.
+    Taken(Moment),
     /// The store could not be asked.
     Failed(StoreError),
 }
@@ -75,26 +75,24 @@ impl<'a> InLine<'a> {
         }
     }
 
-    /// Waits until it is the first of the client's tasks.
-    async fn turn(&self, patience: Patience) -> Result<TurnGuard<'_>, StoreError> {
-        let began = clock::now();
-        let mut turn = timeout(patience.left(), self.asking.lock()).await;
-        if turn.is_err() && matches!(*self.heard(), Heard::Nothing) {
-            // Whether the store is out of reach shows with the first answer of those ahead.
-            turn = timeout(GRACE, self.asking.lock()).await;
+    /// Waits until it is the first of the client's tasks. `None`: its time is over, and whether
+    /// others have the key, or the store is out of reach, shows only if it asks itself.
+    async fn turn(&self, patience: Patience) -> Result<Option<TurnGuard<'_>>, StoreError> {
+        if let Ok(turn) = timeout(patience.left(), self.asking.lock()).await {
+            return Ok(Some(turn));
         }
-        turn.map_err(|_| match self.heard().clone() {
-            Heard::Taken => timed_out(),
-            Heard::Nothing => unanswered(clock::now().since(began)),
-            Heard::Failed(error) => error,
-        })
+        match &*self.heard() {
+            Heard::Taken(at) if clock::now().since(*at) < GRACE => Err(timed_out()),
+            Heard::Taken(_) | Heard::Nothing => Ok(None),
+            Heard::Failed(error) => Err(error.clone()),
+        }
     }
 
     /// Tells those behind what the store has said.
     fn hear(&self, tried: &Result<Tried, StoreError>) {
         *self.heard() = match tried {
             Err(error) if error.kind() == ErrorKind::Unavailable => Heard::Failed(error.clone()),
-            _ => Heard::Taken,
+            _ => Heard::Taken(clock::now()),
         };
     }
 
@@ -129,7 +127,7 @@ pub(super) async fn acquire_by_asking(
     let retry = wish.retry.unwrap_or(usual);
     let in_line = (!queueing).then(|| InLine::join(&session.turns, &wish.key));
     let _turn = match &in_line {
-        Some(in_line) => Some(in_line.turn(patience).await?),
+        Some(in_line) => in_line.turn(patience).await?,
         None => None,
     };
     let mut watch = (push && !queueing).then(|| Watch::start(session, &wish.key));

@@ -217,13 +217,13 @@ impl Claimed {
         });
         let released = released.await;
         self.released = true;
-        released.ok_or_else(|| self.last_error(limit))
+        released.ok_or_else(|| self.last_error(|| super::unanswered(limit)))
     }
 
     /// Why the store could not be asked.
-    pub(crate) fn last_error(&self, limit: Duration) -> StoreError {
-        let error = self.claim.last_error();
-        error.unwrap_or_else(|| super::unanswered(limit))
+    pub(crate) fn last_error(&self, silent: impl FnOnce() -> StoreError) -> StoreError {
+        let said = self.claim.said();
+        said.unwrap_or_else(silent)
     }
 }
 

@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use super::live::{LiveClaim, Progress};
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
-use super::wish::timed_out;
 use super::{Session, watchdog};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -220,16 +219,18 @@ impl Session {
     ) -> Result<(), StoreError> {
         let (mut seen, mut late) = (0, 0);
         loop {
-            match timeout(WATCHDOG_LOOK, claim.next(seen)).await {
+            let limit = give_up.map_or(WATCHDOG_LOOK, |end| {
+                WATCHDOG_LOOK.min(end.since(clock::now()))
+            });
+            match timeout(limit, claim.next(seen)).await {
                 Ok(Progress::Over) => return Ok(()),
                 Ok(Progress::Position(position)) => {
                     seen = position;
                     progress(position);
                 }
+                // Its caller withdraws it, whoever keeps it.
+                Err(_) if give_up.is_some_and(|end| clock::now() >= end) => return Ok(()),
                 Err(_) if self.is_kept() => late = 0,
-                Err(_) if give_up.is_some_and(|end| clock::now() >= end) => {
-                    return Err(timed_out());
-                }
                 Err(_) if late == WATCHDOG_LATE_LOOKS => return Err(Closed::NotDriven.error()),
                 Err(_) => late += 1,
             }

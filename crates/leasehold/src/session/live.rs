@@ -182,7 +182,15 @@ impl LiveClaim {
         if self.is_inherited() {
             return None;
         }
-        self.lock().last_error.as_deref().cloned()
+        self.lock().last_error()
+    }
+
+    /// The same, as the store or the connection said it.
+    pub(super) fn said(&self) -> Option<StoreError> {
+        if self.is_inherited() {
+            return None;
+        }
+        self.lock().said()
     }
 
     /// Who else has the grant, or its last renewal.

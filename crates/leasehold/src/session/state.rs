@@ -1,19 +1,30 @@
 //! The locked state of a claim: its state machine, and who drives it.
 
+use std::time::Duration;
+
 use leasehold_core::{
-    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
+    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit, written,
 };
 
 use super::live::LiveClaim;
+use super::no_answer;
 use super::own_id::{OwnId, OwnIds};
 use super::telling::Told;
-use super::unanswered;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::{Acknowledged, Answer};
 
 /// What came of a request: an answer, what the store or the connection said, or nothing in
 /// time.
 pub(super) type Carried = Result<Answer, Option<StoreError>>;
+
+/// Why the last request came to nothing.
+#[derive(Debug)]
+enum Trouble {
+    /// The store or the connection said so.
+    Said(StoreError),
+    /// There was no answer for so long.
+    Silence(Duration),
+}
 
 /// A claim, under its lock.
 #[derive(Debug)]
@@ -33,7 +44,7 @@ pub(super) struct State {
     pub(super) given_back: bool,
     /// The loss that was reported. It stays, since a caller may have stopped because of it.
     pub(super) lost: Option<Loss>,
-    pub(super) last_error: Option<Box<StoreError>>,
+    trouble: Option<Box<Trouble>>,
     pub(super) acknowledged: Option<Box<Acknowledged>>,
 }
 
@@ -114,7 +125,7 @@ impl State {
             driven: 0,
             given_back: false,
             lost: None,
-            last_error: None,
+            trouble: None,
             acknowledged: None,
         };
         state.keep_id(own);
@@ -175,7 +186,8 @@ impl State {
             Ok(answer) => {
                 // That it could leave does not say why it was not granted.
                 if !matches!(*to.command, Command::Release(_)) {
-                    self.last_error = answer.shortfall().map(Box::new);
+                    let shortfall = answer.shortfall();
+                    self.trouble = shortfall.map(|short| Box::new(Trouble::Said(short)));
                 }
                 if let Some(acknowledged) = answer.achieved() {
                     self.acknowledged = Some(Box::new(acknowledged));
@@ -189,8 +201,8 @@ impl State {
             }
             // That nothing came says less than what the store has said before.
             Err(None) => {
-                let unanswered = || Box::new(unanswered(to.limit));
-                self.last_error.get_or_insert_with(unanswered);
+                let silence = || Box::new(Trouble::Silence(to.limit));
+                self.trouble.get_or_insert_with(silence);
                 Err(Failure::Unanswered)
             }
             Err(Some(error)) => {
@@ -199,11 +211,27 @@ impl State {
                     ErrorKind::Unavailable => Failure::Unanswered,
                     _ => Failure::Refused,
                 };
-                self.last_error = Some(Box::new(error));
+                self.trouble = Some(Box::new(Trouble::Said(error)));
                 Err(failure)
             }
         };
         self.life.handle_answer(now, to, heard);
+    }
+
+    /// Why the last request came to nothing, as the store or the connection said it.
+    pub(super) fn said(&self) -> Option<StoreError> {
+        match self.trouble.as_deref() {
+            Some(Trouble::Said(error)) => Some(error.clone()),
+            Some(Trouble::Silence(_)) | None => None,
+        }
+    }
+
+    /// The same; also if there was no answer.
+    pub(super) fn last_error(&self) -> Option<StoreError> {
+        match self.trouble.as_deref()? {
+            Trouble::Said(error) => Some(error.clone()),
+            Trouble::Silence(limit) => Some(no_answer(&written(*limit))),
+        }
     }
 
     /// No other claim of the client gets this id while this one may have it.

@@ -3,11 +3,8 @@
 
 use std::time::Duration;
 
+pub(super) use leasehold_core::GRACE;
 use leasehold_core::Retry;
-
-/// How much longer than its time to wait a call may take: so long it waits for the store's
-/// answer to a first request, and for its own claims to leave.
-pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 /// With nothing to keep, the watchdog stays this long in case there is something again, with
 /// its inbox open.

@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 use super::Session;
 use super::acquire::Grant;
 use super::claimed::Claimed;
+use super::timing::GRACE;
 use super::wish::{Patience, Wish, mismatch};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -33,10 +34,11 @@ impl Session {
     pub(crate) async fn acquire_all(
         self: &Arc<Self>,
         wishes: &[Wish],
+        patience: Patience,
     ) -> Result<Together, (usize, StoreError)> {
         let acquiring: Vec<_> = wishes.iter().map(|wish| self.acquiring(wish)).collect();
         let acquired = self
-            .while_open(self.acquire_all_open(wishes, &acquiring))
+            .while_open(self.acquire_all_open(wishes, patience, &acquiring))
             .await;
         let acquired = acquired.map_err(|closed| (0, closed)).flatten();
         for acquiring in acquiring {
@@ -53,13 +55,17 @@ impl Session {
     async fn acquire_all_open(
         self: &Arc<Self>,
         wishes: &[Wish],
+        patience: Patience,
         acquiring: &[Acquiring<'_>],
     ) -> Result<Together, (usize, StoreError)> {
+        let end = clock::now() + GRACE.min(patience.left_to_stop());
+        for wish in wishes {
+            self.own_departures(&wish.key, end).await;
+        }
         // With one seed all pause for as long as the first.
-        let limits = Patience::No.limits(self.settings.operation_timeout);
+        let limits = patience.limits(self.settings.operation_timeout);
         let mut claims = Vec::with_capacity(wishes.len());
         for (at, (wish, acquiring)) in wishes.iter().zip(acquiring).enumerate() {
-            self.own_departures(&wish.key).await;
             let claim = self.claim(wish, limits, false, false);
             let claimed = claim.instrument(acquiring.span()).await;
             claims.push(claimed.map_err(|error| (at, error))?);
@@ -69,7 +75,9 @@ impl Session {
             if sent.len() == claims.len() {
                 let carried = self.carry_all(&claims, &sent).await;
                 match answer_all(wishes, &claims, &sent, carried)? {
-                    Some(Asked::Granted) => return self.hand_out_all(wishes, claims).await,
+                    Some(Asked::Granted) => {
+                        return self.hand_out_all(wishes, patience, claims).await;
+                    }
                     Some(Asked::Refused(together)) => return Ok(together),
                     None => {}
                 }
@@ -78,7 +86,7 @@ impl Session {
                 .iter()
                 .map(|claimed| claimed.with(|life, _| life.end()));
             if let Some((at, end)) = ends.enumerate().find_map(|(at, end)| Some((at, end?))) {
-                return Err((at, self.failed(&wishes[at], &claims[at], end, Patience::No)));
+                return Err((at, self.failed(&wishes[at], &claims[at], end, patience)));
             }
             let due = claims
                 .iter()
@@ -119,12 +127,13 @@ impl Session {
     async fn hand_out_all(
         self: &Arc<Self>,
         wishes: &[Wish],
+        patience: Patience,
         claims: Vec<Claimed>,
     ) -> Result<Together, (usize, StoreError)> {
         for (at, (wish, claimed)) in wishes.iter().zip(&claims).enumerate() {
-            let end = self.bring_home(claimed, Patience::No, |_| ()).await;
+            let end = self.bring_home(claimed, patience, |_| ()).await;
             if let Some(end) = end.map_err(|error| (at, error))? {
-                return Err((at, self.failed(wish, claimed, end, Patience::No)));
+                return Err((at, self.failed(wish, claimed, end, patience)));
             }
         }
         let rejoined = 0;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry,
+    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry, written,
     Terms,
 };
 
-use super::{GRACE, Session, random_u64};
+use super::timing::GRACE;
+use super::{Session, no_answer, random_u64, unanswered};
 use crate::clock;
 use crate::deadlock::DeadlockCheck;
 use crate::error::{ErrorKind, StoreError};
+use crate::sync::timeout;
 
 /// What is wanted, and how.
 #[derive(Debug, Clone)]
@@ -42,7 +44,11 @@ impl Wish {
             min_hold: self.min_hold,
             note: self.note.clone(),
             // What others may know, or come to know, cannot be passed on without the store.
-            runs: self.terms.hand_off && !self.ahead && !self.terms.guessable,
+            // Nor can what nobody tells of a lost connection.
+            runs: self.terms.hand_off
+                && !self.ahead
+                && !self.terms.guessable
+                && session.store.capabilities().push,
             ..Claim::new(id, self.mode, self.terms.ttl)
         }
     }
@@ -51,8 +57,10 @@ impl Wish {
 /// How long to wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Patience {
-    No,
-    Until(Moment),
+    /// Not at all: the answer must come by then.
+    No(Moment),
+    /// For so long, which is over then.
+    Until(Moment, Duration),
     Forever,
 }
 
@@ -60,22 +68,63 @@ impl Patience {
     /// How much is left of it.
     pub(crate) fn left(self) -> Duration {
         match self {
-            Self::Until(end) => end.since(clock::now()),
-            Self::No | Self::Forever => Duration::MAX,
+            Self::Until(end, _) => end.since(clock::now()),
+            Self::No(_) | Self::Forever => Duration::MAX,
         }
     }
 
+    /// When the call ends whatever it waits for: the one allowance is used up.
+    pub(super) fn stop(self) -> Option<Moment> {
+        match self {
+            Self::No(stop) => Some(stop),
+            Self::Until(end, _) => Some(end + GRACE),
+            Self::Forever => None,
+        }
+    }
+
+    /// How much is left until then.
+    pub(super) fn left_to_stop(self) -> Duration {
+        let stop = self.stop();
+        stop.map_or(Duration::MAX, |stop| stop.since(clock::now()))
+    }
+
+    /// Awaits `work` until then, and drops it if it is not done.
+    pub(crate) async fn within<T>(self, work: impl Future<Output = T>) {
+        timeout(self.left_to_stop(), work).await.ok();
+    }
+
     pub(super) fn limits(self, operation: Duration) -> Limits {
-        let (give_up, patience) = match self {
-            Self::Until(end) => (Some(end), operation.min(self.left().max(GRACE))),
-            Self::No | Self::Forever => (None, operation),
+        let give_up = match self {
+            Self::Until(end, _) => Some(end),
+            Self::No(_) | Self::Forever => None,
         };
+        let patience = self.left().max(GRACE).min(self.left_to_stop());
         Limits {
             give_up,
-            patience,
+            patience: operation.min(patience),
             operation,
             seed: random_u64(),
         }
+    }
+
+    /// That the store gave no answer; and which limit that was. `in_line`: it kept a place, and
+    /// the store had so long to answer.
+    pub(super) fn unanswered(self, operation: Duration, in_line: Option<Duration>) -> StoreError {
+        let limit = match (self, in_line) {
+            (Self::Until(end, limit), _) if clock::now() >= end => {
+                let said = written(limit);
+                if limit < GRACE {
+                    format!("{}; the time limit of the call is {said}", written(GRACE))
+                } else {
+                    format!("{said}, the time limit of the call")
+                }
+            }
+            (_, Some(waiter_ttl)) if waiter_ttl > operation => {
+                format!("{}, the waiter TTL", written(waiter_ttl))
+            }
+            _ => return unanswered(operation),
+        };
+        no_answer(&limit)
     }
 }
 

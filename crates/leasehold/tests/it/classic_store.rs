@@ -126,6 +126,7 @@ mod scripts {
             &crate::classic_store::REDIS,
             "scripts"
         ));
+        leasehold_testkit::facade!(@limits crate::classic_store::one(&crate::classic_store::REDIS, "scripts"));
     }
 }
 

@@ -23,6 +23,7 @@ impl Fixture for Memory {
 impl leasehold_testkit::facade::Fixture for Memory {}
 
 leasehold_testkit::facade!(Memory(MemoryStore::new()));
+leasehold_testkit::facade!(@limits Memory(MemoryStore::new()));
 
 /// Tasks that take and give back without ever waiting leave time for others: here they
 /// are all on one thread, and a timer has to go off.

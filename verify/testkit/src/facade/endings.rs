@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::store::LockStore;
-use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry, Settings, StoreError};
+use leasehold::{ErrorKind, Loss, RenewalPolicy, Retry, Settings, StoreError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinSet, block_in_place, spawn_blocking};
 
 use super::gated::{Gate, Gated};
 use super::{
-    Fixture, LIMIT, client, client_with, idle, keeps_a_queue, knows_all_kinds, queued, soon, ttl,
+    Fixture, LIMIT, client, client_on, client_with, idle, keeps_a_queue, knows_all_kinds, queued,
+    soon, ttl,
 };
 
 /// What `work` makes in a runtime of its own, which nobody drives any more.
@@ -31,15 +31,6 @@ async fn end(runtime: Runtime) {
     spawn_blocking(move || drop(runtime))
         .await
         .expect("no panic");
-}
-
-async fn client_on(store: Arc<dyn LockStore>, settings: Settings) -> Client {
-    Client::builder()
-        .with_store(store)
-        .settings(settings)
-        .connect()
-        .await
-        .expect("a client")
 }
 
 /// `lost()` and `run()` end with the lease's validity, though the runtime in which the

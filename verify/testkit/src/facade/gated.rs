@@ -8,7 +8,7 @@ use leasehold::core::{Claim, Command, Inbox, Key, Snapshot};
 use leasehold::store::{AllAnswer, Answer, Capabilities, Listening, Listing, LockStore, PushSink};
 use tokio::sync::watch;
 
-/// What becomes of the answers to claims.
+/// What becomes of the answers to claims, and of all requests if nothing is answered.
 #[derive(Debug, Clone)]
 pub(super) enum Gate {
     /// They arrive.
@@ -17,6 +17,8 @@ pub(super) enum Gate {
     Closed,
     /// The store is not asked: the error stands for its answer.
     Failing(StoreError),
+    /// The store is not asked, and nothing is answered: not only claims.
+    Silent,
 }
 
 /// A client's way to a store, with a gate for what claims are answered.
@@ -49,6 +51,13 @@ impl Gated {
             .expect("the sender is here");
     }
 
+    async fn heard(&self) {
+        let mut gate = self.gate.subscribe();
+        gate.wait_for(|gate| !matches!(gate, Gate::Silent))
+            .await
+            .expect("the sender is here");
+    }
+
     async fn pass<T>(
         &self,
         ask: impl Future<Output = Result<T, StoreError>>,
@@ -56,6 +65,7 @@ impl Gated {
         if let Gate::Failing(error) = self.gate.borrow().clone() {
             return Err(error);
         }
+        self.heard().await;
         let answer = ask.await;
         self.answered.send_modify(|answered| *answered += 1);
         let mut gate = self.gate.subscribe();
@@ -76,7 +86,10 @@ impl LockStore for Gated {
         let step = self.store.step(key, command);
         match command {
             Command::Claim(_) => self.pass(step).await,
-            _ => step.await,
+            _ => {
+                self.heard().await;
+                step.await
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod gated;
 mod handles;
 mod identity;
 mod kinds;
+mod limits;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::fence::Gate;
+use leasehold::store::LockStore;
 use leasehold::{
     Acquire, Client, ErrorKind, Loss, Released, RenewalPolicy, Settings, Standpoint, Token, Wait,
 };
@@ -28,6 +30,7 @@ pub use self::endings::*;
 pub use self::handles::*;
 pub use self::identity::*;
 pub use self::kinds::*;
+pub use self::limits::*;
 
 /// A store under test, fresh for each case, and what a case about its clients asks of it.
 pub trait Fixture: contract::Fixture {
@@ -94,7 +97,10 @@ fn rises(client: &Client, earlier: Token, later: Token) -> bool {
 }
 
 async fn client_with(fixture: &dyn Fixture, settings: Settings) -> Client {
-    let store = fixture.client().await;
+    client_on(fixture.client().await, settings).await
+}
+
+async fn client_on(store: Arc<dyn LockStore>, settings: Settings) -> Client {
     Client::builder()
         .with_store(store)
         .settings(settings)
@@ -656,6 +662,12 @@ macro_rules! facade {
             a_fixed_lease_from_the_queue_holds_its_ttl, fixed_leases_follow_each_other,
             a_loss_is_told_without_any_runtime,
             a_blocking_call_is_refused_where_it_would_hang);
+    };
+    // What waits in real time, for stores with a queue and without: enough for all.
+    (@limits $fixture:expr) => {
+        $crate::facade!(@cases $fixture;
+            a_limit_is_kept_on_a_store_that_does_not_answer,
+            a_limit_that_is_over_while_others_hold_is_a_time_out);
     };
     (@cases $fixture:expr; $($case:ident),+) => {
         $(#[test]

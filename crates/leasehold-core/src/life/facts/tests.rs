@@ -1,4 +1,6 @@
-use super::super::tests::{at, granted, heard, held, released, send, standing, terms, waiting};
+use super::super::tests::{
+    at, granted, heard, held, released, send, standing, terms, waiting, withdrawing,
+};
 use super::super::{Acknowledges, Change, Failure, Terms};
 use super::*;
 use crate::{Reply, StoreTime};
@@ -36,6 +38,28 @@ fn a_life_is_told_from_its_request_to_its_release() {
     let answer = Reply::Released { held: true };
     life.handle_answer(at(92), &release, Ok(heard(answer)));
     assert_eq!(look(&mut facts, &life, 92), []);
+}
+
+/// Whether it has timed out, or the store is out of reach, is known when it has left.
+#[test]
+fn an_end_is_told_once_it_is_known() {
+    for (confirmed, end) in [(true, End::TimedOut), (false, End::Unreachable)] {
+        let mut facts = Facts::default();
+        let (mut life, release) = withdrawing();
+        let told = look(&mut facts, &life, 1_000);
+        assert!(!told.iter().any(|fact| matches!(fact, Fact::Ended { .. })));
+        if confirmed {
+            let answer = Reply::Released { held: false };
+            life.handle_answer(at(1_200), &release, Ok(heard(answer)));
+        } else {
+            life.give_up(at(1_200));
+        }
+        let (end, waited) = (Some(end), millis(200));
+        assert_eq!(
+            look(&mut facts, &life, 1_200),
+            [Fact::Ended { end, waited }]
+        );
+    }
 }
 
 #[test]

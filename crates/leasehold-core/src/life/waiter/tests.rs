@@ -290,6 +290,51 @@ fn gives_up_on_time_whatever_is_under_way() {
     assert_eq!(waiter.verdict(), Some(Verdict::TimedOut), "it is withdrawn");
 }
 
+/// That its time is over says that others have the key only while the store answers.
+#[test]
+fn a_store_that_has_not_answered_is_no_time_out() {
+    type Before = fn(&mut Waiter);
+    let asked = |waiter: &mut Waiter, millis| {
+        assert!(waiter.poll_transmit(at(millis)).is_some());
+    };
+    let cases: [(&str, Verdict, Before); 5] = [
+        ("nothing under way", Verdict::TimedOut, |_| {}),
+        ("its answer may come", Verdict::TimedOut, |waiter| {
+            waiter.handle_doubt(at(600), at(600));
+            assert!(waiter.poll_transmit(at(600)).is_some());
+        }),
+        ("it had the time", Verdict::Unreachable, |waiter| {
+            waiter.handle_doubt(at(500), at(500));
+            assert!(waiter.poll_transmit(at(500)).is_some());
+        }),
+        ("the last failed", Verdict::Unreachable, |waiter| {
+            waiter.handle_doubt(at(900), at(900));
+            assert!(waiter.poll_transmit(at(900)).is_some());
+            waiter.handle_unanswered(at(990));
+        }),
+        ("answered since", Verdict::TimedOut, |waiter| {
+            waiter.handle_doubt(at(100), at(100));
+            assert!(waiter.poll_transmit(at(100)).is_some());
+            waiter.handle_unanswered(at(110));
+            let due = waiter.poll_timeout().unwrap();
+            assert!(waiter.poll_transmit(due).is_some());
+            let renew = Request::Renew(WAITER);
+            waiter.handle_reply(at(200), due, 3, renew, &standing(1, 9_000), STORE);
+        }),
+    ];
+    for (why, expected, before) in cases {
+        let mut waiter = waiting(1, 9_000, Some(at(1_000)));
+        before(&mut waiter);
+        waiter.handle_timeout(at(1_000));
+        assert_eq!(waiter.verdict(), Some(expected), "{why}");
+    }
+    let mut asking = waiter(Some(at(1_000)));
+    asked(&mut asking, 0);
+    asking.handle_unanswered(at(1_000));
+    asking.handle_timeout(at(1_000));
+    assert_eq!(asking.verdict(), Some(Verdict::Unreachable), "no place");
+}
+
 #[test]
 fn is_patient_while_it_has_a_place() {
     let mut asking = waiter(None);

@@ -1,0 +1,243 @@
+//! Calls with a time limit, on a store that does not answer: each ends with its limit and one
+//! allowance, says that the store is out of reach, and names the limit.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::core::{GRACE, written};
+use leasehold::{Client, Error, ErrorKind, Retry, Settings, Wait};
+use tokio::time::Instant;
+
+use super::gated::{Gate, Gated};
+use super::{Fixture, client, client_on, idle, knows_all_kinds, queued, soon};
+
+/// A call that is not granted, and its name.
+type Call = (
+    &'static str,
+    Pin<Box<dyn Future<Output = Option<Error>> + Send>>,
+);
+
+/// Asks, by each call that has a limit; `all`: the store knows all kinds of locks. A call that
+/// is added to the library belongs here.
+fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut call = |name, call: Pin<Box<dyn Future<Output = _> + Send>>| calls.push((name, call));
+    let lock = client.mutex("k").expect("a lock");
+    let (with_options, retrying) = (lock.clone(), lock.clone().retrying(Retry::default()));
+    call(
+        "lock_within",
+        Box::pin(async move { lock.lock_within(limit).await.err() }),
+    );
+    call(
+        "acquire",
+        Box::pin(async move { with_options.acquire(Wait::For(limit).into()).await.err() }),
+    );
+    call(
+        "retrying",
+        Box::pin(async move { retrying.lock_within(limit).await.err() }),
+    );
+    let blocking = leasehold::blocking::Client::from(client.clone());
+    call(
+        "blocking",
+        Box::pin(async move {
+            let lock = blocking.mutex("k").expect("a lock");
+            let late = tokio::task::spawn_blocking(move || lock.lock_within(limit).err());
+            late.await.expect("no panic")
+        }),
+    );
+    let election = client.election("e").expect("an election");
+    call(
+        "campaign_within",
+        Box::pin(async move { election.campaign_within("", limit).await.err() }),
+    );
+    if all {
+        let several = client.multi(["k", "l"]).expect("a lock");
+        call(
+            "multi",
+            Box::pin(async move { several.lock_within(limit).await.err() }),
+        );
+        let permits = client.semaphore("s", 1).expect("a semaphore");
+        call(
+            "acquire_within",
+            Box::pin(async move { permits.acquire_within(limit).await.err() }),
+        );
+        let reads = client.rwlock("r").expect("a lock");
+        let writes = reads.clone();
+        call(
+            "read_within",
+            Box::pin(async move { reads.read_within(limit).await.err() }),
+        );
+        call(
+            "write_within",
+            Box::pin(async move { writes.write_within(limit).await.err() }),
+        );
+    }
+    calls
+}
+
+/// The same for calls that do not wait: they have the time of an operation.
+fn tries(client: &Client, all: bool) -> Vec<Call> {
+    let lock = client.mutex("k").expect("a lock");
+    let mut calls: Vec<Call> = vec![(
+        "try_lock",
+        Box::pin(async move { lock.try_lock().await.err() }),
+    )];
+    if all {
+        let several = client.multi(["k", "l"]).expect("a lock");
+        let permits = client.semaphore("s", 1).expect("a semaphore");
+        calls.push((
+            "multi",
+            Box::pin(async move { several.try_lock().await.err() }),
+        ));
+        calls.push((
+            "try_acquire",
+            Box::pin(async move { permits.try_acquire().await.err() }),
+        ));
+    }
+    calls
+}
+
+/// Where calls are in their way when the store falls silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    BeforeThey,
+    /// What this client held before is still leaving.
+    WhileOthersLeave,
+    InLine,
+}
+
+/// What all that is held or waited for is held by.
+async fn held_by(client: &Client, all: bool) -> Vec<Box<dyn Send>> {
+    let mut held: Vec<Box<dyn Send>> = Vec::new();
+    let lock = client.mutex("k").expect("a lock");
+    held.push(Box::new(lock.lock().await.expect("a lease")));
+    let election = client.election("e").expect("an election");
+    held.push(Box::new(election.campaign("").await.expect("a term")));
+    if all {
+        let permits = client.semaphore("s", 1).expect("a semaphore");
+        held.push(Box::new(permits.acquire().await.expect("a permit")));
+        let writes = client.rwlock("r").expect("a lock");
+        held.push(Box::new(writes.write().await.expect("a lease")));
+    }
+    held
+}
+
+/// How each call has ended, and after how long. `waits`: with this limit.
+async fn ended(
+    fixture: &dyn Fixture,
+    when: When,
+    waits: Option<Duration>,
+    settings: Settings,
+) -> Vec<(&'static str, Option<Error>, Duration)> {
+    let all = knows_all_kinds(fixture).await;
+    let other = client(fixture).await;
+    let store = Gated::new(fixture.client().await);
+    let client = client_on(store.clone(), settings).await;
+    let held = match when {
+        When::BeforeThey => Vec::new(),
+        When::WhileOthersLeave => held_by(&client, all).await,
+        When::InLine => held_by(&other, all).await,
+    };
+    if when != When::InLine {
+        store.set(Gate::Silent);
+        // Those of this client begin to leave, and are not heard.
+        drop(held);
+    }
+    let calls = match waits {
+        Some(limit) => calls(&client, all, limit),
+        None => tries(&client, all),
+    };
+    let timed = calls.into_iter().map(|(name, call)| async move {
+        let began = Instant::now();
+        let error = soon(name, call).await;
+        (name, error, began.elapsed())
+    });
+    let silence = async {
+        if when == When::InLine {
+            // Those that poll are not in line.
+            queued(&other, "k", if all { 4 } else { 3 }).await;
+            store.set(Gate::Silent);
+        }
+    };
+    let (ended, ()) = tokio::join!(join_all(timed), silence);
+    store.set(Gate::Open);
+    idle(&client, "l").await;
+    ended
+}
+
+/// What is wrong with one of them, if anything is.
+fn fault(
+    (name, error, took): &(&str, Option<Error>, Duration),
+    most: Duration,
+    limit: &str,
+) -> Option<String> {
+    let Some(error) = error else {
+        return Some(format!("{name}: granted"));
+    };
+    let told = error.kind() == ErrorKind::Unavailable && error.to_string().contains(limit);
+    (!told || *took >= most).then(|| format!("{name} after {took:?}: {error}"))
+}
+
+/// A call with a limit keeps it, but for one allowance, whatever it waits for meanwhile. What is
+/// not answered is not told as contention, and the message says which limit it was.
+pub async fn a_limit_is_kept_on_a_store_that_does_not_answer(fixture: &dyn Fixture) {
+    let brief = Duration::from_millis(10);
+    let mut faults = Vec::new();
+    // On a busy machine any may be late. All three times, it is none.
+    for attempt in 1..=3 {
+        let long = GRACE * 2 * attempt;
+        let operation = GRACE / 2;
+        let quick = Settings::default().with_operation_timeout(operation);
+        let cases = [
+            (When::BeforeThey, Some(brief), Settings::default(), brief),
+            (
+                When::WhileOthersLeave,
+                Some(brief),
+                Settings::default(),
+                brief,
+            ),
+            (When::InLine, Some(long), Settings::default(), long),
+            (When::BeforeThey, None, quick.clone(), operation),
+            (When::WhileOthersLeave, None, quick, operation),
+        ];
+        let all = cases.map(|(when, waits, settings, limit)| async move {
+            let named = match waits {
+                Some(_) if limit < GRACE => format!("the time limit of the call is {}", written(limit)),
+                Some(_) => format!("{}, the time limit of the call", written(limit)),
+                None => format!("{}, the operation time-out", written(limit)),
+            };
+            let allowance = waits.map_or(Duration::ZERO, |_| GRACE);
+            // Less than a second allowance.
+            let most = limit + allowance + GRACE * 3 / 4;
+            let ended = ended(fixture, when, waits, settings).await;
+            let faults = ended.iter().filter_map(|one| fault(one, most, &named));
+            faults.map(|fault| format!("{when:?}: {fault}")).collect()
+        });
+        let mut found: Vec<Vec<String>> = Vec::new();
+        for case in all {
+            found.push(case.await);
+        }
+        faults = found.concat();
+        if faults.is_empty() {
+            return;
+        }
+    }
+    panic!("{faults:#?}");
+}
+
+/// While the store answers, it is others who have the key.
+pub async fn a_limit_that_is_over_while_others_hold_is_a_time_out(fixture: &dyn Fixture) {
+    let (all, waits) = (knows_all_kinds(fixture).await, client(fixture).await);
+    let other = client(fixture).await;
+    let held = held_by(&other, all).await;
+    for limit in [Duration::ZERO, Duration::from_millis(200)] {
+        let calls = calls(&waits, all, limit).into_iter();
+        let ended = calls.map(|(name, call)| async move { (name, soon(name, call).await) });
+        for (name, error) in join_all(ended).await {
+            let error = error.unwrap_or_else(|| panic!("{name}: granted"));
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{name}: {error}");
+        }
+    }
+    drop(held);
+}

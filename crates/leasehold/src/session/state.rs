@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit, written,
+    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
+    written,
 };
 
 use super::live::LiveClaim;

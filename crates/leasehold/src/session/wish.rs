@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry, written,
-    Terms,
+    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry,
+    Terms, written,
 };
 
 use super::timing::GRACE;

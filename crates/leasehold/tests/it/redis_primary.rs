@@ -148,7 +148,7 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
         started.elapsed() < Duration::from_secs(4),
         "not its time-out"
     );
-    assert_eq!(next(&mut pushes).await, Push::Reset);
+    reconnected(&mut pushes).await;
 
     old.cont();
     // What was sent to it is carried out there, and nobody hears of it.
@@ -215,6 +215,7 @@ async fn who_has_heard_of_a_fail_over_does_not_go_back() {
             .contains("not know of the last fail-over"),
         "{unanswered}"
     );
+    assert_eq!(next(&mut pushes).await, Push::Disconnected);
     assert!(pushes.try_recv().is_err(), "it is still looking");
     // One who knows nothing better has no choice.
     RedisStore::connect(options).await.unwrap();

@@ -203,7 +203,9 @@ pub async fn a_limit_is_kept_on_a_store_that_does_not_answer(fixture: &dyn Fixtu
         ];
         let all = cases.map(|(when, waits, settings, limit)| async move {
             let named = match waits {
-                Some(_) if limit < GRACE => format!("the time limit of the call is {}", written(limit)),
+                Some(_) if limit < GRACE => {
+                    format!("the time limit of the call is {}", written(limit))
+                }
                 Some(_) => format!("{}, the time limit of the call", written(limit)),
                 None => format!("{}, the operation time-out", written(limit)),
             };

@@ -201,7 +201,7 @@ async fn a_lost_home_is_found_elsewhere_with_another_epoch() {
         };
         let home = cluster.nodes().iter().find(listens).unwrap();
         home.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-        assert_eq!(next(&mut pushes).await, Push::Reset);
+        reconnected(&mut pushes).await;
         let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
         epochs.push(answer.epoch);
     }
@@ -225,7 +225,7 @@ async fn every_connection_that_is_lost_makes_all_claims_ask_again() {
     store.claim(&key, &claim(&store, 1)).await.unwrap();
     let owner = cluster.owner_of(slot_of(&cluster, KEY));
     owner.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    assert_eq!(next(&mut pushes).await, Push::Reset);
+    reconnected(&mut pushes).await;
     store.claim(&key, &claim(&store, 1)).await.unwrap();
 }
 

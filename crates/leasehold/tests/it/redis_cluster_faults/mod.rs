@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::redis_support::{claim, key, next, release, sink};
+use crate::redis_support::{claim, key, next, reconnected, release, sink};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};
 use leasehold::{Client, ErrorKind, Released, Settings, Standpoint, Token};

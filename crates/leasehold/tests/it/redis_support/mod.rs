@@ -70,6 +70,16 @@ pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
         .expect("an open inbox")
 }
 
+/// A connection is lost, and then there is another; fails where another push comes.
+pub(crate) async fn reconnected(pushes: &mut mpsc::UnboundedReceiver<Push>) {
+    assert_eq!(next(pushes).await, Push::Disconnected);
+    let mut push = next(pushes).await;
+    while push == Push::Disconnected {
+        push = next(pushes).await;
+    }
+    assert_eq!(push, Push::Reset);
+}
+
 /// A sink, and what it took.
 pub(crate) fn sink() -> (Arc<dyn PushSink>, mpsc::UnboundedReceiver<Push>) {
     let (sender, receiver) = mpsc::unbounded_channel();

@@ -68,7 +68,7 @@ impl Connected<'_> {
             Err(failure) if failure.passing => self.retries.left_to_stop(),
             _ => GOODBYE,
         };
-        client.shutdown(limit.min(GOODBYE)).await;
+        let _ = client.shutdown(limit.min(GOODBYE)).await;
         status
     }
 }

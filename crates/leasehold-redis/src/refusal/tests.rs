@@ -33,7 +33,7 @@ fn text(answer: &Answer) -> String {
 /// What every way to an error says of this answer.
 fn judged(text: &str) -> Vec<StoreError> {
     let error = server_error(text);
-    let opening = of_opening(error.clone().into(), FIRST);
+    let opening = of_opening(error.clone().into(), &FIRST);
     vec![of_server(&error), of_connection(error.into()), opening]
 }
 

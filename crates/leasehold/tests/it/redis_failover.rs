@@ -206,7 +206,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     assert!(held.is_none() && lease.is_valid());
     assert_eq!(
         other.release().await.unwrap(),
-        leasehold::Released::StillOurs
+        Released::StillOurs
     );
     // The Sentinels make it a replica; whoever comes finds the new one.
     let late = client(&sentinels).await;
@@ -214,7 +214,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     let before = lease.token();
     assert_eq!(
         lease.release().await.unwrap(),
-        leasehold::Released::StillOurs
+        Released::StillOurs
     );
     let next = late.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > before);
@@ -225,7 +225,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     assert_eq!(again.port(), old.port());
     assert_eq!(
         next.release().await.unwrap(),
-        leasehold::Released::StillOurs
+        Released::StillOurs
     );
 }
 

@@ -310,12 +310,12 @@ fn a_store_that_has_not_answered_is_no_time_out() {
         ("the last failed", Verdict::Unreachable, |waiter| {
             waiter.handle_doubt(at(900), at(900));
             assert!(waiter.poll_transmit(at(900)).is_some());
-            waiter.handle_unanswered(at(990));
+            waiter.handle_failure(at(990), Failure::Unanswered);
         }),
         ("answered since", Verdict::TimedOut, |waiter| {
             waiter.handle_doubt(at(100), at(100));
             assert!(waiter.poll_transmit(at(100)).is_some());
-            waiter.handle_unanswered(at(110));
+            waiter.handle_failure(at(110), Failure::Unanswered);
             let due = waiter.poll_timeout().unwrap();
             assert!(waiter.poll_transmit(due).is_some());
             let renew = Request::Renew(WAITER);
@@ -330,7 +330,7 @@ fn a_store_that_has_not_answered_is_no_time_out() {
     }
     let mut asking = waiter(Some(at(1_000)));
     asked(&mut asking, 0);
-    asking.handle_unanswered(at(1_000));
+    asking.handle_failure(at(1_000), Failure::Unanswered);
     asking.handle_timeout(at(1_000));
     assert_eq!(asking.verdict(), Some(Verdict::Unreachable), "no place");
 }

@@ -204,18 +204,12 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     old.cont();
     let held = b.mutex("k").unwrap().try_lock().await.unwrap();
     assert!(held.is_none() && lease.is_valid());
-    assert_eq!(
-        other.release().await.unwrap(),
-        Released::StillOurs
-    );
+    assert_eq!(other.release().await.unwrap(), Released::StillOurs);
     // The Sentinels make it a replica; whoever comes finds the new one.
     let late = client(&sentinels).await;
     assert!(late.mutex("k").unwrap().try_lock().await.unwrap().is_none());
     let before = lease.token();
-    assert_eq!(
-        lease.release().await.unwrap(),
-        Released::StillOurs
-    );
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let next = late.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > before);
     // And one that was demoted, and comes back as the primary.
@@ -223,10 +217,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     sentinels.prefer(old).await;
     let again = sentinels.fail_over().await;
     assert_eq!(again.port(), old.port());
-    assert_eq!(
-        next.release().await.unwrap(),
-        Released::StillOurs
-    );
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
 }
 
 #[tokio::test]

@@ -224,10 +224,8 @@ impl<'a> Scene<'a, '_> {
             report.send_replace((now.position, now.rejoined));
         });
         let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
-        let mut asking = pin!(wanted.acquire(client, how));
-        // The last try, when the time is over, has no time of its own.
-        let stop = self.retries.stop().filter(|_| wait == Wait::No);
-        let silent = self.retries.silent();
+        let asking = wanted.acquire(client, how);
+        let mut asking = pin!(self.retries.time_limit().of(asking));
         let mut tick = interval(TICK);
         let mut answers = self.retries.not_now().listen();
         let looks = wanted.looks_first(client, wait);
@@ -236,15 +234,13 @@ impl<'a> Scene<'a, '_> {
             tokio::select! {
                 biased;
                 answer = &mut asking => return match answer {
-                    Ok(Some(got)) => Ok(Ending::Got(got)),
-                    Ok(None) => Ok(Ending::Busy),
-                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Ending::TimedOut),
-                    Err(error) => Err(error.into()),
+                    Ok(Ok(Some(got))) => Ok(Ending::Got(got)),
+                    Ok(Ok(None)) => Ok(Ending::Busy),
+                    Ok(Err(error)) if error.kind() == ErrorKind::Timeout => Ok(Ending::TimedOut),
+                    Ok(Err(error)) => Err(error.into()),
+                    Err(silent) => Err(silent),
                 },
                 signal = signals.next() => return Ok(Ending::Signalled(signal)),
-                () = sleep_until(stop.unwrap_or_else(Instant::now)), if stop.is_some() => {
-                    return Err(silent);
-                }
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
 use leasehold::{Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles};
 use rustix::process::Signal;
-use tokio::time::timeout;
 
 use crate::acquire::{Outcome, Patience, acquire};
 use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
@@ -99,10 +98,9 @@ pub(crate) async fn connect_patiently<'a>(
     let mut retries = Retries::new(asking, printer);
     loop {
         let opened = tokio::select! {
-            opened = timeout(
-                retries.left_to_stop(),
-                open_to_ask(store, settings.clone(), &retries),
-            ) => opened.unwrap_or_else(|_| Err(retries.silent())),
+            opened = retries.time_limit().of(open_to_ask(store, settings.clone(), &retries)) => {
+                opened.flatten()
+            }
             signal = signals.next() => return Ok(ControlFlow::Break(signal)),
         };
         let failure = match opened {

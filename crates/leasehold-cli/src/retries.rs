@@ -12,7 +12,7 @@ use leasehold::core::{Backoff, GRACE};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::duration::{millis, spoken};
 use crate::exit;
@@ -50,6 +50,19 @@ pub(crate) struct Retries<'a> {
     outage: Option<Outage>,
     interrupted: bool,
     not_now: NotNow,
+}
+
+/// How long the store may take to answer.
+pub(crate) struct TimeLimit {
+    left: Duration,
+    silent: Failure,
+}
+
+impl TimeLimit {
+    /// Awaits `work`; fails if it is not done in time.
+    pub(crate) async fn of<T>(self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        timeout(self.left, work).await.map_err(|_| self.silent)
+    }
 }
 
 /// The store cannot be used.
@@ -128,13 +141,19 @@ impl<'a> Retries<'a> {
         self.stop().map_or(Duration::MAX, left)
     }
 
-    /// That the store has not answered until then.
-    pub(crate) fn silent(&self) -> Failure {
+    /// The same, as a limit.
+    pub(crate) fn time_limit(&self) -> TimeLimit {
         let limit = spoken(self.limit().unwrap_or_default());
         let message = format!("the store did not answer in the time limit of {limit}");
-        Failure {
-            passing: true,
-            ..Failure::new(exit::UNAVAILABLE, message)
+        TimeLimit {
+            // With a moment for what the library says itself at that time.
+            left: self
+                .left_to_stop()
+                .saturating_add(Duration::from_millis(50)),
+            silent: Failure {
+                passing: true,
+                ..Failure::new(exit::UNAVAILABLE, message)
+            },
         }
     }
 

@@ -49,12 +49,11 @@ async fn wait_patiently(
     let key = &args.key;
     let mut told = false;
     loop {
-        let (limit, silent) = (retries.left_to_stop(), retries.silent());
-        let freed = until_free(key, client, retries, &mut told, printer);
-        let freed = async { timeout(limit, freed).await.unwrap_or(Err(silent)) };
+        let limit = retries.time_limit();
+        let freed = limit.of(until_free(key, client, retries, &mut told, printer));
         let failure = tokio::select! {
             signal = signals.next() => return Ok(withdrawn(key, signal, retries, printer)),
-            freed = freed => match freed {
+            freed = freed => match freed.flatten() {
                 Ok(true) => return Ok(exit::OK.into()),
                 Ok(false) => return Ok(args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()),
                 Err(failure) => failure,

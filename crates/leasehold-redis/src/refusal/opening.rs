@@ -8,7 +8,7 @@ use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::RedisError;
 
-use super::{of_connection, refused, tame};
+use super::{is_answered, of_connection, refused, tame};
 
 /// An attempt to open a connection.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ const CLOSED: [io::ErrorKind; 4] = [
 
 /// A server at this address closed the connection on `HELLO`, and then this happened.
 pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> StoreError {
-    if error.kind() != ErrorKind::Unavailable {
+    if is_answered(&error) {
         return error;
     }
     let why = "the server closes connections at the first request";

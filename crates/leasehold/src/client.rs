@@ -455,7 +455,9 @@ impl Client {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// let client = leasehold::connect("memory:").await?;
     /// let orders = client.mutex("orders/42")?;
-    /// let seen = orders.lock().await?.token(); // and released
+    /// let former = orders.lock().await?;
+    /// let seen = former.token();
+    /// let _ = former.release().await?;
     /// let lease = orders.lock().await?;
     /// assert_eq!(client.break_grant("orders/42", seen).await?.holders, 0);
     /// assert!(lease.is_valid());

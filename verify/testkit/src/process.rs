@@ -329,6 +329,12 @@ impl Finished {
         self.status.code()
     }
 
+    /// The status as a shell shows it: 128 + n for signal n.
+    pub fn shown(&self) -> Option<i32> {
+        self.code()
+            .or_else(|| self.status.signal().map(|n| 128 + n))
+    }
+
     /// The signal that ended the program.
     pub fn signal(&self) -> Option<Signal> {
         self.status.signal().and_then(Signal::from_named_raw)

@@ -58,7 +58,7 @@ async fn outlived(sentinels: &Sentinels, round: &str, fail_over: impl Future<Out
     let (begun, ()) = tokio::join!(begin, fail_over);
     for process in begun {
         let ended = process.finish().await;
-        assert!(matches!(ended.code(), Some(0 | 143)), "{round}: {ended:?}");
+        assert!(matches!(ended.shown(), Some(0 | 143)), "{round}: {ended:?}");
     }
     // Those who held have not noticed more than a renewal that came late.
     holder.signal(Signal::TERM);
@@ -68,7 +68,7 @@ async fn outlived(sentinels: &Sentinels, round: &str, fail_over: impl Future<Out
     follower.signal(Signal::TERM);
     for (process, status) in [(holder, 0), (leader, 143), (waiter, 0), (follower, 143)] {
         let ended = process.finish().await;
-        assert_eq!(ended.code(), Some(status), "{round}: {ended:?}");
+        assert_eq!(ended.shown(), Some(status), "{round}: {ended:?}");
         assert!(!ended.stderr.contains("lost k"), "{round}: {ended:?}");
     }
 }

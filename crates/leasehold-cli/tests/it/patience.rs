@@ -361,12 +361,12 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     observer.signal(Signal::TERM);
     for process in begun.into_iter().chain([waiter, freed]) {
         let ended = process.finish().await;
-        assert!(matches!(ended.code(), Some(0 | 143)), "{}", ended.stderr);
+        assert!(matches!(ended.shown(), Some(0 | 143)), "{}", ended.stderr);
         assert!(told(&ended) <= 1, "{}", ended.stderr);
     }
     for process in [leads, follower] {
         let ended = process.finish().await;
-        assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+        assert_eq!(ended.shown(), Some(143), "{}", ended.stderr);
     }
     assert_eq!(observer.finish().await.code(), Some(0));
 }

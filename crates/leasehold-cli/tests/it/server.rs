@@ -207,7 +207,7 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
         (&replica.url(), "replica"),
         (&full.url(), "memory"),
     ] {
-        let ended = run(url, &["run", "k", "--", "echo", "ran"]).await;
+        let ended = run(url, &["run", "-n", "k", "--", "echo", "ran"]).await;
         assert_eq!(
             (ended.code(), &*ended.stdout),
             (Some(69), ""),

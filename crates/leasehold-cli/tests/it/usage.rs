@@ -95,7 +95,10 @@ async fn wrong_usage_is_64_and_says_why() {
             &["run", "--min-hold", "400d", "k", "--", "true"],
             "366 days or less",
         ),
-        (&["run", "--max-hold", "1ms", "k", "--", "true"], "50 ms"),
+        (
+            &["run", "--max-hold", "1ms", "k", "--", "true"],
+            "50ms or more",
+        ),
         (
             &["run", "--recover-as", "a/b", "k", "--", "true"],
             "without slashes",

@@ -142,8 +142,15 @@ fn masked(options: &RedisOptions) -> RedisOptions {
         }
     };
     let mut copy = options.clone();
+    // A user name that stands alone may be the password.
+    if copy.password.is_none() && copy.password_file.is_none() {
+        mask(&mut copy.username);
+    }
     mask(&mut copy.password);
     if let RedisAddress::Sentinel(sentinels) = &mut copy.address {
+        if sentinels.password.is_none() {
+            mask(&mut sentinels.username);
+        }
         mask(&mut sentinels.password);
     }
     copy

@@ -140,6 +140,7 @@ const CASES: &[Case] = cases! {
     "leasehold/lease::renew": refused(it => it.lease.renew()) -> Invalid,
     "leasehold/lease::renew_for": refused(it => it.lease.renew_for(SOON)) -> Invalid,
     "leasehold/lease::rotate": refused(it => it.lease.rotate()) -> Invalid,
+    "leasehold/lease::set_note": refused(it => it.lease.set_note("n")) -> Invalid,
     "leasehold/lease::run": works(it => it.lease.run(async {})) -> Works,
     "leasehold/listing::next": refused(it => it.client.listing("*").next()) -> Invalid,
     "leasehold/lock::inspect": refused(it => it.client.lock("k", Mode::EXCLUSIVE).unwrap().inspect()) -> Invalid,

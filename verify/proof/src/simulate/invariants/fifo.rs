@@ -43,8 +43,13 @@ impl Invariant for Fifo {
             },
             Fact::Deaf { client } => {
                 let clients = &self.clients;
-                self.queued
-                    .retain(|attempt, _| clients.get(attempt) != Some(client));
+                let theirs = |attempt: &Attempt| clients.get(attempt) == Some(client);
+                self.queued.retain(|attempt, _| !theirs(attempt));
+                // Whoever asked before may have passed them meanwhile, also if they find
+                // themselves in line again.
+                for (_, ahead) in self.asked.values_mut() {
+                    ahead.retain(|attempt| !theirs(attempt));
+                }
             }
             Fact::NotGranted { attempt, .. } => drop(self.queued.remove(attempt)),
             Fact::Granted {
@@ -136,6 +141,28 @@ mod tests {
         };
         assert!(deaf(1).is_ok());
         assert!(deaf(2).is_err());
+
+        // It finds itself in line again, behind whoever passed it; those who ask later do not pass.
+        let back = |later: Vec<(u64, Fact)>| {
+            let facts = [
+                (0, asked(1)),
+                (1, queued(1, 0)),
+                (2, asked(2)),
+                (3, Fact::Deaf { client: 1 }),
+                (3, granted(2, 5, 99)),
+                (4, queued(1, 0)),
+            ];
+            judge(Fifo::default(), &[&facts[..], &later].concat())
+        };
+        assert!(back(vec![(5, granted(1, 6, 99))]).is_ok());
+        assert!(
+            back(vec![
+                (5, asked(3)),
+                (6, granted(3, 6, 99)),
+                (7, granted(1, 7, 99))
+            ])
+            .is_err()
+        );
     }
 
     #[test]

@@ -111,7 +111,8 @@ mod tests {
     /// Each open would wait, or each read would go on, for ever.
     #[test]
     fn a_file_of_credentials_is_regular_and_small() {
-        let directory = std::env::temp_dir().join(format!("leasehold-{}", uuid::Uuid::new_v4()));
+        let name = format!("leasehold-credentials-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir(&directory).unwrap();
         let fifo = directory.join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();

@@ -138,8 +138,9 @@ pub trait Listening: Send + Sync {}
 ///
 /// # Errors
 /// `Unavailable`: no answer, and the outcome is unknown; with a `retry_after`, the store cannot do
-/// it now, and nothing was changed. `Refused`: the store refused, and nothing was changed. `Corrupt`: the key contains something else; nothing was changed.
-/// `Invalid`: the request is invalid for this store.
+/// it now, and nothing was changed. `Refused`: the store refused, and nothing was changed.
+/// `Corrupt`: the key contains something else; nothing was changed. `Invalid`: the request is
+/// invalid for this store.
 #[async_trait]
 pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// Returns what the store can do.

@@ -18,6 +18,10 @@ pub(crate) struct Dialling {
     /// Whether it uses TLS.
     pub(crate) encrypted: bool,
     /// Whether a connection with the same settings was opened before.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(dead_code, reason = "only TLS may mend itself")
+    )]
     pub(crate) worked: bool,
 }
 

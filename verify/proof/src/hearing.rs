@@ -29,7 +29,8 @@ enum State {
 }
 
 impl Hearing {
-    /// Calls `deaf` when the client listens again, or late for a claim that waits.
+    /// Calls `deaf` when the client listens again, or late for a claim that waits, and with each
+    /// answer until then.
     pub(crate) fn new(store: Arc<dyn LockStore>, deaf: impl Fn() + Send + Sync + 'static) -> Self {
         let ears = Arc::new(Ears {
             deaf: Box::new(deaf),
@@ -49,6 +50,18 @@ impl Ears {
             _ => std::mem::replace(&mut now, state),
         }
     }
+
+    fn is_late(&self) -> bool {
+        let now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        now.is_late()
+    }
+}
+
+impl State {
+    /// Whether a claim has waited for so long without a listener that it may have been passed.
+    fn is_late(self) -> bool {
+        matches!(self, Self::Silent(Some(since)) if since.elapsed() >= UNHEARD_CUT)
+    }
 }
 
 impl fmt::Debug for Hearing {
@@ -67,7 +80,11 @@ impl LockStore for Hearing {
         if matches!(command, Command::Claim(claim) if claim.wait) {
             self.ears.replace(State::Silent(Some(Instant::now())));
         }
-        self.store.step(key, command).await
+        let answer = self.store.step(key, command).await;
+        if self.ears.is_late() {
+            (self.ears.deaf)();
+        }
+        answer
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
@@ -90,8 +107,7 @@ impl LockStore for Hearing {
         let ears = Arc::clone(&self.ears);
         let ear = Arc::new(Ear { sink, ears });
         let open = self.store.listen(ear).await?;
-        let late = |since: Instant| since.elapsed() >= UNHEARD_CUT;
-        if matches!(self.ears.replace(State::Listens), State::Silent(Some(since)) if late(since)) {
+        if self.ears.replace(State::Listens).is_late() {
             (self.ears.deaf)();
         }
         let ears = Arc::clone(&self.ears);

@@ -23,6 +23,8 @@ pub(crate) struct Common {
     pub(super) reported: ReportedMissing,
     /// Whether a connection was opened with these settings before.
     worked: AtomicBool,
+    /// Whether a server has understood `HELLO`.
+    greets: AtomicBool,
 }
 
 impl Common {
@@ -54,6 +56,17 @@ impl Common {
     /// A connection was opened.
     pub(crate) fn note_success(&self) {
         self.worked.store(true, Ordering::Relaxed);
+    }
+
+    /// A server has understood `HELLO`.
+    pub(super) fn note_greeting(&self) {
+        self.greets.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one that closes the connection on `HELLO` may be a proxy that does not know it:
+    /// not where it was understood before.
+    pub(super) fn may_not_greet(&self) -> bool {
+        !self.greets.load(Ordering::Relaxed)
     }
 
     fn has_worked(&self) -> bool {

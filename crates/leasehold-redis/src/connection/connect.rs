@@ -310,10 +310,14 @@ impl Target {
         let info = client.get_connection_info();
         let login = info.redis_settings().password().is_some();
         let refused = match dial(client, heard.clone(), limit).await {
-            Ok(connection) => return Ok((connection, Greeting::Understood)),
+            Ok(connection) => {
+                self.common.note_greeting();
+                return Ok((connection, Greeting::Understood));
+            }
             Err(error) => error,
         };
-        let greeting = match refusal::is_closed(&refused) {
+        // A client that went on without pushes would be passed in every queue.
+        let greeting = match refusal::is_closed(&refused) && self.common.may_not_greet() {
             true => Greeting::Closed,
             false if refusal::is_without_resp3(&refused, login) => Greeting::Refused,
             false => return Err(not_opened(refused)),
@@ -329,6 +333,7 @@ impl Target {
         if greeting == Greeting::Closed
             && let Ok(connection) = dial(client, heard, limit).await
         {
+            self.common.note_greeting();
             return Ok((connection, Greeting::Understood));
         }
         Ok((opened, greeting))

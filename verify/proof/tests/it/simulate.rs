@@ -25,6 +25,13 @@ fn fixed_seeds_hold() {
     );
 }
 
+/// A client that had lost its pushes with a connection was passed in every queue.
+#[test]
+fn a_seed_that_has_failed_holds() {
+    let output = simulate(&["--seed", "73", "--store", "redis"]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn many_clients_hold() {
     let output = simulate(&["--seed", "7", "--store", "redis", "--clients", "30"]);

@@ -87,7 +87,8 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
             note: note.clone(),
             ..redlock::claim(&store, number, ttl)
         };
-        while !store.claim(&key, &claim).await.unwrap().holds() {
+        // On a busy machine a server may not answer within the share of so short a TTL.
+        while !store.claim(&key, &claim).await.is_ok_and(|it| it.holds()) {
             tokio::time::sleep(brief).await;
         }
         if number == 2 {

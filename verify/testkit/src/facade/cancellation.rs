@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use leasehold::{Client, Error, ErrorKind, Owner};
 use tokio::task::JoinSet;
 
-use super::{Fixture, client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
+use super::{Fixture, Outcome, client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
 use crate::dice::Dice;
 
 /// How many live at a time.
@@ -149,7 +149,7 @@ const EXCLUSIVE: [&str; 2] = ["mutex", "election"];
 
 /// Random cancellations of each kind ([`Fixture::cancellations`]) leave no claim, no task
 /// and no open inbox.
-pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
+pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
     let settings = ttl(Duration::from_secs(20));
     let clients = [
         client_with(fixture, settings.clone()).await,
@@ -177,8 +177,8 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
                     polls: dice.roll(12),
                 });
             }
-            let ended = soon(kind, lives.join_next()).await.expect("one lives");
-            match ended.expect("no panic") {
+            let ended = soon(kind, lives.join_next()).await.ok_or("a life")?;
+            match ended? {
                 None => cut += 1,
                 Some(Ok(())) => {}
                 Some(Err(error)) => assert!(
@@ -208,4 +208,5 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) {
     })
     .await;
     no_inbox_is_open(fixture).await;
+    Ok(())
 }

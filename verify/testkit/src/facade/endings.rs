@@ -10,8 +10,8 @@ use tokio::task::{JoinSet, block_in_place, spawn_blocking};
 
 use super::gated::{Gate, Gated};
 use super::{
-    Fixture, LIMIT, client, client_on, client_with, idle, keeps_a_queue, knows_all_kinds, queued,
-    soon, ttl,
+    Fixture, LIMIT, Outcome, client, client_on, client_with, idle, keeps_a_queue, knows_all_kinds,
+    queued, soon, ttl,
 };
 
 /// What `work` makes in a runtime of its own, which nobody drives any more.
@@ -35,7 +35,7 @@ async fn end(runtime: Runtime) {
 
 /// `lost()` and `run()` end with the lease's validity, though the runtime in which the
 /// client was made is gone, or does not run any more: nobody renews there.
-pub async fn leases_end_without_their_runtime(fixture: &dyn Fixture) {
+pub async fn leases_end_without_their_runtime(fixture: &dyn Fixture) -> Outcome {
     for gone in [true, false] {
         let settings = ttl(Duration::from_secs(1));
         let (runtime, leases) = elsewhere(async {
@@ -60,21 +60,22 @@ pub async fn leases_end_without_their_runtime(fixture: &dyn Fixture) {
         assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
         // Nobody was granted it while it was believed in, and now somebody is.
         let other = client(fixture).await;
-        let lock = other.mutex("lost").expect("a lock");
-        drop(soon("the next", lock.lock()).await.expect("a lease"));
+        let lock = other.mutex("lost")?;
+        drop(soon("the next", lock.lock()).await?);
         drop(leases);
         if let Some(runtime) = kept {
             end(runtime).await;
         }
     }
+    Ok(())
 }
 
 /// A client whose runtime is gone says so: it hands out no lease that nobody would keep,
 /// and its waits end.
-pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) {
+pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) -> Outcome {
     let other = client(fixture).await;
-    let busy = other.mutex("busy").expect("a lock");
-    let held = busy.lock().await.expect("a lease");
+    let busy = other.mutex("busy")?;
+    let held = busy.lock().await?;
     let (runtime, client) = elsewhere(async {
         // What it leaves in line is waited for.
         let client = client_with(fixture, ttl(Duration::from_secs(3))).await;
@@ -93,52 +94,53 @@ pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) {
         });
         drop(runtime);
     });
-    let lock = client.mutex("busy").expect("a lock");
+    let lock = client.mutex("busy")?;
     let waits = tokio::spawn(async move { lock.lock().await });
     queued(&other, "busy", 1).await;
     drop(spin);
-    running.await.expect("no panic");
-    let ended = soon("the wait", waits).await.expect("no panic");
+    running.await?;
+    let ended = soon("the wait", waits).await?;
     assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
-    let free = client.mutex("free").expect("a lock");
+    let free = client.mutex("free")?;
     let refused = soon("an answer", free.lock()).await.expect_err("closed");
     assert_eq!(refused.kind(), ErrorKind::Closed);
     assert!(refused.to_string().contains("runtime"), "{refused}");
     let refused = soon("an answer", free.try_lock()).await;
     assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
-    let several = client.multi(["free", "more"]).expect("a lock");
+    let several = client.multi(["free", "more"])?;
     let refused = soon("an answer", several.try_lock()).await;
     assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
     idle(&other, "free").await;
-    let _ = held.release().await.expect("an answer");
+    let _ = held.release().await?;
     // What it left in line lapses by itself.
-    drop(soon("the key", busy.lock()).await.expect("a lease"));
+    drop(soon("the key", busy.lock()).await?);
     let left = soon("the shutdown", client.shutdown(LIMIT / 2)).await;
     assert_eq!(left.released, 0);
+    Ok(())
 }
 
 /// A claim whose answer is under way when its client is shut down: its caller hears
 /// that, gets no lease, and nothing of it is left when the shutdown has ended.
-pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) {
+pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) -> Outcome {
     for busy in [false, true] {
         let other = client(fixture).await;
-        let lock = other.mutex("k").expect("a lock");
+        let lock = other.mutex("k")?;
         let held = match busy {
-            true => Some(lock.lock().await.expect("a lease")),
+            true => Some(lock.lock().await?),
             false => None,
         };
         let store = Gated::new(fixture.client().await);
         let closing = client_on(store.clone(), Settings::default()).await;
         store.set(Gate::Closed);
-        let lock = closing.mutex("k").expect("a lock");
+        let lock = closing.mutex("k")?;
         let waits = tokio::spawn(async move { lock.lock().await });
         soon("the claim", store.answered(1)).await;
         let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
-        let ended = soon("the wait", waits).await.expect("no panic");
+        let ended = soon("the wait", waits).await?;
         assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
         let stood = !busy || closing.capabilities().queueing;
         assert_eq!((done.released, done.unconfirmed), (u64::from(stood), 0));
-        let look = other.inspect("k").await.expect("a look");
+        let look = other.inspect("k").await?;
         assert_eq!(
             (look.holders.len(), look.waiters.len()),
             (usize::from(busy), 0)
@@ -146,29 +148,25 @@ pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) {
         drop(held);
         idle(&other, "k").await;
     }
+    Ok(())
 }
 
 /// Waits of all kinds end when their client is shut down, with an error that says so.
-pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) {
+pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) -> Outcome {
     let (other, closing) = (client(fixture).await, client(fixture).await);
-    let held = other.mutex("k").expect("a lock");
-    let held = held.lock().await.expect("a lease");
-    let election = other.election("e").expect("an election");
-    let _leads = election.campaign("").await.expect("a term");
+    let held = other.mutex("k")?;
+    let held = held.lock().await?;
+    let election = other.election("e")?;
+    let _leads = election.campaign("").await?;
     let mut waits: JoinSet<leasehold::Error> = JoinSet::new();
-    let lock = closing.mutex("k").expect("a lock");
+    let lock = closing.mutex("k")?;
     waits.spawn(async move { lock.lock().await.map(drop).expect_err("a mutex") });
-    let lock = closing.mutex("k").expect("a lock");
+    let lock = closing.mutex("k")?;
     let lock = lock.retrying(Retry::Fixed(Duration::from_secs(60)));
     waits.spawn(async move { lock.lock().await.map(drop).expect_err("one that retries") });
-    let election = closing.election("e").expect("an election");
+    let election = closing.election("e")?;
     let mut leaders = election.observe();
-    assert!(
-        soon("who leads", leaders.next())
-            .await
-            .expect("an answer")
-            .is_some()
-    );
+    assert!(soon("who leads", leaders.next()).await?.is_some());
     waits.spawn(async move { leaders.next().await.map(drop).expect_err("an observer") });
     waits.spawn(async move {
         election
@@ -178,9 +176,9 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) {
             .expect_err("a candidate")
     });
     if knows_all_kinds(fixture).await {
-        let lock = closing.multi(["k", "l"]).expect("a lock");
+        let lock = closing.multi(["k", "l"])?;
         waits.spawn(async move { lock.lock().await.map(drop).expect_err("several keys") });
-        let lock = closing.rwlock("k").expect("a lock");
+        let lock = closing.rwlock("k")?;
         waits.spawn(async move { lock.read().await.map(drop).expect_err("a reader") });
         queued(&other, "k", 3).await;
     } else {
@@ -189,23 +187,24 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) {
     let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
     assert_eq!(done.unconfirmed, 0);
     while let Some(ended) = soon("every wait", waits.join_next()).await {
-        let ended = ended.expect("no panic");
+        let ended = ended?;
         assert_eq!(ended.kind(), ErrorKind::Closed, "{ended}");
     }
-    let look = other.inspect("k").await.expect("a look");
+    let look = other.inspect("k").await?;
     assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));
-    let _ = held.release().await.expect("an answer");
+    let _ = held.release().await?;
+    Ok(())
 }
 
 /// What a shutdown says has been confirmed when it returns before its time is over:
 /// also what was dropped or given back while it began.
-pub async fn a_shutdown_ends_when_all_have_left(fixture: &dyn Fixture) {
+pub async fn a_shutdown_ends_when_all_have_left(fixture: &dyn Fixture) -> Outcome {
     let other = client(fixture).await;
     for round in 0..12 {
         let closing = client(fixture).await;
         let mut tasks = JoinSet::new();
         for task in 0..6 {
-            let lock = closing.mutex(format!("k{}", task % 2)).expect("a lock");
+            let lock = closing.mutex(format!("k{}", task % 2))?;
             tasks.spawn(async move {
                 while let Ok(lease) = lock.lock().await {
                     if task % 3 == 0 {
@@ -219,25 +218,23 @@ pub async fn a_shutdown_ends_when_all_have_left(fixture: &dyn Fixture) {
         tokio::time::sleep(Duration::from_millis(round % 4)).await;
         let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
         assert_eq!(done.unconfirmed, 0, "before its time");
-        let left = other.list("*").await.expect("a list");
+        let left = other.list("*").await?;
         assert!(left.is_empty(), "{left:?}");
         soon("every task", tasks.join_all()).await;
     }
+    Ok(())
 }
 
 /// A wait that has timed out is out of line: nobody is kept from the key by it.
-pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) {
+pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) -> Outcome {
     let (holds, waits) = (client(fixture).await, client(fixture).await);
-    let (held, wanted) = (
-        holds.mutex("k").expect("a lock"),
-        waits.mutex("k").expect("a lock"),
-    );
+    let (held, wanted) = (holds.mutex("k")?, waits.mutex("k")?);
     let all = knows_all_kinds(fixture).await;
     for round in 0..15 {
-        let lease = held.lock().await.expect("a lease");
+        let lease = held.lock().await?;
         let limit = Duration::from_millis(round);
         let late = if all && round % 3 == 1 {
-            let several = waits.multi(["k", "l"]).expect("a lock");
+            let several = waits.multi(["k", "l"])?;
             several.lock_within(limit).await.map(drop)
         } else if round % 3 == 2 {
             let retrying = wanted.clone().retrying(Retry::default());
@@ -246,97 +243,68 @@ pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) {
             wanted.lock_within(limit).await.map(drop)
         };
         assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
-        let look = holds.inspect("k").await.expect("a look");
+        let look = holds.inspect("k").await?;
         assert!(look.waiters.is_empty(), "{look:?}");
-        let _ = lease.release().await.expect("an answer");
-        let next = wanted.try_lock().await.expect("an answer");
-        let _ = next
-            .expect("it is free")
-            .release()
-            .await
-            .expect("an answer");
+        let _ = lease.release().await?;
+        let next = wanted.try_lock().await?;
+        let _ = next.ok_or("a lease")?.release().await?;
     }
+    Ok(())
 }
 
 /// A client knows its own claims that are leaving: what it has just dropped is no
 /// reason for `None`, or for a time-out.
-pub async fn a_dropped_lease_is_not_in_the_way(fixture: &dyn Fixture) {
+pub async fn a_dropped_lease_is_not_in_the_way(fixture: &dyn Fixture) -> Outcome {
     let client = client(fixture).await;
-    let lock = client.mutex("k").expect("a lock");
+    let lock = client.mutex("k")?;
     let retrying = lock.clone().retrying(Retry::Fixed(Duration::from_secs(60)));
     for _ in 0..10 {
-        let lease = lock.try_lock().await.expect("an answer").expect("free");
+        let lease = lock.try_lock().await?.ok_or("a lease")?;
         drop(lease);
-        let lease = lock
-            .try_lock()
-            .await
-            .expect("an answer")
-            .expect("free again");
+        let lease = lock.try_lock().await?.ok_or("a lease")?;
         drop(lease);
-        let lease = lock.lock_within(Duration::ZERO).await.expect("free again");
+        let lease = lock.lock_within(Duration::ZERO).await?;
         drop(lease);
-        let lease = soon("the key", retrying.lock()).await.expect("a lease");
+        let lease = soon("the key", retrying.lock()).await?;
         drop(lease);
     }
     idle(&client, "k").await;
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
-    let workers = client.semaphore("s", 2).expect("a semaphore");
-    let (config, both) = (
-        client.rwlock("rw").expect("a lock"),
-        client.multi(["m", "n"]).expect("a lock"),
-    );
+    let workers = client.semaphore("s", 2)?;
+    let (config, both) = (client.rwlock("rw")?, client.multi(["m", "n"])?);
     for _ in 0..10 {
-        let two = workers.try_acquire_many(2).await.expect("an answer");
-        drop(two.expect("two permits"));
-        drop(
-            workers
-                .try_acquire()
-                .await
-                .expect("an answer")
-                .expect("a permit"),
-        );
-        drop(
-            config
-                .try_read()
-                .await
-                .expect("an answer")
-                .expect("no writer"),
-        );
-        drop(
-            config
-                .try_write()
-                .await
-                .expect("an answer")
-                .expect("no reader"),
-        );
-        drop(both.try_lock().await.expect("an answer").expect("both"));
+        let two = workers.try_acquire_many(2).await?;
+        drop(two.ok_or("a lease")?);
+        drop(workers.try_acquire().await?.ok_or("a lease")?);
+        drop(config.try_read().await?.ok_or("a lease")?);
+        drop(config.try_write().await?.ok_or("a lease")?);
+        drop(both.try_lock().await?.ok_or("a lease")?);
     }
+    Ok(())
 }
 
 /// The time to wait is for the key: it is asked for once, however short that is.
-pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) {
+pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    for lock in [
-        b.mutex("k").expect("a lock"),
-        b.mutex("k").expect("a lock").retrying(Retry::default()),
-    ] {
-        let lease = lock.lock_within(Duration::ZERO).await.expect("it is free");
-        let _ = lease.release().await.expect("an answer");
-        let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    for lock in [b.mutex("k")?, b.mutex("k")?.retrying(Retry::default())] {
+        let lease = lock.lock_within(Duration::ZERO).await?;
+        let _ = lease.release().await?;
+        let held = a.mutex("k")?.lock().await?;
         let late = lock.lock_within(Duration::ZERO).await;
         assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
-        let _ = held.release().await.expect("an answer");
+        let _ = held.release().await?;
     }
+    Ok(())
 }
 
 /// A store out of reach is told as such, with the cause, however short the time to wait:
 /// `Timeout` is for a key that somebody else has.
-pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) {
+pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) -> Outcome {
     let store = Gated::new(fixture.client().await);
     let client = client_on(store.clone(), Settings::default()).await;
-    let lock = client.mutex("k").expect("a lock");
+    let lock = client.mutex("k")?;
     let limit = Duration::from_secs(1);
     let down = StoreError::new(ErrorKind::Unavailable, "the cable was cut");
     let mut locks = vec![lock.clone(), lock.retrying(Retry::default())];
@@ -352,41 +320,40 @@ pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         store.set(Gate::Open);
     }
+    Ok(())
 }
 
 /// A `Fixed` lease that was granted from the queue holds for its TTL from the grant: by
 /// its holder's clock, and by the store's.
-pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) {
+pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) -> Outcome {
     if !keeps_a_queue(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
     for ttl in [Duration::from_secs(2), Duration::from_secs(40)] {
-        let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-        let fixed = b.mutex("k").expect("a lock").with_ttl(ttl).expect("a TTL");
-        let fixed = fixed.with_renewal(RenewalPolicy::Fixed).expect("a policy");
+        let held = a.mutex("k")?.lock().await?;
+        let fixed = b.mutex("k")?.with_ttl(ttl)?;
+        let fixed = fixed.with_renewal(RenewalPolicy::Fixed)?;
         let waits = tokio::spawn(async move { fixed.lock().await });
         queued(&a, "k", 1).await;
         // Its place is as old as it gets without being renewed.
         tokio::time::sleep(Duration::from_millis(250)).await;
-        let _ = held.release().await.expect("an answer");
-        let lease = soon("the hand-off", waits)
-            .await
-            .expect("no panic")
-            .expect("a lease");
+        let _ = held.release().await?;
+        let lease = soon("the hand-off", waits).await??;
         let left = lease.remaining();
         assert!(left > ttl / 2, "{left:?} of {ttl:?}");
-        let _ = lease.release().await.expect("an answer");
+        let _ = lease.release().await?;
     }
+    Ok(())
 }
 
 /// A `Fixed` lease ends at its time at the store too, whether it was granted at once or
 /// from the queue, and though its guard is still in hand.
-pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) {
+pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     let client = client(fixture).await;
-    let fixed = client.mutex("k").expect("a lock");
-    let fixed = fixed.with_ttl(Duration::from_millis(500)).expect("a TTL");
-    let fixed = fixed.with_renewal(RenewalPolicy::Fixed).expect("a policy");
+    let fixed = client.mutex("k")?;
+    let fixed = fixed.with_ttl(Duration::from_millis(500))?;
+    let fixed = fixed.with_renewal(RenewalPolicy::Fixed)?;
     let mut waits = JoinSet::new();
     for _ in 0..5 {
         let fixed = fixed.clone();
@@ -395,8 +362,9 @@ pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) {
     }
     // At three seconds each it would be twelve until the last.
     let all = tokio::time::timeout(LIMIT / 2, waits.join_all()).await;
-    let all = all.expect("every turn in time");
+    let all = all?;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
+    Ok(())
 }
 
 /// Wakes a thread that polls by itself.
@@ -422,7 +390,7 @@ fn without_runtime<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Whoever waits for a loss needs no runtime, and no runtime of the client's.
-pub async fn a_loss_is_told_without_any_runtime(fixture: &dyn Fixture) {
+pub async fn a_loss_is_told_without_any_runtime(fixture: &dyn Fixture) -> Outcome {
     let settings = ttl(Duration::from_secs(1));
     let (runtime, lease) = elsewhere(async {
         let client = client_with(fixture, settings).await;
@@ -437,15 +405,13 @@ pub async fn a_loss_is_told_without_any_runtime(fixture: &dyn Fixture) {
         drop(lease);
     });
     assert_eq!(soon("the loss", loss).await, Ok(Loss::Unanswered));
-    spawn_blocking(move || thread.join())
-        .await
-        .expect("no panic")
-        .expect("no panic");
+    spawn_blocking(move || thread.join().expect("no panic")).await?;
+    Ok(())
 }
 
 /// A blocking call that nobody could answer, on the only thread of its client's runtime,
 /// is refused; elsewhere it is not.
-pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixture) {
+pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixture) -> Outcome {
     let (runtime, (refused, granted)) = elsewhere(async {
         let client = leasehold::blocking::Client::from(client(fixture).await);
         let lock = client.mutex("k").expect("a lock");
@@ -456,4 +422,5 @@ pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixtur
     assert_eq!(refused.expect_err("refused").kind(), ErrorKind::Invalid);
     assert!(granted.is_ok(), "{granted:?}");
     end(runtime).await;
+    Ok(())
 }

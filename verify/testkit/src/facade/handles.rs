@@ -8,147 +8,147 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared, Wait};
 use tokio::sync::Notify;
 
-use super::{Fixture, client, client_with, idle, knows_all_kinds, soon, ttl};
+use super::{Fixture, Outcome, client, client_with, idle, knows_all_kinds, soon, ttl};
 
 /// A handle tells whether and by whom its key is held, and how many permits are left.
-pub async fn handles_tell_who_holds(fixture: &dyn Fixture) {
+pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let (ours, theirs) = (a.mutex("k").expect("a lock"), b.mutex("k").expect("a lock"));
-    assert!(!theirs.is_locked().await.expect("a look"));
-    let lease = ours.lock().await.expect("a lease");
-    assert!(theirs.is_locked().await.expect("a look"));
-    let holders = theirs.holders().await.expect("a look");
+    let (ours, theirs) = (a.mutex("k")?, b.mutex("k")?);
+    assert!(!theirs.is_locked().await?);
+    let lease = ours.lock().await?;
+    assert!(theirs.is_locked().await?);
+    let holders = theirs.holders().await?;
     assert_eq!(holders.len(), 1);
     assert_eq!(holders[0].token, lease.token());
-    let _ = lease.release().await.expect("an answer");
-    assert!(!theirs.is_locked().await.expect("a look"));
+    let _ = lease.release().await?;
+    assert!(!theirs.is_locked().await?);
 
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
-    let config = a.rwlock("config").expect("a lock");
-    let readers = (
-        config.read().await.expect("a lease"),
-        config.read().await.expect("a lease"),
-    );
-    assert_eq!(config.holders().await.expect("a look").len(), 2);
+    let config = a.rwlock("config")?;
+    let readers = (config.read().await?, config.read().await?);
+    assert_eq!(config.holders().await?.len(), 2);
     drop(readers);
-    let mailers = a.semaphore("mailers", 3).expect("a semaphore");
-    assert_eq!(mailers.available_permits().await.expect("a look"), 3);
-    let two = mailers.acquire_many(2).await.expect("permits");
-    assert_eq!(mailers.available_permits().await.expect("a look"), 1);
-    let wider = b.semaphore("mailers", 5).expect("a semaphore");
-    let left = wider.available_permits().await.expect("a look");
+    let mailers = a.semaphore("mailers", 3)?;
+    assert_eq!(mailers.available_permits().await?, 3);
+    let two = mailers.acquire_many(2).await?;
+    assert_eq!(mailers.available_permits().await?, 1);
+    let wider = b.semaphore("mailers", 5)?;
+    let left = wider.available_permits().await?;
     assert_eq!(left, 1, "of as many as there are in use");
-    let _ = two.release().await.expect("an answer");
-    assert_eq!(wider.available_permits().await.expect("a look"), 5);
-    let lock = ours.lock().await.expect("a lease");
-    let permits = a.semaphore("k", 1).expect("a semaphore");
+    let _ = two.release().await?;
+    assert_eq!(wider.available_permits().await?, 5);
+    let lock = ours.lock().await?;
+    let permits = a.semaphore("k", 1)?;
     let mismatch = permits.available_permits().await.unwrap_err();
     assert_eq!(mismatch.kind(), ErrorKind::Invalid);
     drop(lock);
+    Ok(())
 }
 
 /// A lock whose mode is a value makes the same claims as the typed kind of that mode.
-pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) {
+pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let ours = a.lock("k", Mode::EXCLUSIVE).expect("a lock");
-    let lease = ours.lock().await.expect("a lease");
+    let ours = a.lock("k", Mode::EXCLUSIVE)?;
+    let lease = ours.lock().await?;
     assert_eq!(lease.token().is_some(), a.capabilities().tokens);
-    let mutex = b.mutex("k").expect("a lock");
-    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    let mutex = b.mutex("k")?;
+    assert!(mutex.try_lock().await?.is_none());
     let lease = lease.downcast::<Shared>().expect_err("held alone");
-    let lease = lease.downcast::<Exclusive>().expect("held alone");
+    let lease = lease.downcast::<Exclusive>().expect("it is exclusive");
     let lease = lease.into_any();
     assert!(lease.is_valid());
-    let _ = lease.release().await.expect("an answer");
+    let _ = lease.release().await?;
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
 
-    let reads = a.lock("k", Mode::SHARED).expect("a lock");
+    let reads = a.lock("k", Mode::SHARED)?;
     let (one, two) = (reads.lock().await, reads.lock().await);
-    let (one, two) = (one.expect("a lease"), two.expect("shared"));
+    let (one, two) = (one?, two?);
     assert!(one.token().is_none() && two.number() > one.number());
     let refused = ours.recover(&one.parts(), Wait::No).await;
     let refused = refused.expect_err("parts of a reader");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
-    let parts = one.into_parts().await.expect("parts");
+    let parts = one.into_parts().await?;
     assert!(parts.clone().downcast::<Exclusive>().is_err());
-    let adopter = b.lock("k", Mode::SHARED).expect("a lock");
-    let adopted = adopter.adopt(&parts).await.expect("a lease");
+    let adopter = b.lock("k", Mode::SHARED)?;
+    let adopted = adopter.adopt(&parts).await?;
     assert_eq!(adopted.mode(), Mode::SHARED);
     drop((two, adopted));
 
     let owner = Owner::new();
-    let nested = ours.clone().with_owner(&owner).expect("held alone");
-    let nested = nested.unfair().with_note("here").expect("a note");
+    let nested = ours.clone().with_owner(&owner)?;
+    let nested = nested.unfair().with_note("here")?;
     let (outer, inner) = (nested.lock().await, nested.lock().await);
-    let (outer, inner) = (outer.expect("a lease"), inner.expect("entered again"));
+    let (outer, inner) = (outer?, inner?);
     assert_eq!(outer.token(), inner.token());
-    let seen = nested.inspect().await.expect("a look");
+    let seen = nested.inspect().await?;
     assert_eq!(seen.holders[0].note.as_deref(), Some("here"));
     assert!(reads.with_owner(&owner).is_err(), "readers do not nest");
     drop((outer, inner));
 
     let permits = Mode::permits(3, 2);
-    let several = a.lock("x", permits).expect("a lock").on_all(["x", "y"]);
-    let several = several.expect("a lock").lock().await.expect("a lease");
-    let typed = several.downcast::<Permits>().expect("permits of each");
-    let single = b.semaphore("y", 3).expect("a semaphore");
-    assert_eq!(single.available_permits().await.expect("a look"), 1);
+    let several = a.lock("x", permits)?.on_all(["x", "y"]);
+    let several = several?.lock().await?;
+    let typed = several.downcast::<Permits>().expect("they are permits");
+    let single = b.semaphore("y", 3)?;
+    assert_eq!(single.available_permits().await?, 1);
     assert!(a.lock("y", Mode::permits(1, 2)).is_err());
-    let _ = typed.release().await.expect("an answer");
-    assert_eq!(single.available_permits().await.expect("a look"), 3);
+    let _ = typed.release().await?;
+    assert_eq!(single.available_permits().await?, 3);
+    Ok(())
 }
 
 /// A signal tells any task of a loss, and that there will be none, without the lease.
-pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) {
+pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) -> Outcome {
     let b = client(fixture).await;
     // Where nobody tells it, it finds out when it renews.
     let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
     let a = client_with(fixture, ttl(brief)).await;
-    let lock = a.mutex("k").expect("a lock");
+    let lock = a.mutex("k")?;
     let watch = |signal: leasehold::LossSignal| tokio::spawn(async move { signal.lost().await });
 
-    let lease = lock.lock().await.expect("a lease");
+    let lease = lock.lock().await?;
     let signal = lease.loss_signal();
     let watchers = [watch(signal.clone()), watch(signal.clone())];
     assert!(!signal.is_lost());
-    let released = lease.release().await.expect("an answer");
+    let released = lease.release().await?;
     assert_eq!(released, Released::StillOurs);
     for watcher in watchers {
-        assert_eq!(soon("the end", watcher).await.expect("no panic"), None);
+        assert_eq!(soon("the end", watcher).await?, None);
     }
     assert_eq!(signal.reason(), None, "given back");
 
-    let lease = lock.lock().await.expect("a lease");
+    let lease = lock.lock().await?;
     let watcher = watch(lease.loss_signal());
     drop(lease);
-    assert_eq!(soon("the end", watcher).await.expect("no panic"), None);
+    assert_eq!(soon("the end", watcher).await?, None);
 
     idle(&b, "k").await;
-    let lease = lock.lock().await.expect("a lease");
+    let lease = lock.lock().await?;
     let signal = lease.loss_signal();
     let watcher = watch(signal.clone());
-    b.break_key("k").await.expect("an answer");
-    let loss = soon("the loss", watcher).await.expect("no panic");
+    b.break_key("k").await?;
+    let loss = soon("the loss", watcher).await?;
     assert!(loss.is_some() && signal.is_lost());
-    let released = lease.release().await.expect("an answer");
+    let released = lease.release().await?;
     assert_eq!(released, Released::AlreadyGone);
     assert_eq!(signal.reason(), loss, "what was lost stays so");
     assert_eq!(signal.lost().await, loss);
 
-    let both = a.multi(["x", "y"]).expect("a lock");
-    let lease = both.lock().await.expect("a lease");
+    let both = a.multi(["x", "y"])?;
+    let lease = both.lock().await?;
     let signal = lease.loss_signal();
-    b.break_key("y").await.expect("an answer");
+    b.break_key("y").await?;
     let loss = soon("the loss", signal.lost()).await;
     assert!(loss.is_some() && signal.is_lost());
+    Ok(())
 }
 
 /// Work under a lock is alone, gives back what it was given, and ends with a loss.
-pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) {
+pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicU64::new(0));
     let b = client(fixture).await;
     let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
@@ -168,12 +168,12 @@ pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) {
         })
     };
     for task in [work(&a), work(&b), work(&a)] {
-        let done = soon("the work", task).await.expect("no panic");
-        assert_eq!(done.expect("not lost"), 7);
+        let done = soon("the work", task).await?;
+        assert_eq!(done?, 7);
     }
     idle(&b, "k").await;
 
-    let lock = a.mutex("k").expect("a lock");
+    let lock = a.mutex("k")?;
     let begun = Notify::new();
     let endless = lock.with_lock(async |_| {
         begun.notify_one();
@@ -193,19 +193,19 @@ pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) {
         assert!(held.expect("not lost"));
         assert!(!lock.is_locked().expect("a look"));
     })
-    .await
-    .expect("no panic");
+    .await?;
+    Ok(())
 }
 
 /// A re-entrant lock that retries stands in no line, and its owner enters again at once.
-pub async fn an_owner_may_retry(fixture: &dyn Fixture) {
+pub async fn an_owner_may_retry(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let held = a.mutex("k")?.lock().await?;
     let retry = Retry::Fixed(Duration::from_millis(5));
-    let lock = b.reentrant("k", &Owner::new()).expect("a lock");
+    let lock = b.reentrant("k", &Owner::new())?;
     let lock = lock.retrying(retry);
     let late = lock.lock_within(Duration::from_millis(40)).await;
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
@@ -213,11 +213,12 @@ pub async fn an_owner_may_retry(fixture: &dyn Fixture) {
         let lock = lock.clone();
         async move { lock.lock().await }
     });
-    let seen = a.inspect("k").await.expect("a look");
+    let seen = a.inspect("k").await?;
     assert!(seen.waiters.is_empty(), "nobody in line: {seen:?}");
-    let _ = held.release().await.expect("an answer");
-    let outer = soon("the key", waiting).await.expect("no panic");
-    let outer = outer.expect("a lease");
-    let inner = soon("the owner", lock.lock()).await.expect("a lease");
+    let _ = held.release().await?;
+    let outer = soon("the key", waiting).await?;
+    let outer = outer?;
+    let inner = soon("the owner", lock.lock()).await?;
     assert_eq!(outer.token(), inner.token());
+    Ok(())
 }

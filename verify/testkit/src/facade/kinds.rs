@@ -8,90 +8,69 @@ use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Wait};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
-use super::{Fixture, client, client_with, idle, knows_all_kinds, queued, rises, soon, ttl};
+use super::{
+    Fixture, Outcome, client, client_with, idle, knows_all_kinds, queued, rises, soon, ttl,
+};
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
-pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) {
+pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let (ours, theirs) = (
-        a.rwlock("k").expect("a lock"),
-        b.rwlock("k").expect("a lock"),
-    );
-    let one = ours.read().await.expect("a lease");
-    let two = theirs.try_read().await.expect("an answer").expect("shared");
+    let (ours, theirs) = (a.rwlock("k")?, b.rwlock("k")?);
+    let one = ours.read().await?;
+    let two = theirs.try_read().await?.ok_or("a lease")?;
     assert!(two.number() > one.number(), "grants are numbered");
-    assert!(theirs.try_write().await.expect("an answer").is_none());
+    assert!(theirs.try_write().await?.is_none());
     let writer = tokio::spawn(async move { theirs.write().await });
     queued(&a, "k", 1).await;
-    let late = ours.try_read().await.expect("an answer");
+    let late = ours.try_read().await?;
     assert!(late.is_none(), "behind the writer that waits");
     drop((one, two));
-    let writer = soon("the writer", writer)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let writer = soon("the writer", writer).await??;
     let blocked = ours.read_within(Duration::from_millis(50)).await;
     assert_eq!(blocked.unwrap_err().kind(), ErrorKind::Timeout);
-    assert!(
-        a.mutex("k")
-            .expect("a lock")
-            .try_lock()
-            .await
-            .expect("an answer")
-            .is_none()
-    );
-    let _ = writer.release().await.expect("an answer");
+    assert!(a.mutex("k")?.try_lock().await?.is_none());
+    let _ = writer.release().await?;
     idle(&a, "k").await;
+    Ok(())
 }
 
 /// A downgrade lets in the readers that are next, and no writer between.
-pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) {
+pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let (ours, theirs) = (
-        a.rwlock("k").expect("a lock"),
-        b.rwlock("k").expect("a lock"),
-    );
-    let writer = ours.write().await.expect("a lease");
+    let (ours, theirs) = (a.rwlock("k")?, b.rwlock("k")?);
+    let writer = ours.write().await?;
     let token = writer.token();
     let lock = theirs.clone();
     let reader = tokio::spawn(async move { lock.read().await });
     queued(&a, "k", 1).await;
     let next = tokio::spawn(async move { theirs.write().await });
     queued(&a, "k", 2).await;
-    let downgraded = writer.downgrade().await.expect("a reader");
+    let downgraded = writer.downgrade().await?;
     assert_eq!(downgraded.number().get(), token.get(), "the same grant");
-    let reader = soon("the reader next to it", reader)
-        .await
-        .expect("no panic")
-        .expect("a lease");
-    assert_eq!(a.inspect("k").await.expect("a look").waiters.len(), 1);
+    let reader = soon("the reader next to it", reader).await??;
+    assert_eq!(a.inspect("k").await?.waiters.len(), 1);
     assert!(downgraded.is_valid(), "and it stays");
     assert_eq!(downgraded.mode(), Mode::SHARED);
-    downgraded.renew().await.expect("it is renewed as a reader");
-    assert_eq!(
-        downgraded.release().await.expect("an answer"),
-        Released::StillOurs
-    );
+    downgraded.renew().await?;
+    assert_eq!(downgraded.release().await?, Released::StillOurs);
     drop(reader);
-    let writer = soon("the writer", next)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let writer = soon("the writer", next).await??;
     assert!(writer.token() > token);
+    Ok(())
 }
 
 /// 1,000 readers and 20 writers in random order, a quarter of each where all of them have
 /// to ask whether it is their turn: each group of readers between two writers runs
 /// together, strictly in order of arrival.
-pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
+pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     // On a busy machine a thousand claims on one key take their time.
     let settings = ttl(Duration::from_secs(30)).with_operation_timeout(Duration::from_secs(20));
@@ -99,12 +78,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
     for _ in 0..4 {
         clients.push(client_with(fixture, settings.clone()).await);
     }
-    let gate = clients[0]
-        .rwlock("k")
-        .expect("a lock")
-        .write()
-        .await
-        .expect("a lease");
+    let gate = clients[0].rwlock("k")?.write().await?;
     // Fewer where each step takes longer the more of them there are: where all of them ask from
     // time to time, and in files, which are read and written as a whole.
     let capabilities = clients[0].capabilities();
@@ -140,7 +114,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
     let mut tasks = JoinSet::new();
     let mut group = 0;
     for n in 0..reader_count + writer_count {
-        let lock = clients[n % clients.len()].rwlock("k").expect("a lock");
+        let lock = clients[n % clients.len()].rwlock("k")?;
         let (inside, served) = (inside.clone(), served.clone());
         if writers.contains(&n) {
             let mine = group;
@@ -179,13 +153,13 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
     }
     queued(&clients[0], "k", reader_count + writer_count).await;
     drop(served);
-    let _ = gate.release().await.expect("an answer");
+    let _ = gate.release().await?;
     let mut seen = Vec::new();
     while let Some(turn) = soon("everyone's turn", order.recv()).await {
         seen.push(turn);
     }
     while let Some(done) = tasks.join_next().await {
-        done.expect("no task failed");
+        done?;
     }
     assert_eq!(seen.len(), reader_count + writer_count);
     assert!(
@@ -202,12 +176,13 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) {
         ranges.windows(2).all(|pair| pair[0].1 < pair[1].0),
         "tokens rise"
     );
+    Ok(())
 }
 
 /// Permits held never exceed those there are; each lease has its own.
-pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
+pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     const PERMITS: u32 = 3;
     let inside = Arc::new(AtomicU64::new(0));
@@ -216,7 +191,7 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
     for n in 0..4 {
         let client = client(fixture).await;
         for m in 0..4_u32 {
-            let lock = client.semaphore("k", PERMITS).expect("a lock");
+            let lock = client.semaphore("k", PERMITS)?;
             let (inside, most) = (inside.clone(), most.clone());
             tasks.spawn(async move {
                 for round in 0..10 {
@@ -233,7 +208,7 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
         }
     }
     while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        done.expect("no task failed");
+        done?;
     }
     assert_eq!(
         most.load(Ordering::SeqCst),
@@ -241,134 +216,99 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) {
         "and all are used"
     );
     let other = client(fixture).await;
-    let held = other
-        .semaphore("k", PERMITS)
-        .expect("a lock")
-        .acquire()
-        .await
-        .expect("a lease");
-    let wrong = other
-        .semaphore("k", 7)
-        .expect("a lock")
-        .acquire()
-        .await
-        .unwrap_err();
+    let held = other.semaphore("k", PERMITS)?.acquire().await?;
+    let wrong = other.semaphore("k", 7)?.acquire().await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Invalid);
     let text = wrong.to_string();
     assert!(
         text.contains("3 permits") && text.contains("7 permits"),
         "names both: {text}"
     );
-    let mutex = other
-        .mutex("k")
-        .expect("a lock")
-        .try_lock()
-        .await
-        .unwrap_err();
+    let mutex = other.mutex("k")?.try_lock().await.unwrap_err();
     assert_eq!(mutex.kind(), ErrorKind::Invalid, "a semaphore is no lock");
     drop(held);
+    Ok(())
 }
 
 /// Resizing compares and sets; growing lets in, shrinking takes nothing away,
 /// and who can never fit any more is told.
-pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) {
+pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let two = a.semaphore("k", 2).expect("a lock");
-    let held = two.acquire_many(2).await.expect("a lease");
-    let theirs = b.semaphore("k", 2).expect("a lock");
+    let two = a.semaphore("k", 2)?;
+    let held = two.acquire_many(2).await?;
+    let theirs = b.semaphore("k", 2)?;
     let waiter = tokio::spawn(async move { theirs.acquire().await });
     queued(&a, "k", 1).await;
-    let three = two.resize(3).await.expect("it is 2");
-    let third = soon("the waiter", waiter)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let three = two.resize(3).await?;
+    let third = soon("the waiter", waiter).await??;
     let refused = two.resize(9).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert!(refused.to_string().contains("3 permits"), "{refused}");
-    let lock = b.semaphore("k", 3).expect("a lock");
+    let lock = b.semaphore("k", 3)?;
     let heavy = tokio::spawn(async move { lock.acquire_many(3).await });
     queued(&a, "k", 1).await;
-    let one = three.resize(1).await.expect("it is 3");
-    let told = soon("the heavy waiter", heavy)
-        .await
-        .expect("no panic")
-        .unwrap_err();
+    let one = three.resize(1).await?;
+    let told = soon("the heavy waiter", heavy).await?.unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
     assert!(held.is_valid() && third.is_valid(), "nothing is revoked");
-    held.renew().await.expect("renewed");
-    let _ = held.release().await.expect("an answer");
-    assert!(
-        one.try_acquire().await.expect("an answer").is_none(),
-        "one is still held"
-    );
-    let _ = third.release().await.expect("an answer");
-    assert!(one.try_acquire().await.expect("an answer").is_some());
+    held.renew().await?;
+    let _ = held.release().await?;
+    assert!(one.try_acquire().await?.is_none(), "one is still held");
+    let _ = third.release().await?;
+    assert!(one.try_acquire().await?.is_some());
+    Ok(())
 }
 
 /// An owner enters again at once, from anywhere, under the same token; the key
 /// is free when its last claim has left, in whatever order.
-pub async fn an_owner_enters_again(fixture: &dyn Fixture) {
+pub async fn an_owner_enters_again(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let owner = Owner::new();
-    let (here, there) = (
-        a.reentrant("k", &owner).expect("a lock"),
-        b.reentrant("k", &owner).expect("a lock"),
-    );
-    let outer = here.lock().await.expect("a lease");
-    let stranger = b.reentrant("k", &Owner::new()).expect("a lock");
+    let (here, there) = (a.reentrant("k", &owner)?, b.reentrant("k", &owner)?);
+    let outer = here.lock().await?;
+    let stranger = b.reentrant("k", &Owner::new())?;
     let waiting = tokio::spawn(async move { stranger.lock().await });
     queued(&a, "k", 1).await;
-    let inner = soon("the owner", there.lock()).await.expect("a lease");
-    let innermost = here
-        .try_lock()
-        .await
-        .expect("an answer")
-        .expect("the owner is in");
+    let inner = soon("the owner", there.lock()).await?;
+    let innermost = here.try_lock().await?.ok_or("a lease")?;
     assert_eq!(
         (inner.token(), innermost.token()),
         (outer.token(), outer.token())
     );
-    let again = Owner::parse(&owner.expose()).expect("its secret");
-    assert!(
-        b.reentrant("k", &again)
-            .expect("a lock")
-            .try_lock()
-            .await
-            .expect("an answer")
-            .is_some()
-    );
-    let _ = outer.release().await.expect("an answer");
-    let _ = innermost.release().await.expect("an answer");
+    let again = Owner::parse(&owner.expose())?;
+    assert!(b.reentrant("k", &again)?.try_lock().await?.is_some());
+    let _ = outer.release().await?;
+    let _ = innermost.release().await?;
     assert!(
         inner.is_valid() && !waiting.is_finished(),
         "one claim is left"
     );
-    inner.renew().await.expect("it carries the hold now");
-    let _ = inner.release().await.expect("an answer");
-    let lease = soon("the stranger", waiting).await.expect("no panic");
+    inner.renew().await?;
+    let _ = inner.release().await?;
+    let lease = soon("the stranger", waiting).await?;
     assert!(lease.is_ok());
+    Ok(())
 }
 
 /// Two claims of one owner that both wait are let in together: one of them may
 /// be what the other's work waits for.
-pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) {
+pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let gate = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let gate = a.mutex("k")?.lock().await?;
     let owner = Owner::new();
     let both = Arc::new(Barrier::new(2));
     let mut tasks = JoinSet::new();
     for client in [&a, &b] {
-        let lock = client.reentrant("k", &owner).expect("a lock");
+        let lock = client.reentrant("k", &owner)?;
         let both = both.clone();
         tasks.spawn(async move {
             let lease = lock.lock().await.expect("a lease");
@@ -377,42 +317,30 @@ pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) {
         });
     }
     queued(&a, "k", 2).await;
-    let _ = gate.release().await.expect("an answer");
+    let _ = gate.release().await?;
     let tokens = soon("both", tasks.join_all()).await;
     assert_eq!(tokens[0], tokens[1]);
+    Ok(())
 }
 
 /// Several keys at once: all or nothing, in any order of naming.
-pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) {
+pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) -> Outcome {
     // Where nothing is told, a loss is found by the next renewal.
     let a = client_with(fixture, ttl(Duration::from_secs(6))).await;
     let b = client(fixture).await;
     let names = ["k/2", "k/1", "k/3"];
-    let lock = a.multi(names).expect("a lock");
-    let lease = lock.lock().await.expect("a lease");
+    let lock = a.multi(names)?;
+    let lease = lock.lock().await?;
     let keys: Vec<_> = lease.tokens().map(|(key, _)| key.to_string()).collect();
     assert_eq!(keys, names, "as they were named");
     for key in names {
-        let single = b
-            .mutex(key)
-            .expect("a lock")
-            .try_lock()
-            .await
-            .expect("an answer");
+        let single = b.mutex(key)?.try_lock().await?;
         assert!(single.is_none(), "{key} is held");
     }
-    assert_eq!(
-        lease.release().await.expect("an answer"),
-        Released::StillOurs
-    );
+    assert_eq!(lease.release().await?, Released::StillOurs);
 
-    let part = b
-        .mutex("k/3")
-        .expect("a lock")
-        .lock()
-        .await
-        .expect("a lease");
-    assert!(lock.try_lock().await.expect("an answer").is_none());
+    let part = b.mutex("k/3")?.lock().await?;
+    assert!(lock.try_lock().await?.is_none());
     for key in ["k/1", "k/2"] {
         idle(&b, key).await;
     }
@@ -426,28 +354,23 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) {
         async move { lock.lock().await }
     });
     queued(&a, "k/3", 1).await;
-    let _ = part.release().await.expect("an answer");
-    let lease = soon("all keys", waiting)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let _ = part.release().await?;
+    let lease = soon("all keys", waiting).await??;
     // Losing one part loses the whole.
-    b.break_key("k/2").await.expect("an answer");
+    b.break_key("k/2").await?;
     soon("the loss", lease.lost()).await;
     assert!(!lease.is_valid());
-    assert_eq!(
-        lease.release().await.expect("an answer"),
-        Released::AlreadyGone
-    );
+    assert_eq!(lease.release().await?, Released::AlreadyGone);
 
     let twice = a.multi(["x", "y", "x"]).unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::Invalid);
     assert!(a.multi(Vec::<String>::new()).is_err());
+    Ok(())
 }
 
 /// Multi-locks that name their keys in opposite orders never wait in a circle,
 /// and exclude each other.
-pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) {
+pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for n in 0..6 {
@@ -457,7 +380,7 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) {
         } else {
             ["k/2", "k/1"]
         };
-        let (lock, inside) = (client.multi(names).expect("a lock"), inside.clone());
+        let (lock, inside) = (client.multi(names)?, inside.clone());
         tasks.spawn(async move {
             for _ in 0..10 {
                 let lease = lock.lock().await.expect("a lease");
@@ -469,12 +392,13 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) {
         });
     }
     while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        done.expect("no task failed");
+        done?;
     }
+    Ok(())
 }
 
 /// Candidates lead in turn, with rising terms; observers hear of each.
-pub async fn leaders_follow_each_other(fixture: &dyn Fixture) {
+pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     let (a, b, c) = (
         client(fixture).await,
         client(fixture).await,
@@ -484,145 +408,111 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) {
     let notes = c.capabilities().owners;
     let note = move |text: &'static str| if notes { text } else { "" };
     let told = move |text: &'static str| notes.then_some(text);
-    let (one, two) = (a.election("k").expect("one"), b.election("k").expect("one"));
-    let mut leaders = c.election("k").expect("one").observe();
-    assert_eq!(
-        soon("a look", leaders.next()).await.expect("an answer"),
-        None
-    );
-    let first = one.campaign(note("first")).await.expect("a term");
-    let seen = soon("the first", leaders.next())
-        .await
-        .expect("an answer")
-        .expect("a leader");
+    let (one, two) = (a.election("k")?, b.election("k")?);
+    let mut leaders = c.election("k")?.observe();
+    assert_eq!(soon("a look", leaders.next()).await?, None);
+    let first = one.campaign(note("first")).await?;
+    let seen = soon("the first", leaders.next()).await?.ok_or("a leader")?;
     assert_eq!(
         (seen.term, seen.note.as_deref()),
         (first.term(), told("first"))
     );
     let standing = tokio::spawn(async move { two.campaign(note("second")).await });
     queued(&a, "k", 1).await;
-    assert!(
-        one.try_campaign(note("third"))
-            .await
-            .expect("an answer")
-            .is_none()
-    );
+    assert!(one.try_campaign(note("third")).await?.is_none());
     if notes {
-        first.proclaim("first, still").await.expect("told");
-        let seen = soon("the note", leaders.next())
-            .await
-            .expect("an answer")
-            .expect("a leader");
+        first.proclaim("first, still").await?;
+        let seen = soon("the note", leaders.next()).await?.ok_or("a leader")?;
         assert_eq!(seen.note.as_deref(), Some("first, still"));
     }
     let term = first.term();
-    let _ = first.resign().await.expect("an answer");
-    let second = soon("the second", standing)
-        .await
-        .expect("no panic")
-        .expect("a term");
+    let _ = first.resign().await?;
+    let second = soon("the second", standing).await??;
     assert!(rises(&a, term, second.term()));
     let seen = soon("the second", leaders.next())
-        .await
-        .expect("an answer")
-        .expect("a leader");
+        .await?
+        .ok_or("a leader")?;
     assert_eq!(
         (seen.term, seen.note.as_deref()),
         (second.term(), told("second"))
     );
-    let leader = one.leader().await.expect("an answer").expect("a leader");
+    let leader = one.leader().await?.ok_or("a leader")?;
     assert_eq!(leader.term, second.term());
     drop(second);
-    assert_eq!(
-        soon("nobody", leaders.next()).await.expect("an answer"),
-        None
-    );
+    assert_eq!(soon("nobody", leaders.next()).await?, None);
     let long = "x".repeat(2000);
     assert_eq!(
         one.campaign(&long).await.unwrap_err().kind(),
         ErrorKind::Invalid
     );
+    Ok(())
 }
 
 /// A minimum hold outlives the release and whoever made it.
-pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) {
+pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let hold = Duration::from_millis(800);
-    let lock = a
-        .mutex("k")
-        .expect("a lock")
-        .with_min_hold(hold)
-        .expect("a hold");
+    let lock = a.mutex("k")?.with_min_hold(hold)?;
     let before = tokio::time::Instant::now();
-    let lease = lock.lock().await.expect("a lease");
-    assert_eq!(
-        lease.release().await.expect("an answer"),
-        Released::StillOurs
-    );
-    let seen = b.inspect("k").await.expect("a look");
+    let lease = lock.lock().await?;
+    assert_eq!(lease.release().await?, Released::StillOurs);
+    let seen = b.inspect("k").await?;
     assert!(seen.holders[0].kept, "{seen:?}");
-    let theirs = b.mutex("k").expect("a lock");
-    assert!(theirs.try_lock().await.expect("an answer").is_none());
-    let next = soon("its end", theirs.lock()).await.expect("a lease");
+    let theirs = b.mutex("k")?;
+    assert!(theirs.try_lock().await?.is_none());
+    let next = soon("its end", theirs.lock()).await?;
     assert!(before.elapsed() >= hold, "{:?}", before.elapsed());
     drop(next);
+    Ok(())
 }
 
 /// What was granted and never handed to its caller is not kept: one key of
 /// several whose others were not free, or a wait that was cut short.
-pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) {
+pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) -> Outcome {
     if !knows_all_kinds(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let hold = Duration::from_secs(600);
-    let theirs = b
-        .mutex("k2")
-        .expect("a lock")
-        .lock()
-        .await
-        .expect("a lease");
-    let both = a.multi(["k1", "k2"]).expect("a lock");
-    let both = both.with_min_hold(hold).expect("a hold");
+    let theirs = b.mutex("k2")?.lock().await?;
+    let both = a.multi(["k1", "k2"])?;
+    let both = both.with_min_hold(hold)?;
     let busy = both.lock_within(Duration::from_millis(100)).await;
     assert_eq!(busy.expect_err("busy").kind(), ErrorKind::Timeout);
     idle(&b, "k1").await;
 
-    let lock = a.mutex("k2").expect("a lock");
-    let lock = lock.with_min_hold(hold).expect("a hold");
+    let lock = a.mutex("k2")?;
+    let lock = lock.with_min_hold(hold)?;
     let waiting = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k2", 1).await;
-    let _ = theirs.release().await.expect("an answer");
+    let _ = theirs.release().await?;
     waiting.abort();
     if let Ok(lease) = waiting.await {
         // It was quicker: then it has been in hand, and is kept.
         drop(lease);
-        b.break_key("k2").await.expect("an answer");
+        b.break_key("k2").await?;
     }
     idle(&b, "k2").await;
 
-    let lease = both.lock().await.expect("a lease");
-    let _ = lease.release().await.expect("an answer");
+    let lease = both.lock().await?;
+    let _ = lease.release().await?;
     for key in ["k1", "k2"] {
-        let seen = b.inspect(key).await.expect("a look");
+        let seen = b.inspect(key).await?;
         assert!(seen.holders[0].kept, "{seen:?}");
     }
+    Ok(())
 }
 
 /// A lease is not renewed beyond its longest hold, and says why it ended.
-pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) {
+pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) -> Outcome {
     let client = client_with(fixture, ttl(Duration::from_millis(1_200))).await;
     let hold = Duration::from_millis(2_500);
-    let lock = client
-        .mutex("k")
-        .expect("a lock")
-        .with_max_hold(hold)
-        .expect("a hold");
+    let lock = client.mutex("k")?.with_max_hold(hold)?;
     let before = tokio::time::Instant::now();
-    let lease = lock.lock().await.expect("a lease");
+    let lease = lock.lock().await?;
     let granted = tokio::time::Instant::now();
     assert_eq!(
         soon("its end", lease.lost()).await,
@@ -637,22 +527,17 @@ pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) {
     );
     drop(lease);
     assert!(soon("the next", lock.lock()).await.is_ok());
+    Ok(())
 }
 
 /// Those who do not stand in line get the key too, by asking again.
-pub async fn retries_get_the_key(fixture: &dyn Fixture) {
+pub async fn retries_get_the_key(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let held = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let held = a.mutex("k")?.lock().await?;
     let ms = Duration::from_millis;
-    let never = b.mutex("k").expect("a lock").retrying(Retry::None);
+    let never = b.mutex("k")?.retrying(Retry::None);
     assert_eq!(never.lock().await.unwrap_err().kind(), ErrorKind::Timeout);
-    assert!(
-        never
-            .acquire(Wait::Forever.into())
-            .await
-            .expect("an answer")
-            .is_none()
-    );
+    assert!(never.acquire(Wait::Forever.into()).await?.is_none());
     let retries = [
         Retry::Fixed(ms(5)),
         Retry::FullJitter {
@@ -666,23 +551,21 @@ pub async fn retries_get_the_key(fixture: &dyn Fixture) {
     ];
     let mut tasks = JoinSet::new();
     for retry in retries {
-        let lock = b.mutex("k").expect("a lock").retrying(retry);
+        let lock = b.mutex("k")?.retrying(retry);
         let late = lock.lock_within(ms(40)).await.unwrap_err();
         assert_eq!(late.kind(), ErrorKind::Timeout);
         tasks.spawn(async move { lock.lock().await.expect("a lease").release().await });
     }
-    assert!(
-        a.inspect("k").await.expect("a look").waiters.is_empty(),
-        "nobody in line"
-    );
-    let _ = held.release().await.expect("an answer");
+    assert!(a.inspect("k").await?.waiters.is_empty(), "nobody in line");
+    let _ = held.release().await?;
     let released = soon("all of them", tasks.join_all()).await;
     assert!(released.iter().all(Result::is_ok));
+    Ok(())
 }
 
 /// The blocking face works in a thread, and inside a runtime, where it holds
 /// up nobody else.
-pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
+pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) -> Outcome {
     let store = fixture.client().await;
     let client = tokio::task::spawn_blocking(move || {
         leasehold::blocking::Client::builder()
@@ -690,15 +573,14 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
             .connect()
             .expect("a client")
     })
-    .await
-    .expect("no panic");
-    let lock = client.mutex("k").expect("a lock");
+    .await?;
+    let lock = client.mutex("k")?;
     // Here, on a thread of the runtime, many times: a task's budget must not matter.
     for _ in 0..300 {
-        let lease = lock.lock().expect("a lease");
-        let _ = lease.release().expect("an answer");
+        let lease = lock.lock()?;
+        let _ = lease.release()?;
     }
-    let lease = lock.lock().expect("a lease");
+    let lease = lock.lock()?;
     assert!(lock.lock_within(Duration::from_millis(30)).is_err());
     let waiting = std::thread::spawn({
         let lock = lock.clone();
@@ -708,7 +590,7 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
     let token = lease.token();
     drop(lease);
     let next = tokio::task::spawn_blocking(move || waiting.join().expect("no panic"));
-    let later = soon("the thread", next).await.expect("no panic");
+    let later = soon("the thread", next).await?;
     assert!(rises(client.as_async(), token, later));
     let single = tokio::task::spawn_blocking({
         let client = client.clone();
@@ -726,7 +608,8 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) {
             })
         }
     });
-    assert!(single.await.expect("no panic").is_ok());
+    assert!(single.await?.is_ok());
     let done = client.shutdown(Duration::from_secs(5));
     assert_eq!(done.unconfirmed, 0);
+    Ok(())
 }

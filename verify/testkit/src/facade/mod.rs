@@ -9,6 +9,8 @@ mod identity;
 mod kinds;
 mod limits;
 
+use std::error::Error;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,8 +59,26 @@ pub fn cancellations() -> usize {
     })
 }
 
+/// What comes of a case.
+pub type Outcome = Result<(), Failed>;
+
+/// What a case met that it does not expect, and where.
+#[derive(Debug)]
+pub struct Failed {
+    at: &'static Location<'static>,
+    error: Box<dyn Error>,
+}
+
+impl<E: Into<Box<dyn Error>>> From<E> for Failed {
+    #[track_caller]
+    fn from(error: E) -> Self {
+        let (at, error) = (Location::caller(), error.into());
+        Self { at, error }
+    }
+}
+
 /// A case as it is mounted.
-pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// Runs a case on a store of its own, with two workers. It is one function for all, since
 /// thousands of tests are mounted, and each would be compiled with a runtime of its own.
@@ -70,7 +90,9 @@ pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
     let runtime = builder.worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let fixture = fixture();
-        case(&*fixture).await;
+        if let Err(Failed { at, error }) = case(&*fixture).await {
+            panic!("at {at}: {error}");
+        }
     });
 }
 
@@ -166,7 +188,7 @@ async fn queued(client: &Client, key: &str, waiters: usize) {
 }
 
 /// One holder at a time, over clients; nobody's work is lost.
-pub async fn excludes_each_other(fixture: &dyn Fixture) {
+pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicU64::new(0));
     let has_tokens = fixture.client().await.capabilities().tokens;
     let mut tasks = JoinSet::new();
@@ -174,7 +196,7 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) {
     for _ in 0..4 {
         let client = client(fixture).await;
         for _ in 0..5 {
-            let (lock, inside) = (client.mutex("k").expect("a lock"), inside.clone());
+            let (lock, inside) = (client.mutex("k")?, inside.clone());
             tasks.spawn(async move {
                 let mut tokens = Vec::new();
                 for _ in 0..10 {
@@ -192,35 +214,31 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) {
         }
     }
     while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        tokens.extend(done.expect("no task failed"));
+        tokens.extend(done?);
     }
     let count = tokens.len();
     tokens.sort_unstable();
     tokens.dedup();
     let different = if has_tokens { 200 } else { 1 };
     assert_eq!((count, tokens.len()), (200, different), "no token twice");
+    Ok(())
 }
 
 /// Served strictly in order of arrival, over clients, with rising tokens.
-pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) {
+pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) -> Outcome {
     if !keeps_a_queue(fixture).await {
-        return;
+        return Ok(());
     }
     let clients = [
         client(fixture).await,
         client(fixture).await,
         client(fixture).await,
     ];
-    let first = clients[0]
-        .mutex("k")
-        .expect("a lock")
-        .lock()
-        .await
-        .expect("a lease");
+    let first = clients[0].mutex("k")?.lock().await?;
     let (served, mut order) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for n in 0..12 {
-        let (lock, served) = (clients[n % 3].mutex("k").expect("a lock"), served.clone());
+        let (lock, served) = (clients[n % 3].mutex("k")?, served.clone());
         tasks.spawn(async move {
             let lease = lock.lock().await.expect("a lease");
             served.send((n, lease.token())).expect("somebody listens");
@@ -229,78 +247,60 @@ pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) {
         queued(&clients[0], "k", n + 1).await;
     }
     let mut last = first.token();
-    let _ = first.release().await.expect("an answer");
+    let _ = first.release().await?;
     for n in 0..12 {
-        let (who, token) = soon("the next turn", order.recv()).await.expect("a turn");
+        let (who, token) = soon("the next turn", order.recv()).await.ok_or("a turn")?;
         assert_eq!(who, n);
         assert!(token > last);
         last = token;
     }
     tasks.join_all().await;
+    Ok(())
 }
 
 /// Busy is an answer of `try_lock`, and leaves nothing behind.
-pub async fn try_lock_says_busy(fixture: &dyn Fixture) {
+pub async fn try_lock_says_busy(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let lease = a
-        .mutex("k")
-        .expect("a lock")
-        .try_lock()
-        .await
-        .expect("an answer")
-        .expect("free");
-    let lock = b.mutex("k").expect("a lock");
-    assert!(lock.try_lock().await.expect("an answer").is_none());
-    assert!(b.inspect("k").await.expect("a look").waiters.is_empty());
-    let _ = lease.release().await.expect("an answer");
-    assert!(lock.try_lock().await.expect("an answer").is_some());
+    let lease = a.mutex("k")?.try_lock().await?.ok_or("a lease")?;
+    let lock = b.mutex("k")?;
+    assert!(lock.try_lock().await?.is_none());
+    assert!(b.inspect("k").await?.waiters.is_empty());
+    let _ = lease.release().await?;
+    assert!(lock.try_lock().await?.is_some());
+    Ok(())
 }
 
 /// A wait that is over leaves the queue.
-pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) {
+pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-    let late = b
-        .mutex("k")
-        .expect("a lock")
-        .lock_within(Duration::from_millis(50))
-        .await;
+    let lease = a.mutex("k")?.lock().await?;
+    let late = b.mutex("k")?.lock_within(Duration::from_millis(50)).await;
     assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
     queued(&a, "k", 0).await;
-    let _ = lease.release().await.expect("an answer");
-    let within = b
-        .mutex("k")
-        .expect("a lock")
-        .lock_within(LIMIT)
-        .await
-        .expect("a lease");
+    let _ = lease.release().await?;
+    let within = b.mutex("k")?.lock_within(LIMIT).await?;
     assert!(within.is_valid());
+    Ok(())
 }
 
 /// A lease outlives its TTL while the watchdog renews it.
-pub async fn watchdog_renews(fixture: &dyn Fixture) {
+pub async fn watchdog_renews(fixture: &dyn Fixture) -> Outcome {
     let a = client_with(fixture, ttl(Duration::from_secs(2))).await;
-    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let lease = a.mutex("k")?.lock().await?;
     // Held for two of its TTLs: the passing of time is what is tested.
     let lost = timeout(Duration::from_secs(4), lease.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
     assert!(lease.is_valid());
-    assert_eq!(
-        lease.release().await.expect("an answer"),
-        Released::StillOurs
-    );
+    assert_eq!(lease.release().await?, Released::StillOurs);
+    Ok(())
 }
 
 /// A fixed lease ends at its time; a manual one lives by its holder's renewals.
-pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) {
+pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) -> Outcome {
     let time = Duration::from_millis(300);
     let a = client_with(fixture, ttl(time)).await;
-    let fixed = a
-        .mutex("f")
-        .expect("a lock")
-        .with_renewal(RenewalPolicy::Fixed)
-        .expect("a policy");
-    let lease = fixed.lock().await.expect("a lease");
+    let fixed = a.mutex("f")?.with_renewal(RenewalPolicy::Fixed)?;
+    let lease = fixed.lock().await?;
     assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
     assert!(!lease.is_valid());
     assert!(
@@ -310,73 +310,66 @@ pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) {
             .is_err_and(|error| error.kind() == ErrorKind::Lost)
     );
 
-    let manual = a
-        .mutex("m")
-        .expect("a lock")
-        .with_renewal(RenewalPolicy::Manual)
-        .expect("a policy");
-    let lease = manual.lock().await.expect("a lease");
+    let manual = a.mutex("m")?.with_renewal(RenewalPolicy::Manual)?;
+    let lease = manual.lock().await?;
     let before = lease.remaining();
     tokio::time::sleep(time / 3).await;
-    lease.renew().await.expect("renewed");
+    lease.renew().await?;
     assert!(lease.remaining() > before.saturating_sub(time / 3));
     assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
     assert_eq!(
         lease.renew().await.expect_err("over").kind(),
         ErrorKind::Lost
     );
+    Ok(())
 }
 
 /// Breaking a lock tells its holder, and a later token is higher.
-pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) {
+pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) -> Outcome {
     let b = client(fixture).await;
     // Where nobody tells it, it finds out when it renews.
     let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
     let a = client_with(fixture, ttl(brief)).await;
-    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let lease = a.mutex("k")?.lock().await?;
     let work = lease.run(std::future::pending::<()>());
     let (lost, broken) = tokio::join!(soon("the loss", work), b.break_key("k"));
     assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
-    let broken = broken.expect("an answer");
+    let broken = broken?;
     assert_eq!(broken.holders, 1);
     // Nobody was given it: whoever is told it refuses the former holder.
     assert!(rises(&a, lease.token(), broken.token));
-    let next = b.mutex("k").expect("a lock").lock().await.expect("a lease");
+    let next = b.mutex("k")?.lock().await?;
     assert!(rises(&a, broken.token, next.token()));
     if a.capabilities().tokens {
         let told = Gate::at(broken.token);
         told.admit(lease.token()).expect_err("a broken lease");
-        told.admit(next.token()).expect("the next lease");
+        told.admit(next.token())?;
     }
     assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
-    assert_eq!(
-        lease.release().await.expect("an answer"),
-        Released::AlreadyGone
-    );
+    assert_eq!(lease.release().await?, Released::AlreadyGone);
     assert!(next.is_valid());
+    Ok(())
 }
 
 /// Dropping a guard releases it, and hands on.
-pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) {
+pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let lease = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-    let lock = b.mutex("k").expect("a lock");
+    let lease = a.mutex("k")?.lock().await?;
+    let lock = b.mutex("k")?;
     let waiter = tokio::spawn(async move { lock.lock().await });
     queued(&a, "k", 1).await;
     drop(lease);
-    let next = soon("the hand-off", waiter)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let next = soon("the hand-off", waiter).await??;
     drop(next);
     idle(&a, "k").await;
+    Ok(())
 }
 
 /// A waiting future can be dropped at any point: nothing is left.
-pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) {
+pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
-    let mut held = Some(a.mutex("k").expect("a lock").lock().await.expect("a lease"));
-    let lock = b.mutex("k").expect("a lock");
+    let mut held = Some(a.mutex("k")?.lock().await?);
+    let lock = b.mutex("k")?;
     let mut tasks = JoinSet::new();
     for n in 0..200_u64 {
         let lock = lock.clone();
@@ -392,14 +385,15 @@ pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) {
     tasks.join_all().await;
     drop(held);
     idle(&a, "k").await;
+    Ok(())
 }
 
 /// The first wait of a client that already keeps a lease hears of its grant at
 /// once, not at its next renewal.
-pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
+pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) -> Outcome {
     let a = client(fixture).await;
     if !fixture.client().await.capabilities().push {
-        return;
+        return Ok(());
     }
     // A heartbeat would take seconds; a closed inbox 100 ms.
     const PROMPT: Duration = Duration::from_millis(90);
@@ -407,75 +401,57 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) {
     // A busy machine is slow now and then, and a closed inbox each time.
     for n in 0..40 {
         if n >= 5 && quickest < PROMPT {
-            return;
+            return Ok(());
         }
         let b = client(fixture).await;
-        let held = a
-            .mutex(format!("k{n}"))
-            .expect("a lock")
-            .lock()
-            .await
-            .expect("a lease");
-        let _kept = b
-            .mutex(format!("kept{n}"))
-            .expect("a lock")
-            .lock()
-            .await
-            .expect("a lease");
-        let lock = b.mutex(format!("k{n}")).expect("a lock");
+        let held = a.mutex(format!("k{n}"))?.lock().await?;
+        let _kept = b.mutex(format!("kept{n}"))?.lock().await?;
+        let lock = b.mutex(format!("k{n}"))?;
         let waiter = tokio::spawn(async move { lock.lock().await });
         queued(&a, &format!("k{n}"), 1).await;
         let started = tokio::time::Instant::now();
-        let _ = held.release().await.expect("an answer");
-        let _ = soon("the hand-off", waiter)
-            .await
-            .expect("no panic")
-            .expect("a lease");
+        let _ = held.release().await?;
+        let _ = soon("the hand-off", waiter).await??;
         quickest = quickest.min(started.elapsed());
     }
-    panic!("at best after {quickest:?}");
+    Err(format!("at best after {quickest:?}").into())
 }
 
 /// The place in the queue is told while waiting.
-pub async fn progress_tells_the_place(fixture: &dyn Fixture) {
+pub async fn progress_tells_the_place(fixture: &dyn Fixture) -> Outcome {
     if !keeps_a_queue(fixture).await {
-        return;
+        return Ok(());
     }
     let (a, b) = (client(fixture).await, client(fixture).await);
     let other = client(fixture).await;
-    let first = a.mutex("k").expect("a lock").lock().await.expect("a lease");
-    let lock = other.mutex("k").expect("a lock");
+    let first = a.mutex("k")?.lock().await?;
+    let lock = other.mutex("k")?;
     let second = tokio::spawn(async move { lock.lock().await });
     queued(&b, "k", 1).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let how = Acquire::from(Wait::Forever).on_progress(move |p| {
         tell.send(p.position).ok();
     });
-    let lock = b.mutex("k").expect("a lock");
+    let lock = b.mutex("k")?;
     let third = tokio::spawn(async move { lock.acquire(how).await });
     assert_eq!(soon("a place", told.recv()).await, Some(2));
-    let _ = first.release().await.expect("an answer");
-    let second = soon("the second", second)
-        .await
-        .expect("no panic")
-        .expect("a lease");
+    let _ = first.release().await?;
+    let second = soon("the second", second).await??;
     assert_eq!(soon("a better place", told.recv()).await, Some(1));
-    let _ = second.release().await.expect("an answer");
-    let third = soon("the third", third)
-        .await
-        .expect("no panic")
-        .expect("an answer");
+    let _ = second.release().await?;
+    let third = soon("the third", third).await??;
     assert!(third.is_some());
+    Ok(())
 }
 
 /// An unfair lock excludes, and lets nobody hang.
-pub async fn unfair_locks_exclude(fixture: &dyn Fixture) {
+pub async fn unfair_locks_exclude(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..2 {
         let client = client(fixture).await;
         for _ in 0..4 {
-            let (lock, inside) = (client.mutex("k").expect("a lock").unfair(), inside.clone());
+            let (lock, inside) = (client.mutex("k")?.unfair(), inside.clone());
             tasks.spawn(async move {
                 for _ in 0..10 {
                     let lease = lock.lock().await.expect("a lease");
@@ -488,23 +464,19 @@ pub async fn unfair_locks_exclude(fixture: &dyn Fixture) {
         }
     }
     soon("everyone's turn", tasks.join_all()).await;
+    Ok(())
 }
 
 /// Shutting down gives everything back, tells everyone, and takes no more.
-pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
+pub async fn shutdown_releases_everything(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
     let mut leases = Vec::new();
     for n in 0..20 {
-        let lock = a.mutex(format!("k{n}")).expect("a lock");
-        leases.push(lock.lock().await.expect("a lease"));
+        let lock = a.mutex(format!("k{n}"))?;
+        leases.push(lock.lock().await?);
     }
-    let theirs = b
-        .mutex("theirs")
-        .expect("a lock")
-        .lock()
-        .await
-        .expect("a lease");
-    let lock = a.mutex("theirs").expect("a lock");
+    let theirs = b.mutex("theirs")?.lock().await?;
+    let lock = a.mutex("theirs")?;
     let (tell, mut told) = mpsc::unbounded_channel();
     let waits = Acquire::from(Wait::Forever).on_progress(move |p| {
         tell.send(p.position).ok();
@@ -521,19 +493,15 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) {
     for lease in leases {
         assert_eq!(lease.lost().await, Loss::Shutdown);
     }
-    assert!(
-        soon("the waiter", waiting)
-            .await
-            .expect("no panic")
-            .is_err()
-    );
-    assert!(a.mutex("new").expect("a lock").lock().await.is_err());
-    assert!(b.list("k*").await.expect("a list").is_empty());
+    assert!(soon("the waiter", waiting).await?.is_err());
+    assert!(a.mutex("new")?.lock().await.is_err());
+    assert!(b.list("k*").await?.is_empty());
     assert!(theirs.is_valid());
+    Ok(())
 }
 
 /// Thousands of held and waiting locks of one client: all kept by one task.
-pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
+pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) -> Outcome {
     const LOCKS: usize = 300;
     let settings = ttl(Duration::from_secs(10));
     let (a, b) = (
@@ -542,19 +510,13 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
     );
     let mut held = Vec::new();
     for n in 0..LOCKS {
-        held.push(
-            a.mutex(format!("k{n}"))
-                .expect("a lock")
-                .lock()
-                .await
-                .expect("a lease"),
-        );
+        held.push(a.mutex(format!("k{n}"))?.lock().await?);
     }
     let metrics = tokio::runtime::Handle::current().metrics();
     let tasks_before = metrics.num_alive_tasks();
     let mut waiting = JoinSet::new();
     for n in 0..LOCKS {
-        let lock = b.mutex(format!("k{n}")).expect("a lock");
+        let lock = b.mutex(format!("k{n}"))?;
         let queues = b.capabilities().queueing;
         waiting.spawn(async move {
             loop {
@@ -585,19 +547,18 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) {
         .filter_map(|lease| lease.as_ref().err())
         .collect();
     assert!(failed.is_empty(), "{failed:?}");
+    Ok(())
 }
 
 /// After the last guard and waiter are gone, no task, claim or inbox is left.
-pub async fn nothing_is_left(fixture: &dyn Fixture) {
+pub async fn nothing_is_left(fixture: &dyn Fixture) -> Outcome {
     let (a, b) = (client(fixture).await, client(fixture).await);
     let metrics = tokio::runtime::Handle::current().metrics();
     let before = metrics.num_alive_tasks();
     for round in 0..3 {
         let mut tasks = JoinSet::new();
         for n in 0..30 {
-            let lock = [&a, &b][n % 2]
-                .mutex(format!("k{}", n % 3))
-                .expect("a lock");
+            let lock = [&a, &b][n % 2].mutex(format!("k{}", n % 3))?;
             tasks.spawn(async move {
                 let lease = timeout(Duration::from_millis(n as u64 * 3), lock.lock()).await;
                 if let (0, Ok(Ok(lease))) = (round % 2, lease) {
@@ -616,8 +577,9 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) {
         }
     })
     .await;
-    assert!(a.list("*").await.expect("a list").is_empty());
+    assert!(a.list("*").await?.is_empty());
     no_inbox_is_open(fixture).await;
+    Ok(())
 }
 
 /// Mounts every case as a test of the store that the expression makes a

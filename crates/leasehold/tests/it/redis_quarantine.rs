@@ -12,15 +12,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::quarantine_support::{Contention, retry_after};
-use async_trait::async_trait;
-use leasehold::store::LockStore;
+use crate::redis_support::case::{Case, suites};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, Owner, Retry, Settings, Standpoint};
-use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
-use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -50,65 +47,22 @@ async fn client_with(url: &str, ttl: Duration) -> Client {
 
 // ---- the contract ----
 
-/// A server that is marked as new when the first client comes.
-struct Marked {
-    server: RedisServer,
-    marked: OnceCell<()>,
+type Shared = RedisServer;
+
+fn start(program: Program) -> Shared {
+    RedisServer::builder().program(program).start()
 }
 
-impl Marked {
-    fn new(program: Program) -> Self {
-        Self {
-            server: RedisServer::builder().program(program).start(),
-            marked: OnceCell::new(),
-        }
-    }
+fn fresh(server: &'static Shared) -> Case {
+    Case::at(&server.url(), [server])
+        .with("restart=quarantine")
+        .marked()
 }
 
-#[async_trait]
-impl Fixture for Marked {
-    async fn client(&self) -> Arc<dyn LockStore> {
-        self.open("restart=quarantine").await
-    }
-
-    async fn audited(&self) -> Arc<dyn LockStore> {
-        self.open("restart=quarantine&audit=1000").await
-    }
-}
-
-impl Marked {
-    async fn open(&self, query: &str) -> Arc<dyn LockStore> {
-        let url = url(&self.server, query);
-        let mark = || async {
-            assert_eq!(init(&url).await, Duration::ZERO);
-        };
-        self.marked.get_or_init(mark).await;
-        let options = RedisOptions::from_url(&url).expect("a good URL");
-        Arc::new(RedisStore::connect(options).await.expect("the store opens"))
-    }
-}
-
-impl leasehold_testkit::facade::Fixture for Marked {
-    fn open_inboxes(&self) -> Option<usize> {
-        let channels: Vec<String> = self.server.query(&["PUBSUB", "CHANNELS"]);
-        Some(channels.len())
-    }
-}
-
-mod contract {
-    leasehold_store::contract!(super::Marked::new(super::Program::Default));
-}
-
-mod facade {
-    leasehold_testkit::facade!(@quick super::Marked::new(super::Program::Default));
-}
-
-mod valkey {
-    leasehold_store::contract!(super::Marked::new(super::Program::Valkey));
-}
-
-mod oldest {
-    leasehold_store::contract!(super::Marked::new(super::Program::OldestRedis));
+suites! {
+    redis: Default { contract: [contract] fresh, facade: [quick] fresh }
+    valkey: Valkey { contract: [contract] fresh }
+    oldest: OldestRedis { contract: [contract] fresh }
 }
 
 // ---- what users see ----

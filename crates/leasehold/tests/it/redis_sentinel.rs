@@ -3,25 +3,21 @@
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Program, RedisServer};
 
-/// One deployment for all cases of the contract, which would be slow to start for
-/// each; a prefix of its own makes each of them a fresh one.
-type Shared = LazyLock<Sentinels>;
-static REDIS: Shared = LazyLock::new(|| start(Program::Default));
-static VALKEY: Shared = LazyLock::new(|| start(Program::Valkey));
-static OLDEST: Shared = LazyLock::new(|| start(Program::OldestRedis));
+use crate::redis_support::case::{Case, suites};
 
-fn start(program: Program) -> Sentinels {
+type Shared = Sentinels;
+
+fn start(program: Program) -> Shared {
     let server = RedisServer::builder().program(program);
     // Nothing fails here, and a busy machine must not look like it.
     let patient = Duration::from_secs(20);
@@ -29,47 +25,8 @@ fn start(program: Program) -> Sentinels {
     builder.replicas(1).start()
 }
 
-struct Part {
-    deployment: &'static Sentinels,
-    prefix: String,
-}
-
-fn fresh(deployment: &'static Shared) -> Part {
-    static CASES: AtomicUsize = AtomicUsize::new(0);
-    let case = CASES.fetch_add(1, Ordering::Relaxed);
-    Part {
-        deployment,
-        prefix: format!("case-{case}:"),
-    }
-}
-
-#[async_trait]
-impl Fixture for Part {
-    async fn client(&self) -> Arc<dyn LockStore> {
-        self.open(None).await
-    }
-
-    async fn audited(&self) -> Arc<dyn LockStore> {
-        self.open(Some(AuditLimit::Entries(1_000))).await
-    }
-}
-
-impl Part {
-    async fn open(&self, audit: Option<AuditLimit>) -> Arc<dyn LockStore> {
-        let mut options = RedisOptions::from_url(&self.deployment.url()).expect("a good URL");
-        options.audit = audit;
-        let store = RedisStore::connect(options.prefix(&self.prefix)).await;
-        Arc::new(store.expect("the store opens"))
-    }
-}
-
-impl leasehold_testkit::facade::Fixture for Part {
-    fn open_inboxes(&self) -> Option<usize> {
-        let ours = format!("{}*", self.prefix);
-        let primary = self.deployment.primary();
-        let channels: Vec<String> = primary.query(&["PUBSUB", "CHANNELS", &ours]);
-        Some(channels.len())
-    }
+fn fresh(deployment: &'static Shared) -> Case {
+    Case::at(&deployment.url(), [deployment.primary()])
 }
 
 /// A deployment for each case: some count tasks, and those that hear of fail-overs
@@ -115,18 +72,10 @@ impl Watched {
     }
 }
 
-mod contract {
-    mod redis {
-        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::REDIS));
-    }
-
-    mod valkey {
-        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::VALKEY));
-    }
-
-    mod oldest {
-        leasehold_store::contract!(crate::redis_sentinel::fresh(&crate::redis_sentinel::OLDEST));
-    }
+suites! {
+    redis: Default { contract: [contract] fresh }
+    valkey: Valkey { contract: [contract] fresh }
+    oldest: OldestRedis { contract: [contract] fresh }
 }
 
 mod facade {

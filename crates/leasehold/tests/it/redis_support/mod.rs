@@ -5,6 +5,7 @@
     reason = "a test fails with the message"
 )]
 
+pub(crate) mod case;
 pub(crate) mod fake_sentinel;
 
 use std::sync::Arc;

@@ -49,9 +49,8 @@ pub use context::ClaimContext;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
 pub use life::{
-    Acknowledges, COLLISIONS, Change, ChangeId, Changed, Collected, End, Fact, Facts, Failure,
-    GRACE, Heard, HintLimit, Life, Limits, Loss, Phase, Rejoining, RenewalPolicy, Standpoint,
-    Terms, Transmit,
+    Acknowledges, Change, ChangeId, Changed, Collected, End, Fact, Facts, Failure, GRACE, Heard,
+    HintLimit, Life, Limits, Loss, Phase, Rejoining, RenewalPolicy, Standpoint, Terms, Transmit,
 };
 pub use marker::{Closed, Marked, Marker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};

@@ -32,8 +32,8 @@ use self::identity::Identity;
 use self::leaving::Leaving;
 pub use self::rejoining::Rejoining;
 use self::renewal::Renewal;
+pub use self::timing::GRACE;
 use self::timing::REQUEST_PART;
-pub use self::timing::{COLLISIONS, GRACE};
 use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
 use self::words::Errand;
 pub use self::words::{
@@ -299,13 +299,6 @@ impl Life {
         (self.identity.id(), self.identity.version())
     }
 
-    /// Returns whether the store may have it under this id.
-    #[must_use]
-    pub fn may_be(&self, id: &ClaimId) -> bool {
-        let mut own = self.identity.ids();
-        own.any(|own| own == id) || self.changes.iter().any(|change| change.wants(id))
-    }
-
     /// Returns the result of a release by its caller, once it is answered: whether the lease was
     /// held until then.
     #[must_use]
@@ -352,8 +345,8 @@ impl Life {
     }
 
     /// Returns the request to send now, if one is due. Its result must be passed to
-    /// [`Life::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. If an id
-    /// takes time to make, the rotation waits for the next renewal.
+    /// [`Life::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. Without
+    /// one, the rotation waits for the next renewal.
     pub fn poll_transmit(
         &mut self,
         now: Moment,

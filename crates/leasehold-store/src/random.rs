@@ -18,12 +18,9 @@ pub fn random_u64() -> u64 {
 /// Returns an unguessable and unique random number of 128 bits.
 #[must_use]
 pub fn random_u128() -> u128 {
-    uuid_of_this_thread() ^ OWN.get_or_init(drawn)
-}
-
-#[allow(clippy::disallowed_methods, reason = "what it repeats is mixed here")]
-fn uuid_of_this_thread() -> u128 {
-    uuid::Uuid::new_v4().as_u128()
+    #[allow(clippy::disallowed_methods, reason = "what it repeats is mixed here")]
+    let of_this_thread: u128 = rand::random();
+    of_this_thread ^ OWN.get_or_init(drawn)
 }
 
 fn drawn() -> u128 {

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    COLLISIONS, Change, Changed, ClaimId, Key, Loss, Mode, Moment, Standpoint, Token,
-};
+use leasehold_core::{Change, Changed, ClaimId, Key, Loss, Mode, Moment, Standpoint, Token};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::session::acquire::Grant;
+use crate::session::acquire::id_taken;
 use crate::session::claimed::Claimed;
 use crate::session::live::LiveClaim;
-use crate::session::own_id::not_unique;
 use crate::session::unanswered;
 use crate::session::wish::Wish;
 use crate::settings::check_ttl;
@@ -126,34 +124,19 @@ impl Hold {
     }
 
     pub(crate) async fn rotate(&self) -> Result<(), Error> {
-        let fail = |error| self.error(Operation::Rotate, error);
-        let session = self.claimed.session();
-        session.check_caller().map_err(fail)?;
-        for _ in 0..COLLISIONS {
-            let fresh = session.claim_id(self.key()).await.map_err(fail)?;
-            let change = Change::Rotate(fresh.id.clone());
-            self.claimed.keep_id(fresh);
-            match self.try_change(Operation::Rotate, change).await? {
-                Changed::Taken => {}
-                changed => return self.outcome(Operation::Rotate, changed),
-            }
-        }
-        Err(fail(not_unique()))
+        let fresh = self.claimed.session().claim_id();
+        let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
+        self.change(Operation::Rotate, Change::Rotate(fresh)).await
     }
 
     /// Changes the claim with a renewal, which prolongs it as its policy allows.
     pub(crate) async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
-        let changed = self.try_change(operation, change).await?;
-        self.outcome(operation, changed)
-    }
-
-    async fn try_change(&self, operation: Operation, change: Change) -> Result<Changed, Error> {
         let caller = self.claimed.session().check_caller();
         caller.map_err(|error| self.error(operation, error))?;
         self.check(operation)?;
         let changed = self.claimed.change(change).await;
         self.check(operation)?;
-        Ok(changed)
+        self.outcome(operation, changed)
     }
 
     fn outcome(&self, operation: Operation, changed: Changed) -> Result<(), Error> {
@@ -161,7 +144,7 @@ impl Hold {
         match changed {
             Changed::Done => Ok(()),
             Changed::Lost => Err(self.lost_error(operation, Loss::Gone)),
-            Changed::Taken => Err(self.error(operation, not_unique())),
+            Changed::Taken => Err(self.error(operation, id_taken())),
             Changed::Refused | Changed::Unanswered | Changed::Unacknowledged => {
                 Err(self.error(operation, self.claimed.last_error(|| unanswered(limit))))
             }

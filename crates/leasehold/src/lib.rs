@@ -77,7 +77,7 @@ pub use deadlock::{BlockedClaim, Deadlock};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use hold::Released;
-pub use ids::{ClaimIds, SnowflakeConfig, StepBack};
+pub use ids::{ClaimIds, SnowflakeConfig};
 pub use inspection::{Broken, HolderInfo, Inspection, Shutdown, WaiterInfo};
 pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
 // For the command and for the tests of the stores, which are written against the core.

@@ -155,7 +155,7 @@ impl Life {
 
     /// Handles a push on this key. It may be for another claim, which is unknown before the first
     /// answer. Anybody who may use the channels can have sent it, so a push that begins or ends a
-    /// hold counts only with a proof. If ids can be guessed, a proved push only causes a request.
+    /// hold counts only with a proof.
     ///
     /// Returns whether it changed anything.
     pub fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
@@ -181,7 +181,6 @@ impl Life {
     fn believe(&mut self, now: Moment, arrival: Arrival, push: &Push) -> bool {
         let said = push.proved();
         let proved = said.is_some_and(|(said, proof)| self.identity.proves(&said, proof));
-        let counts = proved && !self.terms.guessable;
         let mut hinted = || self.hints.ask_at(now);
         match (&mut self.stage, push) {
             (Stage::Waiting(waiter), Push::Next { left, .. }) => {
@@ -197,7 +196,7 @@ impl Life {
                     at,
                     ..
                 },
-            ) if counts && waiter.answered.allows(now, *at, *token) => {
+            ) if waiter.answered.allows(now, *at, *token) => {
                 waiter.handle_granted(Pushed {
                     epoch: *epoch,
                     arrival,
@@ -206,10 +205,10 @@ impl Life {
                     at: *at,
                 });
             }
-            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) if counts => {
+            (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
                 waiter.handle_unfit(arrival, *in_use);
             }
-            (Stage::Waiting(waiter), Push::Granted { .. } | Push::Unfit { .. }) => {
+            (Stage::Waiting(waiter), Push::Granted { .. }) => {
                 waiter.handle_doubt(now, hinted());
             }
             // It was broken before its client knew that it holds, and is in line anew.
@@ -218,14 +217,8 @@ impl Life {
             {
                 renewal.handle_doubt(hinted(), Loss::Revoked);
             }
-            (Stage::Held(renewal), Push::Revoked { .. }) if counts => renewal.handle_revoked(),
-            (Stage::Held(renewal), Push::Adopted { .. }) if counts => renewal.handle_adopted(),
-            (Stage::Held(renewal), Push::Revoked { .. }) => {
-                renewal.handle_doubt(hinted(), Loss::Revoked);
-            }
-            (Stage::Held(renewal), Push::Adopted { .. }) => {
-                renewal.handle_doubt(hinted(), Loss::Superseded);
-            }
+            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
+            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
             _ => return false,
         }
         true

@@ -67,11 +67,6 @@ impl Changing {
         (!self.in_flight && self.outcome.is_none()).then_some(self.due)
     }
 
-    /// Whether the claim is to have this id.
-    pub(super) fn wants(&self, id: &ClaimId) -> bool {
-        matches!(&self.aim, Aim::Caller(Change::Rotate(to)) if to == id)
-    }
-
     /// Repeats a request that was not answered or not acknowledged, if there is time.
     fn try_again(&mut self, now: Moment) {
         let due = now + self.pauses.pause();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::End;
-use super::timing::{COLLISIONS, LATE};
+use super::timing::LATE;
 use crate::Backoff;
 
 /// Decides about the next claim: one after the other, until one is granted or there is a reason
@@ -12,7 +12,6 @@ use crate::Backoff;
 pub struct Rejoining {
     rejoined: u32,
     late: u32,
-    taken: u32,
     pauses: Backoff,
 }
 
@@ -24,7 +23,6 @@ impl Rejoining {
         Self {
             rejoined: 0,
             late: 0,
-            taken: 0,
             pauses: Backoff::new(first, longest, seed),
         }
     }
@@ -41,13 +39,6 @@ impl Rejoining {
     /// The end, if no further claim is to be made.
     pub fn after(&mut self, end: End) -> Result<Duration, End> {
         match end {
-            End::Taken => {
-                self.taken += 1;
-                if self.taken == COLLISIONS {
-                    return Err(End::NotUnique);
-                }
-                return Ok(Duration::ZERO);
-            }
             End::Late => self.late += 1,
             End::Gone => self.late = 0,
             _ => return Err(end),
@@ -71,12 +62,11 @@ mod tests {
             let last = ends.iter().map(|end| rejoining.after(*end).err()).last();
             (last.flatten(), rejoining.rejoined())
         };
-        use End::{Gone, Late, Taken};
+        use End::{Gone, Late};
         assert_eq!(ends(&[Gone; 9]), (None, 9));
         assert_eq!(ends(&[Late, Late, Late]), (Some(End::TooLate), 2));
         assert_eq!(ends(&[Late, Late, Gone, Late, Late]), (None, 5));
-        assert_eq!(ends(&[Taken, Gone, Taken]), (None, 1));
-        assert_eq!(ends(&[Taken, Taken, Taken]), (Some(End::NotUnique), 0));
+        assert_eq!(ends(&[Gone, End::Taken]), (Some(End::Taken), 1));
         assert_eq!(ends(&[End::TimedOut]), (Some(End::TimedOut), 0));
     }
 }

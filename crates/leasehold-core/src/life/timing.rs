@@ -51,9 +51,6 @@ pub(super) const MARGIN_OF_WAITING: u32 = 4;
 /// So many grants in a row that came too late mean that the TTL is too short for this store.
 pub(super) const LATE: u32 = 3;
 
-/// So many ids in a row that others have already mean that they are not unique.
-pub const COLLISIONS: u32 = 3;
-
 // ---- held ----
 
 /// The share of the TTL at which a lease is renewed if what its caller has set is no number.

@@ -36,8 +36,6 @@ pub struct Terms {
     pub rotate_every: Option<Duration>,
     /// Which answers count only after replicas or disks have acknowledged them.
     pub acknowledges: Acknowledges,
-    /// Whether claim ids can be guessed: then knowing one proves nothing.
-    pub guessable: bool,
 }
 
 /// The time limits of a claim.
@@ -98,8 +96,6 @@ pub enum End {
     Late,
     /// Too many claims in a row were [`End::Late`]: the TTL is too short for this store.
     TooLate,
-    /// Too many claims in a row were [`End::Taken`]: the claim ids are not unique.
-    NotUnique,
 }
 
 impl End {
@@ -115,7 +111,7 @@ impl End {
             Self::Gone => "gone",
             Self::Superseded => "superseded",
             Self::Mismatch(_) => "mismatch",
-            Self::Taken | Self::NotUnique => "id-taken",
+            Self::Taken => "id-taken",
             Self::Unacknowledged => "not-acknowledged",
             Self::Late | Self::TooLate => "granted-too-late",
         }

@@ -12,7 +12,6 @@ use tracing::Instrument as _;
 
 use super::asking::acquire_by_asking;
 use super::claimed::Claimed;
-use super::own_id::not_unique;
 use super::state::State;
 use super::timing::GRACE;
 use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
@@ -135,7 +134,7 @@ impl Session {
                 self.own_departures(&wish.key, end).await;
             }
             let limits = patience.limits(self.settings.operation_timeout);
-            let claimed = self.claim(wish, limits, waits, tells_position).await?;
+            let claimed = self.claim(wish, limits, waits, tells_position)?;
             let rejoined = claims.rejoined();
             let end = self
                 .bring_home(&claimed, patience, |position| progress(position, rejoined))
@@ -192,9 +191,9 @@ impl Session {
         let patience = self.patience(Wait::No);
         let mut claims = Rejoining::new(random_u64());
         loop {
-            let own = self.claim_id(&wish.key).await?;
+            let fresh = self.claim_id()?;
             let rotate = Rotate {
-                to: own.id.clone(),
+                to: fresh,
                 version,
                 adopt: Some(Adopt {
                     inbox: Some(self.store.inbox().clone()),
@@ -203,7 +202,7 @@ impl Session {
             };
             let limits = patience.limits(self.settings.operation_timeout);
             let life = Life::adopt(id.clone(), rotate, wish.terms.clone(), limits, clock::now());
-            let claimed = Claimed::new(self, wish, life, own, false);
+            let claimed = Claimed::new(self, wish, life, false);
             match self.bring_home(&claimed, patience, |_| ()).await? {
                 None => {
                     let rejoined = 0;
@@ -224,20 +223,16 @@ impl Session {
     }
 
     /// A claim that is not asked for yet.
-    pub(super) async fn claim(
+    pub(super) fn claim(
         self: &Arc<Self>,
         wish: &Wish,
         limits: Limits,
         waits: bool,
         tells_position: bool,
     ) -> Result<Claimed, StoreError> {
-        let own = match self.ids.now(&wish.key) {
-            Some(own) => own,
-            None => Box::pin(self.claim_id(&wish.key)).await?,
-        };
-        let claim = wish.claim(self, own.id.clone(), waits);
+        let claim = wish.claim(self, self.claim_id()?, waits);
         let life = Life::claim(claim, wish.terms.clone(), limits, clock::now());
-        Ok(Claimed::new(self, wish, life, own, tells_position))
+        Ok(Claimed::new(self, wish, life, tells_position))
     }
 
     /// Drives a claim until its lease can be handed out, or it has ended.
@@ -291,12 +286,17 @@ impl Session {
             End::TimedOut => timed_out(),
             End::Quarantined(left) => quarantined(left),
             End::Mismatch(in_use) => mismatch(wish.mode, in_use),
-            End::Taken | End::NotUnique => not_unique(),
+            End::Taken => id_taken(),
             End::Late | End::TooLate => too_late(wish.terms.ttl),
             End::Unreachable | End::Refused | End::Unacknowledged => claimed.last_error(unanswered),
             End::Busy(_) | End::Gone | End::Superseded => unanswered(),
         }
     }
+}
+
+/// Ids end in 64 random bits, so this is another claim's id by the choice of whoever made it.
+pub(crate) fn id_taken() -> StoreError {
+    StoreError::new(ErrorKind::Invalid, "the claim id belongs to another claim")
 }
 
 fn too_late(ttl: Duration) -> StoreError {

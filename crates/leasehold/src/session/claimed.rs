@@ -10,7 +10,6 @@ use leasehold_core::{Change, ChangeId, Changed, ClaimId, Key, Life, Moment, Tran
 use super::Session;
 use super::closing::UnderWay;
 use super::live::LiveClaim;
-use super::own_id::OwnId;
 use super::state::{Carried, State, Step};
 use super::wish::Wish;
 use crate::clock;
@@ -31,19 +30,11 @@ impl Claimed {
         session: &Arc<Session>,
         wish: &Wish,
         life: Life,
-        own: OwnId,
         tells_position: bool,
     ) -> Self {
         let number = session.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let hash = session.key_hasher.hash_one(&wish.key);
-        let claim = LiveClaim::new(
-            wish,
-            hash,
-            life,
-            own,
-            (number, session.process),
-            tells_position,
-        );
+        let claim = LiveClaim::new(wish, hash, life, (number, session.process), tells_position);
         Self {
             session: session.clone(),
             claim: Arc::new(claim),
@@ -68,11 +59,6 @@ impl Claimed {
         let mut state = self.claim.lock();
         let (id, version) = state.life.expose();
         (id.clone(), version)
-    }
-
-    /// No other claim of the client gets this id while this one may have it.
-    pub(crate) fn keep_id(&self, own: OwnId) {
-        self.claim.lock().keep_id(own);
     }
 
     /// Hands the lease to its caller, who may begin to work.
@@ -108,7 +94,7 @@ impl Claimed {
                 if let Some((sent, answer)) = answered {
                     state.answer(&sent, answer, now);
                 }
-                state.step(&claim.key, now, &session.ids, &mut done)
+                state.step(now, &session.ids, &mut done)
             })
         };
         let mut next = step(None, true);
@@ -153,7 +139,7 @@ impl Claimed {
         let Self { session, claim, .. } = self;
         session.change(claim, |state, now| {
             state.life.handle_timeout(now);
-            state.poll_transmit(&claim.key, now, &session.ids)
+            state.poll_transmit(now, &session.ids)
         })
     }
 

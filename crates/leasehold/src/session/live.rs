@@ -5,7 +5,6 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tracing::Span;
 
-use super::own_id::OwnId;
 use super::state::{Listed, State};
 use super::timing::LONGEST_SLEEP;
 use super::wish::Wish;
@@ -54,7 +53,6 @@ impl LiveClaim {
         wish: &Wish,
         key_hash: u64,
         life: Life,
-        own: OwnId,
         (number, process): (Number, Process),
         tells_position: bool,
     ) -> Self {
@@ -68,7 +66,7 @@ impl LiveClaim {
             changed: Notify::new(),
             valid_until: AtomicU64::new(0),
             token: AtomicU64::new(0),
-            state: Mutex::new(State::new(life, own)),
+            state: Mutex::new(State::new(life)),
         }
     }
 
@@ -110,7 +108,6 @@ impl LiveClaim {
         let moved = seen != was || listing.phase != state.listed.phase;
         (state.standpoint, state.position) = seen;
         state.told.look(&state.life, now, tell);
-        state.drop_ids();
         if moved || wakes && state.driven > 0 {
             self.changed.notify_waiters();
         }

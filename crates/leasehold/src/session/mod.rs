@@ -16,7 +16,6 @@
 //! - `asking`: polls for a key without a place in the queue.
 //! - `closing`: closed clients, and how their running operations end.
 //! - `watches`: subscriptions to keys without a claim.
-//! - `own_id`: keeps claim ids unique within the client.
 
 pub(crate) mod acquire;
 mod asking;
@@ -24,7 +23,6 @@ pub(crate) mod claimed;
 pub(crate) mod closing;
 pub(crate) mod live;
 pub(crate) mod looks;
-pub(crate) mod own_id;
 mod registry;
 mod state;
 mod telling;
@@ -39,7 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit, written};
+use leasehold_core::{ClaimId, Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit, written};
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -54,7 +52,6 @@ use crate::sync::{
 };
 use closing::Openness;
 use live::LiveClaim;
-use own_id::{OwnId, OwnIds};
 use registry::{Registry, RunNews};
 use state::{Carried, State};
 use telling::Teller;
@@ -82,7 +79,7 @@ pub(crate) struct Session {
     openness: Openness,
     pub(crate) watches: Watches,
     turns: asking::Turns,
-    ids: OwnIds,
+    ids: ClaimIds,
     pub(crate) runtime: Runtime,
     process: Process,
 }
@@ -103,7 +100,6 @@ impl Session {
             max_hold: None,
             rotate_every: settings.rotate_every,
             acknowledges: store.capabilities().acknowledges,
-            guessable: ids.may_be_guessed(),
         };
         let registry = Registry::default();
         Arc::new(Self {
@@ -115,7 +111,7 @@ impl Session {
             numbers: AtomicU64::new(0),
             shut: AtomicBool::new(false),
             teller: Teller::to(observers),
-            ids: OwnIds::new(ids),
+            ids,
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
             listening: AtomicBool::new(false),
@@ -219,9 +215,9 @@ impl Session {
         }
     }
 
-    /// A new claim id for `key`, which no other claim of this client has.
-    pub(crate) async fn claim_id(&self, key: &Key) -> Result<OwnId, StoreError> {
-        self.ids.next(key).await
+    /// A new claim id.
+    pub(crate) fn claim_id(&self) -> Result<ClaimId, StoreError> {
+        Ok(self.ids.next()?)
     }
 
     /// Waits until what this client has on its way out of `key` now has left, until `end` at

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Command, Failure, Heard, Key, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
+    Arrival, Command, Failure, Heard, Life, Loss, Moment, Phase, Standpoint, Token, Transmit,
     written,
 };
 
 use super::live::LiveClaim;
 use super::no_answer;
-use super::own_id::{OwnId, OwnIds};
 use super::telling::Told;
 use crate::error::{ErrorKind, StoreError};
+use crate::ids::ClaimIds;
 use crate::store::{Acknowledged, Answer};
 
 /// What came of a request: an answer, what the store or the connection said, or nothing in
@@ -32,8 +32,6 @@ enum Trouble {
 pub(super) struct State {
     pub(super) life: Life,
     pub(super) told: Told,
-    /// The ids that the store may have for this claim, and that no other claim may get.
-    ids: Vec<OwnId>,
     /// As the registry has it.
     pub(super) listed: Listed,
     /// What its tasks have seen.
@@ -115,11 +113,10 @@ pub(super) enum Step<T> {
 
 impl State {
     /// A claim that is not asked for yet.
-    pub(super) fn new(life: Life, own: OwnId) -> Self {
-        let mut state = Self {
+    pub(super) fn new(life: Life) -> Self {
+        Self {
             life,
             told: Told::new(),
-            ids: Vec::new(),
             listed: Listed::NOT,
             standpoint: None,
             position: 0,
@@ -128,43 +125,29 @@ impl State {
             lost: None,
             trouble: None,
             acknowledged: None,
-        };
-        state.keep_id(own);
-        state
+        }
     }
 
     /// One step of a task that drives its claim until `done` says something.
     pub(super) fn step<T>(
         &mut self,
-        key: &Key,
         now: Moment,
-        ids: &OwnIds,
+        ids: &ClaimIds,
         done: &mut impl FnMut(&mut Self, Moment) -> Option<T>,
     ) -> Step<T> {
         self.life.handle_timeout(now);
         if let Some(result) = done(self, now) {
             self.driven -= 1;
             Step::Done(result)
-        } else if let Some(transmit) = self.poll_transmit(key, now, ids) {
+        } else if let Some(transmit) = self.poll_transmit(now, ids) {
             Step::Send(transmit)
         } else {
             Step::Wait(self.life.poll_timeout())
         }
     }
 
-    pub(super) fn poll_transmit(
-        &mut self,
-        key: &Key,
-        now: Moment,
-        ids: &OwnIds,
-    ) -> Option<Transmit> {
-        let own = &mut self.ids;
-        self.life.poll_transmit(now, || {
-            let fresh = ids.now(key)?;
-            let id = fresh.id.clone();
-            keep(own, fresh);
-            Some(id)
-        })
+    pub(super) fn poll_transmit(&mut self, now: Moment, ids: &ClaimIds) -> Option<Transmit> {
+        self.life.poll_transmit(now, || ids.next().ok())
     }
 
     /// A task drives it from now on.
@@ -235,17 +218,6 @@ impl State {
         }
     }
 
-    /// No other claim of the client gets this id while this one may have it.
-    pub(super) fn keep_id(&mut self, own: OwnId) {
-        keep(&mut self.ids, own);
-    }
-
-    /// Frees the ids that the store can no longer have for this claim.
-    pub(super) fn drop_ids(&mut self) {
-        let life = &self.life;
-        self.ids.retain(|own| life.may_be(&own.id));
-    }
-
     /// Its caller has let go of it: what is left of it leaves.
     pub(super) fn let_go(&mut self, claim: &LiveClaim, now: Moment) {
         self.give_back(claim, now);
@@ -293,12 +265,5 @@ impl State {
             }
             known => known,
         }
-    }
-}
-
-/// Ids that cannot come twice need not be kept from others.
-fn keep(ids: &mut Vec<OwnId>, own: OwnId) {
-    if own.may_come_again() {
-        ids.push(own);
     }
 }

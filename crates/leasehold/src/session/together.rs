@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use leasehold_core::{Command, Reply, Transmit};
-use tracing::Instrument as _;
 
 use super::Session;
 use super::acquire::Grant;
@@ -12,7 +11,7 @@ use super::timing::GRACE;
 use super::wish::{Patience, Wish, mismatch};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::observe::{AcquireOutcome, Acquiring};
+use crate::observe::AcquireOutcome;
 use crate::store::{AllAnswer, Answer};
 use crate::sync::{sleep, timeout};
 
@@ -38,7 +37,7 @@ impl Session {
     ) -> Result<Together, (usize, StoreError)> {
         let acquiring: Vec<_> = wishes.iter().map(|wish| self.acquiring(wish)).collect();
         let acquired = self
-            .while_open(self.acquire_all_open(wishes, patience, &acquiring))
+            .while_open(self.acquire_all_open(wishes, patience))
             .await;
         let acquired = acquired.map_err(|closed| (0, closed)).flatten();
         for acquiring in acquiring {
@@ -56,7 +55,6 @@ impl Session {
         self: &Arc<Self>,
         wishes: &[Wish],
         patience: Patience,
-        acquiring: &[Acquiring<'_>],
     ) -> Result<Together, (usize, StoreError)> {
         let end = clock::now() + GRACE.min(patience.left_to_stop());
         for wish in wishes {
@@ -65,9 +63,8 @@ impl Session {
         // With one seed all pause for as long as the first.
         let limits = patience.limits(self.settings.operation_timeout);
         let mut claims = Vec::with_capacity(wishes.len());
-        for (at, (wish, acquiring)) in wishes.iter().zip(acquiring).enumerate() {
-            let claim = self.claim(wish, limits, false, false);
-            let claimed = claim.instrument(acquiring.span()).await;
+        for (at, wish) in wishes.iter().enumerate() {
+            let claimed = self.claim(wish, limits, false, false);
             claims.push(claimed.map_err(|error| (at, error))?);
         }
         loop {

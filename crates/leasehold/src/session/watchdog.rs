@@ -161,7 +161,7 @@ impl Watchdog {
         let in_flight = &self.in_flight;
         session.apply(claim, true, |state, now| {
             state.life.handle_timeout(now);
-            while let Some(transmit) = state.poll_transmit(&claim.key, now, &session.ids) {
+            while let Some(transmit) = state.poll_transmit(now, &session.ids) {
                 in_flight.push(carry(session.clone(), claim.clone(), transmit));
             }
         });

@@ -43,12 +43,8 @@ impl Wish {
             secret: self.secret,
             min_hold: self.min_hold,
             note: self.note.clone(),
-            // What others may know, or come to know, cannot be passed on without the store.
-            // Nor can what nobody tells of a lost connection.
-            runs: self.terms.hand_off
-                && !self.ahead
-                && !self.terms.guessable
-                && session.store.capabilities().push,
+            // What nobody tells of a lost connection cannot be passed on without the store.
+            runs: self.terms.hand_off && !self.ahead && session.store.capabilities().push,
             ..Claim::new(id, self.mode, self.terms.ttl)
         }
     }

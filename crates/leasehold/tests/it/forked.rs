@@ -240,11 +240,9 @@ fn fork_for_each_deed(url: &str) {
 /// Two children and their parent draw one after the other: each something else.
 fn draw_after_forking() {
     let draw = || {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.build().unwrap();
-        let random = runtime.block_on(ClaimIds::random().next()).unwrap();
-        let readable = runtime.block_on(ClaimIds::host_process_time().next());
-        let readable = readable.unwrap().expose().to_owned();
+        let random = ClaimIds::random().next().unwrap();
+        let readable = ClaimIds::host_process_time().next().unwrap();
+        let readable = readable.expose().to_owned();
         let (_, end) = readable.rsplit_once('-').unwrap();
         format!("{} {end}", random.expose())
     };

@@ -17,8 +17,7 @@ use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
 use leasehold::{
-    Access, ClaimIds, Client, ErrorKind, Leadership, Lease, Mode, MultiLease, Shared, StoreError,
-    Token, Wait,
+    Access, Client, ErrorKind, Leadership, Lease, Mode, MultiLease, Shared, StoreError, Token, Wait,
 };
 use tokio::runtime::Builder;
 
@@ -133,7 +132,6 @@ const CASES: &[Case] = cases! {
     "leasehold/election::resign": refused(it => it.leadership.resign()) -> Invalid,
     "leasehold/election::run": works(it => it.leadership.run(async {})) -> Works,
     "leasehold/election::try_campaign": refused(it => it.client.election("f").unwrap().try_campaign("")) -> Invalid,
-    "leasehold/ids::next": works(_it => ClaimIds::random().next()) -> Works,
     "leasehold/lease::downgrade": refused(it => it.lease.downgrade()) -> Invalid,
     "leasehold/lease::lost": works(it => it.lease.lost()) -> Works,
     "leasehold/lease::release": refused(it => it.shared.release()) -> Invalid,

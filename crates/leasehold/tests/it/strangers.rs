@@ -16,12 +16,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Key, Proof, Snapshot, StoreTime, Token,
-};
+use leasehold::core::{Arrival, Capacity, ClaimId, Command, Inbox, Key, Proof, Snapshot, Token};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink};
-use leasehold::{ClaimIds, Client, Lease, Loss, Released, Standpoint, StoreError};
+use leasehold::{Client, Lease, Released, StoreError};
 use proptest::prelude::*;
 use tokio::time::timeout;
 
@@ -326,71 +324,6 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(nobody_believes(pushes));
     }
-}
-
-/// Where ids can be guessed, a stranger can prove what it likes. Then a push is worth a
-/// question, and what the store answers counts; the reason is the one that was pushed.
-#[tokio::test]
-async fn ids_that_can_be_guessed_prove_nothing() {
-    let store = MemoryStore::new();
-    let victim = Overheard::new(store.client());
-    let holder = Client::builder().with_store(Arc::new(store)).connect();
-    let holder = holder.await.unwrap();
-    let guessed = ClaimId::new("guessed").unwrap();
-    let ids = {
-        let id = guessed.clone();
-        ClaimIds::custom(Arc::new(move || Ok(id.clone())))
-    };
-    let client = Client::builder().with_store(victim.clone()).claim_ids(ids);
-    let client = client.connect().await.unwrap();
-    let key = Key::new("k").unwrap();
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waits_for(&client, "k");
-    let heard = async || victim.epoch.load(Ordering::SeqCst) > 0;
-    until("an answer with the inbox open", heard).await;
-    let look = victim.inspect(&key).await.unwrap();
-    let arrival = look.waiters[0].claim.arrival;
-    let forge = |event: &dyn Fn(Inbox, ClaimId) -> Event, at: StoreTime| {
-        let event = event(victim.inbox().clone(), guessed.clone());
-        let push = Push::of(&event, &key, at, victim.epoch.load(Ordering::SeqCst));
-        assert!(push.is_proved_by(&guessed));
-        let asked = victim.asked.load(Ordering::SeqCst);
-        victim.push(push);
-        asked
-    };
-    let asks = async |before: usize| {
-        let asked = async || victim.asked.load(Ordering::SeqCst) > before;
-        until("a question", asked).await;
-        tokio::task::yield_now().await;
-    };
-    let granted = |inbox, id| Event::Granted {
-        inbox,
-        arrival,
-        id,
-        token: Token(look.last_token.0 + 1),
-        behind: None,
-        deadline: StoreTime(u64::MAX),
-        waited: Duration::ZERO,
-    };
-    let unfit = |inbox, id| Event::Unfit {
-        inbox,
-        arrival,
-        id,
-        in_use: Capacity::Permits(1),
-    };
-    asks(forge(&granted, look.at)).await;
-    asks(forge(&unfit, look.at)).await;
-    assert!(!waiting.is_finished());
-    let _ = held.release().await.unwrap();
-    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
-    let revoked = |inbox, id| Event::Revoked { inbox, arrival, id };
-    let adopted = |inbox, id| Event::Adopted { inbox, arrival, id };
-    asks(forge(&revoked, look.at)).await;
-    asks(forge(&adopted, look.at)).await;
-    assert_eq!(lease.standpoint(), Standpoint::Held);
-    holder.break_key("k").await.unwrap();
-    let lost = timeout(LIMIT, lease.lost()).await;
-    assert_eq!(lost.expect("it is told"), Loss::Revoked);
 }
 
 /// What strangers may write: forgeries that miss, and noise.

@@ -1,10 +1,8 @@
 //! Leases whose claim ids change hands, over any store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::core::ClaimId;
 use leasehold::{
     ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Shared, Standpoint, Wait,
 };
@@ -234,69 +232,24 @@ pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) -> Outcome {
     Ok(())
 }
 
-/// Clients whose ids come from these, one after the other, the last for ever.
-async fn client_of_ids(fixture: &dyn Fixture, ids: &'static [&'static str]) -> Client {
-    let next = AtomicUsize::new(0);
-    let make = move || {
-        let at = next.fetch_add(1, Ordering::SeqCst).min(ids.len() - 1);
-        ClaimId::new(ids[at])
-    };
-    Client::builder()
-        .with_store(fixture.client().await)
-        .claim_ids(ClaimIds::custom(Arc::new(make)))
-        .connect()
-        .await
-        .expect("a client")
-}
-
-/// A claim id that is another's is answered by a new one, three times at most.
+/// Custom ids repeat in their readable part only: no claim is taken for another one, and a
+/// rotation finds a new id.
 pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) -> Outcome {
-    let a = client_of_ids(fixture, &["same"]).await;
-    let b = client_of_ids(fixture, &["same", "same", "other"]).await;
-    let c = client_of_ids(fixture, &["same"]).await;
-    let lease = a.mutex("k")?.lock().await?;
-    let second = a.mutex("k")?.try_lock().await.unwrap_err();
-    assert_eq!(
-        second.kind(),
-        ErrorKind::Invalid,
-        "twice in one client: {second}"
-    );
-    let other = b.mutex("k")?.try_lock().await?;
-    assert!(
-        other.is_none(),
-        "it is busy, and not found in another's claim"
-    );
-    let never = c.mutex("k")?.lock().await.unwrap_err();
-    assert_eq!(never.kind(), ErrorKind::Invalid, "{never}");
-    assert!(a.mutex("elsewhere")?.try_lock().await?.is_some());
-    let _ = lease.release().await?;
-    assert!(a.mutex("x")?.try_lock().await?.is_some());
-    Ok(())
-}
-
-/// An id that a rotation or an adoption brought is the claim's own too: another
-/// claim of the client that is given it would find itself in that lease.
-pub async fn a_replaced_id_is_never_shared(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let a = client_of_ids(fixture, &["first", "second", "second"]).await;
-    let lock = a.mutex("k")?;
+    let ids = ClaimIds::custom(Arc::new(|| "same".to_owned()));
+    let client = Client::builder().with_store(fixture.client().await);
+    let client = client.claim_ids(ids).connect().await?;
+    let lock = client.mutex("k")?;
     let lease = lock.lock().await?;
-    lease.rotate().await?;
-    let second = lock.try_lock().await.expect_err("no id for it");
-    assert_eq!(second.kind(), ErrorKind::Invalid, "{second}");
-    let parts = lease.into_parts().await?;
-
-    let b = client_of_ids(fixture, &["third", "third"]).await;
-    let lock = b.mutex("k")?;
-    let lease = lock.adopt(&parts).await?;
-    let second = lock.try_lock().await.expect_err("no id for it");
-    assert_eq!(second.kind(), ErrorKind::Invalid, "{second}");
-    // What no claim stands under any more is free for another.
+    assert!(lock.try_lock().await?.is_none());
+    if knows_all_kinds(fixture).await {
+        let before = lease.parts();
+        lease.rotate().await?;
+        let after = lease.parts();
+        assert_ne!(before.claim(), after.claim());
+        assert!(after.claim().expose().starts_with("same-"));
+    }
     let _ = lease.release().await?;
-    let next = lock.try_lock().await?;
-    assert!(next.is_some());
+    assert!(lock.try_lock().await?.is_some());
     Ok(())
 }
 

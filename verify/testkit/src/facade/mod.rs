@@ -613,7 +613,6 @@ macro_rules! facade {
             a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
             a_lease_is_handed_over, a_lease_right_behind_another_is_handed_over, a_reentrant_lease_stays_one, a_forced_adoption_tells_the_former,
             recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared,
-            a_replaced_id_is_never_shared,
             a_change_does_not_prolong_a_fixed_lease);
         $crate::facade!(@cases $fixture;
             leases_end_without_their_runtime, a_client_without_its_runtime_is_closed,

@@ -65,7 +65,6 @@ impl World {
             max_hold,
             rotate_every: None,
             acknowledges: Acknowledges::Nothing,
-            guessable: false,
         }
     }
 

@@ -29,7 +29,6 @@ impl ClientsModel {
             max_hold: None,
             rotate_every: None,
             acknowledges: Acknowledges::Nothing,
-            guessable: false,
         }
     }
 

@@ -208,11 +208,6 @@ impl FileLog {
             read: None,
         }
     }
-
-    fn means(&self, record: &AuditRecord) -> bool {
-        let key = self.key.as_ref();
-        record.entry.at >= self.since && key.is_none_or(|key| *key == record.key)
-    }
 }
 
 /// The lines behind what was read, of one file; `None`: there are none.
@@ -277,8 +272,10 @@ impl AuditLog for FileLog {
             };
             let mut records = Vec::new();
             for line in lines.split(|byte| *byte == b'\n') {
-                match serde_json::from_slice(line) {
-                    Ok(record) if self.means(&record) => records.push(record),
+                match serde_json::from_slice::<AuditRecord>(line) {
+                    Ok(record) if record.is_for(self.key.as_ref(), self.since) => {
+                        records.push(record);
+                    }
                     Err(_) if !line.is_empty() => {
                         tracing::warn!("skipped a line of the audit log that cannot be read");
                     }

@@ -29,14 +29,10 @@ impl Acknowledged {
 
     /// Why the request does not count.
     pub(crate) fn error(&self) -> StoreError {
-        StoreError::new(
-            ErrorKind::Unavailable,
-            format!(
-                "the write was not acknowledged within {}: {self}",
-                written(self.within)
-            ),
-        )
-        .with_hint("check that the replicas are running, connected and not behind")
+        let within = written(self.within);
+        let message = format!("the write was not acknowledged within {within}: {self}");
+        StoreError::new(ErrorKind::Unavailable, message)
+            .with_hint("check that the replicas are running, connected and not behind")
     }
 }
 
@@ -46,20 +42,15 @@ impl fmt::Display for Acknowledged {
             replicas, wanted, ..
         } = self;
         let s = if *wanted == 1 { "" } else { "s" };
-        match self.disk {
-            None => write!(f, "{replicas} of {wanted} replica{s} answered"),
-            Some(disk) => {
-                f.write_str(if disk {
-                    "it is on the disk of the server"
-                } else {
-                    "it is not on the disk of the server"
-                })?;
-                if *wanted > 0 {
-                    write!(f, ", and on those of {replicas} of {wanted} replica{s}")?;
-                }
-                Ok(())
-            }
+        let Some(disk) = self.disk else {
+            return write!(f, "{replicas} of {wanted} replica{s} answered");
+        };
+        let not = if disk { "" } else { "not " };
+        write!(f, "it is {not}on the disk of the server")?;
+        if *wanted > 0 {
+            write!(f, ", and on those of {replicas} of {wanted} replica{s}")?;
         }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{AuditEntry, Invalid, Key};
+use leasehold_core::{AuditEntry, Invalid, Key, StoreTime};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -18,6 +18,14 @@ pub struct AuditRecord {
     /// What one step changed.
     #[serde(flatten)]
     pub entry: AuditEntry,
+}
+
+impl AuditRecord {
+    /// Returns whether a reader of that key, or of all keys, from `since` on is meant to see it.
+    #[must_use]
+    pub fn is_for(&self, key: Option<&Key>, since: StoreTime) -> bool {
+        self.entry.at >= since && key.is_none_or(|key| *key == self.key)
+    }
 }
 
 /// Reads an audit log: see [`LockStore::audit_log`](crate::LockStore::audit_log).

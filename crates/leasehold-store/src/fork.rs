@@ -9,6 +9,7 @@
 //!
 //! Children of `vfork` and of a bare `clone` call no hooks. They are there to become other programs.
 
+use std::iter::successors;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
@@ -16,7 +17,34 @@ use std::sync::{Once, OnceLock};
 // What belongs to the process, and not to what a scheduler runs in it.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static HOOK: Once = Once::new();
-static SLOTS: OnceLock<&'static Slot> = OnceLock::new();
+static SLOTS: Chain<Slot> = Chain::new();
+
+/// A list that only grows. To read it takes no lock, so a handler of a signal can.
+#[derive(Debug)]
+struct Chain<T>(OnceLock<Box<(T, Self)>>);
+
+impl<T> Chain<T> {
+    const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        let links = successors(self.0.get(), |link| link.1.0.get());
+        links.map(|link| &link.0)
+    }
+
+    /// The first that will do, made now at the end if there is none.
+    fn find_or_add(&self, will_do: impl Fn(&T) -> bool, make: impl Fn() -> T) -> &T {
+        let mut place = self;
+        loop {
+            let (value, rest) = &**place.0.get_or_init(|| Box::new((make(), Self::new())));
+            if will_do(value) {
+                return value;
+            }
+            place = rest;
+        }
+    }
+}
 
 /// The process in which a value was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,53 +68,27 @@ impl Process {
 
 /// A value of which each process has its own: a forked child does not use its parent's.
 #[derive(Debug)]
-pub struct PerProcess<T>(OnceLock<Box<Of<T>>>);
-
-#[derive(Debug)]
-struct Of<T> {
-    process: Process,
-    value: T,
-    /// That of a child.
-    next: PerProcess<T>,
-}
+pub struct PerProcess<T>(Chain<(Process, T)>);
 
 impl<T> PerProcess<T> {
     /// Nobody's yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self(OnceLock::new())
+        Self(Chain::new())
     }
 
     /// That of this process, if it has one.
     pub fn get(&self) -> Option<&T> {
         let this = Process::this();
-        let mut place = self;
-        while let Some(of) = place.0.get() {
-            if of.process == this {
-                return Some(&of.value);
-            }
-            place = &of.next;
-        }
-        None
+        let mut all = self.0.iter();
+        all.find_map(|(process, value)| (*process == this).then_some(value))
     }
 
     /// That of this process, made now if it has none.
     pub fn get_or_init(&self, make: impl Fn() -> T) -> &T {
         let this = Process::this();
-        let mut place = self;
-        loop {
-            let of = place.0.get_or_init(|| {
-                Box::new(Of {
-                    process: this,
-                    value: make(),
-                    next: Self::new(),
-                })
-            });
-            if of.process == this {
-                return &of.value;
-            }
-            place = &of.next;
-        }
+        let is_ours = |(process, _): &(Process, T)| *process == this;
+        &self.0.find_or_add(is_ours, || (this, make())).1
     }
 }
 
@@ -106,7 +108,6 @@ struct Slot {
     /// Its number, or one of the two below.
     number: AtomicI32,
     instead: AtomicI32,
-    next: OnceLock<&'static Self>,
 }
 
 const FREE: i32 = -1;
@@ -117,7 +118,15 @@ impl NotInherited {
     /// a number that is somebody else's by then. Both must stay open as long as this lives.
     #[must_use]
     pub fn new(kept: BorrowedFd<'_>, instead: BorrowedFd<'_>) -> Self {
-        let slot = Slot::take();
+        let (order, otherwise) = (Ordering::Acquire, Ordering::Relaxed);
+        let take = |slot: &Slot| {
+            let taken = slot.number.compare_exchange(FREE, TAKEN, order, otherwise);
+            taken.is_ok()
+        };
+        let slot = SLOTS.find_or_add(take, || Slot {
+            number: AtomicI32::new(FREE),
+            instead: AtomicI32::new(FREE),
+        });
         slot.instead.store(instead.as_raw_fd(), Ordering::Relaxed);
         slot.number.store(kept.as_raw_fd(), Ordering::Release);
         Self(slot)
@@ -135,38 +144,15 @@ impl Drop for NotInherited {
     }
 }
 
-impl Slot {
-    fn take() -> &'static Self {
-        let mut place = &SLOTS;
-        loop {
-            let slot = place.get_or_init(|| {
-                Box::leak(Box::new(Self {
-                    number: AtomicI32::new(FREE),
-                    instead: AtomicI32::new(FREE),
-                    next: OnceLock::new(),
-                }))
-            });
-            let (order, otherwise) = (Ordering::Acquire, Ordering::Relaxed);
-            let taken = slot.number.compare_exchange(FREE, TAKEN, order, otherwise);
-            if taken.is_ok() {
-                return slot;
-            }
-            place = &slot.next;
-        }
-    }
-}
-
 /// Runs in each forked child before `fork` returns there, and does only what a handler of a signal
 /// may do: loads, stores and system calls.
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let mut place = &SLOTS;
-    while let Some(slot) = place.get() {
+    for slot in SLOTS.iter() {
         let number = slot.number.load(Ordering::Acquire);
         if number >= 0 {
             system::replace(slot.instead.load(Ordering::Relaxed), number);
         }
-        place = &slot.next;
     }
 }
 

@@ -72,27 +72,15 @@ impl Capabilities {
     /// stores.
     #[must_use]
     pub fn flags(&self) -> [(&'static str, bool); 8] {
-        let Self {
-            name: _,
-            queueing,
-            push,
-            tokens,
-            durable_tokens,
-            owners,
-            liveness,
-            multi,
-            exclusive_only,
-            acknowledges: _,
-        } = *self;
         [
-            ("queueing", queueing),
-            ("push", push),
-            ("tokens", tokens),
-            ("durable_tokens", durable_tokens),
-            ("owners", owners),
-            ("liveness", liveness),
-            ("multi", multi),
-            ("exclusive_only", exclusive_only),
+            ("queueing", self.queueing),
+            ("push", self.push),
+            ("tokens", self.tokens),
+            ("durable_tokens", self.durable_tokens),
+            ("owners", self.owners),
+            ("liveness", self.liveness),
+            ("multi", self.multi),
+            ("exclusive_only", self.exclusive_only),
         ]
     }
 }

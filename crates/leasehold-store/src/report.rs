@@ -78,29 +78,23 @@ impl Finding {
 
     /// Makes it a finding about one server, named without credentials.
     #[must_use]
-    pub fn at(self, server: impl Into<String>) -> Self {
-        Self {
-            server: Some(server.into()),
-            ..self
-        }
+    pub fn at(mut self, server: impl Into<String>) -> Self {
+        self.server = Some(server.into());
+        self
     }
 
     /// Adds what it means for locks.
     #[must_use]
-    pub fn meaning(self, consequence: impl Into<String>) -> Self {
-        Self {
-            consequence: consequence.into(),
-            ..self
-        }
+    pub fn meaning(mut self, consequence: impl Into<String>) -> Self {
+        self.consequence = consequence.into();
+        self
     }
 
     /// Adds what to do about it.
     #[must_use]
-    pub fn remedied(self, remedy: impl Into<String>) -> Self {
-        Self {
-            remedy: Some(remedy.into()),
-            ..self
-        }
+    pub fn remedied(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
     }
 }
 

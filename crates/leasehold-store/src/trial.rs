@@ -95,13 +95,9 @@ async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
     granted("acquire a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
     done("renew a lock", store.renew(key, &renew).await)?;
-    done(
-        "release a lock",
-        store.release(key, &release(&claim.id)).await,
-    )?;
-    let looked = store.inspect(key).await;
-    looked.map_err(|error| ("inspect a lock", error))?;
-    Ok(())
+    let released = store.release(key, &release(&claim.id)).await;
+    done("release a lock", released)?;
+    done("inspect a lock", store.inspect(key).await)
 }
 
 async fn steps(
@@ -126,15 +122,13 @@ async fn steps(
     let second = claim(true);
     done("wait in the queue", store.claim(key, &second).await)?;
     let to = fresh();
-    let renew = Renew {
-        note: Note::new("doctor").ok(),
-        rotate: Some(Rotate {
-            to: to.clone(),
-            version: 0,
-            adopt: None,
-        }),
-        ..Renew::new(first.id.clone(), ttl)
-    };
+    let mut renew = Renew::new(first.id.clone(), ttl);
+    renew.note = Note::new("doctor").ok();
+    renew.rotate = Some(Rotate {
+        to: to.clone(),
+        version: 0,
+        adopt: None,
+    });
     done("renew a lock", store.renew(key, &renew).await)?;
     done("watch a lock", store.watch(key, TTL).await)?;
     let sent = clock::now();
@@ -151,23 +145,19 @@ async fn steps(
         trial.push = timeout(PATIENCE, hand_off).await.ok().flatten();
     }
     done("stop watching", store.watch(key, Duration::ZERO).await)?;
-    let looked = store.inspect(key).await;
-    looked.map_err(|error| ("inspect a lock", error))?;
+    done("inspect a lock", store.inspect(key).await)?;
     trial.unlisted = store.list(key.as_str()).await.err();
     let second = release(&second.id);
     done("release a lock", store.release(key, &second).await)?;
-    done(
-        "break a lock",
-        store.break_key(key, &ClientInfo::unknown()).await,
-    )?;
-    Ok(())
+    let by = ClientInfo::unknown();
+    done("break a lock", store.break_key(key, &by).await)
 }
 
 fn fresh() -> ClaimId {
     ClaimId::from_random(random_u128())
 }
 
-fn done<R>(step: &'static str, answer: Result<Answer<R>, StoreError>) -> Result<(), Failed> {
+fn done<R>(step: &'static str, answer: Result<R, StoreError>) -> Result<(), Failed> {
     answer.map(drop).map_err(|error| (step, error))
 }
 

@@ -1,26 +1,32 @@
 //! A client in a test case: makes claims, and records the pushes of its inbox.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Answer, Listening, LockStore, Push, PushSink, Verbs as _};
-use crate::{ErrorKind, StoreError};
 use leasehold_core::{
-    Arrival, Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, OwnerSecret, Release, ReleaseReply,
-    Renew, RenewReply, Reply, ResizeReply, Snapshot, Standing, Token,
+    Arrival, BreakReply, Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, OwnerSecret, Release,
+    ReleaseReply, Renew, RenewReply, Reply, ResizeReply, Snapshot, Standing, Token,
 };
 use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};
+use crate::{Answer, ErrorKind, Listening, LockStore, Push, PushSink, StoreError, Verbs as _};
 
 /// How often a request that too few of a quorum have answered is repeated.
 const TRIES: usize = 20;
 
-/// A client whose inbox is open, where there are pushes.
+/// The release of a claim that held.
+pub(super) const RELEASED: ReleaseReply = ReleaseReply::Released { held: true };
+
+/// A client at one key, with an open inbox where there are pushes.
+#[derive(Clone)]
 pub(super) struct Actor {
+    pub(super) key: Key,
     pub(super) store: Arc<dyn LockStore>,
-    pub(super) inbox: Option<Box<dyn Listening>>,
+    inbox: Rc<RefCell<Option<Box<dyn Listening>>>>,
     heard: Arc<Heard>,
 }
 
@@ -43,25 +49,13 @@ impl PushSink for Heard {
     }
 }
 
-/// Whether claims wait in a queue. A store without one answers them `Busy`, and a
-/// case about waiting is not for it.
-pub(super) async fn keeps_a_queue(fixture: &dyn Fixture) -> bool {
-    fixture.client().await.capabilities().queueing
-}
-
-/// Whether there is more than plain exclusive claims.
-pub(super) async fn knows_all_kinds(fixture: &dyn Fixture) -> bool {
-    !fixture.client().await.capabilities().exclusive_only
-}
-
-/// So many clients, and a key.
-pub(super) async fn scene<const N: usize>(fixture: &dyn Fixture) -> ([Actor; N], Key) {
+/// So many clients at the key `k`.
+pub(super) async fn scene<const N: usize>(fixture: &dyn Fixture) -> [Actor; N] {
     let mut actors = Vec::with_capacity(N);
     for _ in 0..N {
-        actors.push(Actor::new(fixture).await);
+        actors.push(Actor::of(fixture.client().await).await);
     }
-    let actors = actors.try_into().ok().expect("as many as were made");
-    (actors, key("k"))
+    actors.try_into().ok().expect("as many as were made")
 }
 
 pub(super) fn key(name: &str) -> Key {
@@ -80,17 +74,94 @@ pub(super) fn stands(reply: impl Into<Reply>) -> Standing {
     }
 }
 
+// ---- what a client may ask for ----
+
+/// What a client asks for: a claim, or the number of an exclusive one.
+pub(super) trait Wanted {
+    fn claim(self) -> Claim;
+}
+
+impl Wanted for Claim {
+    fn claim(self) -> Claim {
+        self
+    }
+}
+
+impl Wanted for &Claim {
+    fn claim(self) -> Claim {
+        self.clone()
+    }
+}
+
+/// An exclusive claim that outlives the case.
+impl Wanted for u128 {
+    fn claim(self) -> Claim {
+        Claim {
+            waiter_ttl: LONG,
+            owner: ClientInfo::new("host", 7, Some("case")),
+            ..Claim::new(id(self), Mode::EXCLUSIVE, LONG)
+        }
+    }
+}
+
+/// A claim that does not wait.
+pub(super) fn trying(claim: impl Wanted) -> Claim {
+    Claim {
+        wait: false,
+        ..claim.claim()
+    }
+}
+
+pub(super) fn shared(number: u128) -> Claim {
+    Claim {
+        mode: Mode::SHARED,
+        ..number.claim()
+    }
+}
+
+pub(super) fn permits(number: u128, take: u32, of: u32) -> Claim {
+    Claim {
+        mode: Mode::permits(of, take),
+        ..number.claim()
+    }
+}
+
+/// A re-entrant claim of the owner with that secret.
+pub(super) fn owned(number: u128, secret: u128) -> Claim {
+    Claim {
+        secret: Some(OwnerSecret::from_random(secret)),
+        ..number.claim()
+    }
+}
+
+/// A claim that expires soon when it holds.
+pub(super) fn brief(number: u128, fixture: &dyn Fixture) -> Claim {
+    Claim {
+        lease_ttl: fixture.short(),
+        ..number.claim()
+    }
+}
+
+/// A claim with a minimum hold.
+pub(super) fn kept(number: u128, min_hold: Duration) -> Claim {
+    Claim {
+        min_hold,
+        ..number.claim()
+    }
+}
+
+/// A fair release of a claim that may come again.
+pub(super) fn leaving(number: u128) -> Release {
+    Release {
+        id: id(number),
+        hand_off: true,
+        settled: false,
+        unused: false,
+    }
+}
+
 impl Actor {
-    pub(super) async fn new(fixture: &dyn Fixture) -> Self {
-        Self::of(fixture.client().await).await
-    }
-
-    /// One that keeps an audit log, where the store can.
-    pub(super) async fn audited(fixture: &dyn Fixture) -> Self {
-        Self::of(fixture.audited().await).await
-    }
-
-    async fn of(store: Arc<dyn LockStore>) -> Self {
+    pub(super) async fn of(store: Arc<dyn LockStore>) -> Self {
         let heard = Arc::<Heard>::default();
         let mut inbox = None;
         if store.capabilities().push {
@@ -98,128 +169,109 @@ impl Actor {
             inbox = Some(opened.expect("the inbox opens"));
         }
         Self {
+            key: key("k"),
             store,
-            inbox,
+            inbox: Rc::new(RefCell::new(inbox)),
             heard,
         }
     }
 
-    // ---- what it may ask for ----
-
-    /// An exclusive claim that outlives the case.
-    pub(super) fn want(&self, number: u128) -> Claim {
-        Claim {
-            waiter_ttl: LONG,
-            inbox: Some(self.store.inbox().clone()),
-            owner: ClientInfo::new("host", 7, Some("case")),
-            ..Claim::new(id(number), Mode::EXCLUSIVE, LONG)
-        }
-    }
-
-    pub(super) fn want_shared(&self, number: u128) -> Claim {
-        Claim {
-            mode: Mode::SHARED,
-            ..self.want(number)
-        }
-    }
-
-    pub(super) fn want_permits(&self, number: u128, take: u32, of: u32) -> Claim {
-        Claim {
-            mode: Mode::permits(of, take),
-            ..self.want(number)
-        }
-    }
-
-    /// A re-entrant claim of the owner with that secret.
-    pub(super) fn want_as(&self, number: u128, secret: u128) -> Claim {
-        Claim {
-            secret: Some(OwnerSecret::from_random(secret)),
-            ..self.want(number)
+    /// The same client at another key.
+    pub(super) fn at(&self, name: &str) -> Self {
+        Self {
+            key: key(name),
+            ..self.clone()
         }
     }
 
     // ---- asking ----
 
-    pub(super) async fn ask(&self, key: &Key, claim: &Claim) -> Answer<ClaimReply> {
-        self.answered(|| self.store.claim(key, claim))
-            .await
-            .expect("the store answers a claim")
+    /// The claim as this client sends it.
+    pub(super) fn want(&self, claim: impl Wanted) -> Claim {
+        Claim {
+            inbox: Some(self.store.inbox().clone()),
+            ..claim.claim()
+        }
     }
 
-    pub(super) async fn standing(&self, key: &Key, claim: &Claim) -> Standing {
-        stands(self.ask(key, claim).await.reply)
+    pub(super) async fn ask(&self, claim: impl Wanted) -> Answer<ClaimReply> {
+        let claim = self.want(claim);
+        self.answered(|| self.store.claim(&self.key, &claim)).await
     }
 
-    pub(super) async fn granted(&self, key: &Key, claim: &Claim) -> (Arrival, Token) {
-        let standing = self.standing(key, claim).await;
+    pub(super) async fn granted(&self, claim: impl Wanted) -> (Arrival, Token) {
+        let standing = stands(self.ask(claim).await.reply);
         (standing.arrival, standing.token.expect("it is granted"))
     }
 
-    pub(super) async fn waiting(&self, key: &Key, claim: &Claim) -> Standing {
-        let standing = self.standing(key, claim).await;
+    pub(super) async fn waiting(&self, claim: impl Wanted) -> Standing {
+        let standing = stands(self.ask(claim).await.reply);
         assert_eq!(standing.token, None, "it waits");
         standing
     }
 
-    pub(super) async fn renew(&self, key: &Key, claim: &Claim, ttl: Duration) -> RenewReply {
-        self.change(key, &Renew::new(claim.id.clone(), ttl)).await
+    pub(super) async fn renew(&self, number: u128, ttl: Duration) -> RenewReply {
+        self.change(&Renew::new(id(number), ttl)).await
     }
 
-    pub(super) async fn change(&self, key: &Key, renew: &Renew) -> RenewReply {
-        self.answered(|| self.store.renew(key, renew))
-            .await
-            .expect("the store answers a renewal")
-            .reply
+    pub(super) async fn change(&self, renew: &Renew) -> RenewReply {
+        let answer = self.answered(|| self.store.renew(&self.key, renew)).await;
+        answer.reply
     }
 
-    /// The release of a claim, fair and of one that may come again.
-    pub(super) fn leaving(&self, claim: &Claim) -> Release {
-        Release {
-            id: claim.id.clone(),
-            hand_off: true,
-            settled: false,
-            unused: false,
-        }
+    pub(super) async fn release(&self, number: u128) -> ReleaseReply {
+        self.leave(&leaving(number)).await
     }
 
-    pub(super) async fn release(&self, key: &Key, claim: &Claim) -> ReleaseReply {
-        self.store
-            .release(key, &self.leaving(claim))
-            .await
-            .expect("the store answers a release")
-            .reply
+    pub(super) async fn leave(&self, release: &Release) -> ReleaseReply {
+        let answer = self.store.release(&self.key, release).await;
+        answer.expect("the store answers a release").reply
     }
 
-    pub(super) async fn resize(&self, key: &Key, from: u32, to: u32) -> ResizeReply {
-        self.store
-            .resize(key, from, to)
-            .await
-            .expect("the store answers a resize")
-            .reply
+    pub(super) async fn resize(&self, from: u32, to: u32) -> ResizeReply {
+        let answer = self.store.resize(&self.key, from, to).await;
+        answer.expect("the store answers a resize").reply
     }
 
-    pub(super) async fn watch(&self, key: &Key, ttl: Duration) {
-        let answer = self.store.watch(key, ttl).await;
+    pub(super) async fn watch(&self, ttl: Duration) {
+        let answer = self.store.watch(&self.key, ttl).await;
         answer.expect("the store answers a watch");
     }
 
-    pub(super) async fn look(&self, key: &Key) -> Snapshot {
-        self.store.inspect(key).await.expect("a look")
+    /// Breaks the key, or only the grant with that token: how many held, and the token of the break.
+    pub(super) async fn breaks(&self, only: Option<Token>) -> (u64, Token) {
+        let by = ClientInfo::new("ops", 1, None);
+        let answer = match only {
+            None => self.store.break_key(&self.key, &by).await,
+            Some(token) => self.store.break_grant(&self.key, token, &by).await,
+        };
+        let BreakReply::Broken { holders, token } = answer.expect("an answer").reply;
+        (holders, token)
+    }
+
+    pub(super) async fn look(&self) -> Snapshot {
+        self.store.inspect(&self.key).await.expect("a look")
+    }
+
+    /// The tokens of those who hold.
+    pub(super) async fn held(&self) -> Vec<Token> {
+        let holders = self.look().await.holders;
+        holders.iter().map(|holder| holder.token).collect()
     }
 
     /// The answer of a store; of a quorum, the first that there is: a machine that is busy enough
     /// lets servers be late, and both verbs find what was done before.
-    async fn answered<R, F>(&self, ask: impl Fn() -> F) -> Result<Answer<R>, StoreError>
+    async fn answered<R, F>(&self, ask: impl Fn() -> F) -> Answer<R>
     where
         F: Future<Output = Result<Answer<R>, StoreError>>,
     {
         for _ in 0..TRIES {
             match ask().await {
                 Err(error) if error.kind() == ErrorKind::Unavailable && !self.queues() => {}
-                answer => return answer,
+                answer => return answer.expect("the store answers"),
             }
         }
-        ask().await
+        ask().await.expect("the store answers in the end")
     }
 
     // ---- hearing ----
@@ -236,15 +288,18 @@ impl Actor {
 
     /// Whether `later` is the token of a later grant than `earlier`, as far as it tells.
     pub(super) fn rises(&self, earlier: Token, later: Token) -> bool {
-        if self.has_tokens() {
-            later > earlier
-        } else {
-            earlier.is_none() && later.is_none()
+        match self.has_tokens() {
+            true => later > earlier,
+            false => earlier.is_none() && later.is_none(),
         }
     }
 
     pub(super) fn is_pushed_to(&self) -> bool {
         self.store.capabilities().push
+    }
+
+    pub(super) fn close_inbox(&self) {
+        self.inbox.take();
     }
 
     /// The next push but those about the connection, which carry no news.
@@ -259,25 +314,29 @@ impl Actor {
                 }
             }
         };
-        tokio::time::timeout(PUSH_LIMIT, next)
-            .await
-            .expect("a push comes")
+        let next = tokio::time::timeout(PUSH_LIMIT, next).await;
+        next.expect("a push comes")
     }
 
-    pub(super) async fn hears_grant(&self) -> (Arrival, Token) {
-        loop {
+    /// Where there are pushes: the next grant that is heard of is that claim's. Its token.
+    pub(super) async fn hears_grant(&self, of: Arrival) -> Option<Token> {
+        while self.is_pushed_to() {
             if let Push::Granted { arrival, token, .. } = self.hears().await {
-                return (arrival, token);
+                assert_eq!(arrival, of);
+                return Some(token);
             }
         }
+        None
     }
 
-    /// Skips other pushes until that one comes.
+    /// Where there are pushes: skips others until that one comes.
     pub(super) async fn hears_this(&self, wanted: impl Fn(&Push) -> bool) {
-        while !wanted(&self.hears().await) {}
+        while self.is_pushed_to() && !wanted(&self.hears().await) {}
     }
 
-    pub(super) fn has_heard(&self, wanted: impl Fn(&Push) -> bool) -> bool {
-        self.heard.pushes().iter().any(wanted)
+    /// Whether a grant was heard of that nobody waited for.
+    pub(super) fn has_heard_of_a_grant(&self) -> bool {
+        let is_grant = |push: &Push| matches!(push, Push::Granted { .. });
+        self.heard.pushes().iter().any(is_grant)
     }
 }

@@ -72,11 +72,8 @@ impl AuditLog for MemoryLog<'_> {
             return Ok(Vec::new());
         };
         let new = log.records.iter().skip(self.read.saturating_sub(log.gone));
-        let meant = |record: &&AuditRecord| {
-            let key = self.key.as_ref();
-            record.entry.at >= self.since && key.is_none_or(|key| *key == record.key)
-        };
-        let records = new.filter(meant).cloned().collect();
+        let meant = new.filter(|record| record.is_for(self.key.as_ref(), self.since));
+        let records = meant.cloned().collect();
         self.read = log.gone + log.records.len();
         Ok(records)
     }

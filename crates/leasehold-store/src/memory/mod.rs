@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Command, Event, Inbox, Invalid, Key, Moment, Now, Queue, Snapshot, StoreTime, Token,
+    Command, Inbox, Invalid, Key, Moment, Now, Queue, Snapshot, StoreTime, Token,
 };
 
 use tokio::task::coop::consume_budget;
@@ -78,24 +78,14 @@ struct Listener {
 
 enum Clock {
     /// The wall clock when the store was made, carried on by a steady one.
-    Steady {
-        wall: StoreTime,
-        made: Moment,
-    },
+    Steady(StoreTime, Moment),
     Manual(AtomicU64),
 }
 
 impl Clock {
-    fn steady() -> Self {
-        Self::Steady {
-            wall: StoreTime(0) + clock::wall(),
-            made: clock::now(),
-        }
-    }
-
     fn now(&self) -> StoreTime {
         match self {
-            Self::Steady { wall, made } => *wall + clock::now().since(*made),
+            Self::Steady(wall, made) => *wall + clock::now().since(*made),
             Self::Manual(micros) => StoreTime(micros.load(Ordering::SeqCst)),
         }
     }
@@ -118,7 +108,7 @@ impl MemoryStore {
     /// Makes a new, empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self::on(Shared::new(Clock::steady()))
+        Self::on(Shared::steady())
     }
 
     /// Opens the store of this process with that name, as `memory:name` does. It exists as long
@@ -129,7 +119,7 @@ impl MemoryStore {
         let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, shared| shared.strong_count() > 0);
         let shared = named.get(name).and_then(Weak::upgrade);
-        let shared = shared.unwrap_or_else(|| Shared::new(Clock::steady()));
+        let shared = shared.unwrap_or_else(Shared::steady);
         named.insert(name.to_owned(), Arc::downgrade(&shared));
         Self::on(shared)
     }
@@ -165,6 +155,10 @@ impl MemoryStore {
 }
 
 impl Shared {
+    fn steady() -> Arc<Self> {
+        Self::new(Clock::Steady(StoreTime(0) + clock::wall(), clock::now()))
+    }
+
     fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             kept: Mutex::default(),
@@ -174,19 +168,8 @@ impl Shared {
         })
     }
 
-    fn epoch(&self, inbox: &Inbox) -> u64 {
-        lock(&self.listeners)
-            .get(inbox)
-            .map_or(0, |listener| listener.epoch)
-    }
-
-    fn push(&self, key: &Key, at: StoreTime, event: &Event) -> bool {
-        let Some(Listener { epoch, sink }) = lock(&self.listeners).get(event.inbox()).cloned()
-        else {
-            return false;
-        };
-        sink.push(Push::of(event, key, at, epoch));
-        true
+    fn listener(&self, inbox: &Inbox) -> Option<Listener> {
+        lock(&self.listeners).get(inbox).cloned()
     }
 }
 
@@ -206,7 +189,8 @@ impl Records for MemoryStore {
             audited: kept.audit.is_some(),
             ..Now::from(self.shared.clock.now())
         };
-        let epoch = self.shared.epoch(&self.inbox);
+        let listener = self.shared.listener(&self.inbox);
+        let epoch = listener.map_or(0, |listener| listener.epoch);
         let take = |key: &&Key| kept.queues.remove(*key).unwrap_or_default();
         let mut queues: Vec<_> = keys.iter().map(take).collect();
         let mut taken = step.apply(&mut queues, now);
@@ -214,10 +198,14 @@ impl Records for MemoryStore {
         for (key, mut queue) in keys.iter().zip(queues) {
             if let Some(outcome) = outcomes.next() {
                 let at = outcome.at;
-                queue.deliver(outcome, now, |event| self.shared.push(key, at, event));
-                let entries = std::mem::take(&mut outcome.audit);
+                queue.deliver(outcome, now, |event| {
+                    let listener = self.shared.listener(event.inbox());
+                    listener
+                        .map(|to| to.sink.push(Push::of(event, key, at, to.epoch)))
+                        .is_some()
+                });
                 if let Some(log) = &mut kept.audit {
-                    log.note(key, entries);
+                    log.note(key, std::mem::take(&mut outcome.audit));
                 }
             }
             kept.last_token = kept.last_token.max(queue.last_token());
@@ -281,13 +269,9 @@ impl Listening for OpenInbox {}
 
 impl Drop for OpenInbox {
     fn drop(&mut self) {
-        let mut listeners = lock(&self.shared.listeners);
-        if listeners
-            .get(&self.inbox)
-            .is_some_and(|listener| listener.epoch == self.epoch)
-        {
-            listeners.remove(&self.inbox);
-        }
+        // A later one may have taken the place.
+        lock(&self.shared.listeners)
+            .retain(|inbox, listener| *inbox != self.inbox || listener.epoch != self.epoch);
     }
 }
 
@@ -360,14 +344,12 @@ pub struct ManualClock {
 impl ManualClock {
     /// Advances the time, and wakes all clients.
     pub fn advance(&self, by: Duration) {
-        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        self.shift(|now| now.saturating_add(micros));
+        self.shift(by, u64::saturating_add);
     }
 
     /// Steps the clock back, as on a server with a wrong clock.
     pub fn step_back(&self, by: Duration) {
-        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        self.shift(|now| now.saturating_sub(micros));
+        self.shift(by, u64::saturating_sub);
     }
 
     /// Deletes all records, as a restart without persistence does.
@@ -379,14 +361,14 @@ impl ManualClock {
             ..Kept::default()
         };
         drop(kept);
-        self.shift(|now| now + 1);
+        self.shift(Duration::from_micros(1), u64::saturating_add);
     }
 
-    fn shift(&self, by: impl Fn(u64) -> u64) {
+    fn shift(&self, by: Duration, to: impl Fn(u64, u64) -> u64) {
+        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         if let Clock::Manual(micros) = &self.shared.clock {
-            micros
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(by(now)))
-                .ok();
+            let order = Ordering::SeqCst;
+            let _ = micros.fetch_update(order, order, |now| Some(to(now, by)));
         }
         let listeners: Vec<_> = lock(&self.shared.listeners).values().cloned().collect();
         for listener in listeners {

@@ -18,14 +18,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::directory::Directory;
+use super::directory::{CLOCK, CLOCK_LOCK, Directory, last_written};
 #[cfg(target_os = "linux")]
 use super::machine::{self, BOOT};
 use super::machine::{ONE_BOOT, TIME};
-use super::{file, session};
-
-pub(super) const FILE: &str = "clock";
-pub(super) const LOCK: &str = "clock.lock";
+use super::{file, liveness};
 
 /// No clock file is longer, in bytes.
 const LONGEST: usize = 4096;
@@ -76,32 +73,34 @@ impl Clock {
         let boot = Boot::of_this_process(directory.path())?;
         let failed = |name, errno| directory.failed_at(name, "write to", errno);
         // Not the directory itself: another user who may read it could lock it.
-        let locked = directory.lock_file(LOCK, FlockOperation::LockExclusive);
-        let _alone = locked.map_err(|errno| failed(LOCK, errno))?;
+        let locked = directory.lock_file(CLOCK_LOCK, FlockOperation::LockExclusive);
+        let _alone = locked.map_err(|errno| failed(CLOCK_LOCK, errno))?;
         match Self::find(directory, &boot)? {
             Some(found) if boot.is_of(&found) => return Ok(found),
             // After a restart nobody of the boot before lives. Else it was none.
-            Some(_) if session::some_live(directory) => {
+            Some(_) if liveness::some_live(directory) => {
                 return Err(ONE_BOOT.fails(directory.path(), ""));
             }
             _ => {}
         }
         let clock = Self::new(boot);
-        let file = directory.file(FILE, OFlags::WRONLY | OFlags::CREATE);
+        let file = directory.file(CLOCK, OFlags::WRONLY | OFlags::CREATE);
         let written = file.and_then(|file| {
             // Whoever is killed in between has set none.
             ftruncate(&file, 0)?;
             file::write(&file, &clock.written(), 0)
         });
-        written.map(|()| clock).map_err(|errno| failed(FILE, errno))
+        written
+            .map(|()| clock)
+            .map_err(|errno| failed(CLOCK, errno))
     }
 
     /// The anchor that was set last, if it may be of this boot. A damaged one is an error, and not
     /// set anew: if the wall clock was stepped meanwhile, who runs already would have
     /// another time.
     fn find(directory: &Directory, boot: &Boot) -> Result<Option<Self>, StoreError> {
-        let failed = |errno| directory.failed_at(FILE, "read", errno);
-        let found = match directory.file(FILE, OFlags::RDONLY) {
+        let failed = |errno| directory.failed_at(CLOCK, "read", errno);
+        let found = match directory.file(CLOCK, OFlags::RDONLY) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
@@ -112,7 +111,7 @@ impl Clock {
             // Where the kernel does not number its boots, the file's age decides.
             Some(clock) if boot.id.is_some() || !earlier => Ok(Some(clock)),
             None if !earlier && !text.is_empty() => {
-                let path = directory.path().join(FILE);
+                let path = directory.path().join(CLOCK);
                 let message = format!("{} is damaged", path.display());
                 Err(StoreError::new(ErrorKind::Corrupt, message)
                     .with_hint("stop what uses that directory, then remove it"))
@@ -174,8 +173,8 @@ impl Clock {
     /// Whether a file was last written before the machine started, by the wall clock of its first
     /// process and by that of now: it may have been stepped either way.
     pub(super) fn is_of_earlier_boot(&self, stat: &Stat) -> bool {
-        let written = u64::try_from(stat.st_mtime).unwrap_or(0);
-        written.saturating_mul(1_000_000) < self.anchor && self.machine.is_before_boot(stat)
+        StoreTime(0) + last_written(stat) < StoreTime(self.anchor)
+            && self.machine.is_before_boot(stat)
     }
 
     /// The time so long after the boot.
@@ -282,8 +281,7 @@ impl SinceBoot {
 
     /// Whether a file was last written before the machine started.
     fn is_before_boot(self, stat: &Stat) -> bool {
-        let written = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-        written + SLACK < wall().saturating_sub(self.now())
+        last_written(stat) + SLACK < wall().saturating_sub(self.now())
     }
 }
 
@@ -292,11 +290,12 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::tests::{Place, refusal};
 
     #[test]
     fn all_processes_of_a_boot_have_one_anchor() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
+        let place = Place::new();
+        let directory = place.directory();
         assert_eq!(Clock::of_this_boot(&directory).unwrap(), None);
         let first = Clock::open(&directory).unwrap();
         assert_eq!(Clock::open(&directory).unwrap(), first);
@@ -311,10 +310,10 @@ mod tests {
 
     #[test]
     fn another_boot_has_another_anchor() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
+        let place = Place::new();
+        let directory = place.directory();
         let text = Clock::of_boot("earlier").written();
-        std::fs::write(place.path().join("d").join(FILE), text).unwrap();
+        std::fs::write(place.at(CLOCK), text).unwrap();
         let clock = Clock::open(&directory).unwrap();
         assert_ne!(clock.boot(), "earlier");
         assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
@@ -324,26 +323,23 @@ mod tests {
     /// number of its own, and their claims must not be taken for those of a boot before.
     #[test]
     fn while_clients_of_another_boot_live_there_is_no_new_anchor() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("d");
-        let directory = std::sync::Arc::new(Directory::open(path.clone()).unwrap());
-        let session = session::Session::open(directory.clone(), crate::new_inbox()).unwrap();
+        let place = Place::new();
+        let (directory, path) = (place.directory(), place.at(CLOCK));
+        let session = liveness::Session::open(directory.clone(), crate::new_inbox(), true).unwrap();
         let text = Clock::of_boot("another").written();
-        std::fs::write(path.join(FILE), &text).unwrap();
-        std::fs::write(path.join("sessions/dead"), "").unwrap();
-        let error = Clock::open(&directory).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused);
-        assert!(error.to_string().contains(ONE_BOOT.said), "{error}");
-        assert_eq!(std::fs::read(path.join(FILE)).unwrap(), text);
+        std::fs::write(&path, &text).unwrap();
+        std::fs::write(place.at("sessions/dead"), "").unwrap();
+        refusal(Clock::open(&directory), ONE_BOOT.said);
+        assert_eq!(std::fs::read(&path).unwrap(), text);
         drop(session);
         assert!(Clock::open(&directory).is_ok());
     }
 
     #[test]
     fn a_damaged_anchor_is_left_as_it_is() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
-        let path = place.path().join("d").join(FILE);
+        let place = Place::new();
+        let directory = place.directory();
+        let path = place.at(CLOCK);
         std::fs::write(&path, "{").unwrap();
         let error = Clock::open(&directory).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -363,10 +359,10 @@ mod tests {
     /// One digit of the anchor is as much as an hour, or a day.
     #[test]
     fn no_change_of_the_anchor_goes_unnoticed() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path().join("d")).unwrap();
+        let place = Place::new();
+        let directory = place.directory();
         let clock = Clock::open(&directory).unwrap();
-        let path = place.path().join("d").join(FILE);
+        let path = place.at(CLOCK);
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
             for bit in 0..8 {

@@ -30,34 +30,30 @@
 //! group               the number of the group for which it was made, if it was
 //! ```
 
+mod acquire_record;
 mod clock;
-mod dead;
-mod death_watcher;
 mod directory;
 mod errors;
 mod file;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod group;
 mod inbox;
-mod key_lock;
 mod list;
+mod liveness;
+mod liveness_watch;
 mod log;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "not known there"))]
 mod machine;
-mod make;
 mod name;
 mod options;
-mod place;
 mod record;
+mod record_file;
+mod record_guard;
+mod remove_dead;
 mod scheme;
-mod session;
-mod shared;
 mod step;
 mod sweep;
-mod turn;
-mod walk;
 
 use std::fmt;
 use std::os::unix::net::UnixDatagram;
@@ -80,16 +76,14 @@ use tokio::task::JoinSet;
 pub use self::options::LocalOptions;
 pub use self::scheme::Local;
 
+use self::acquire_record::blocking;
 use self::clock::Clock;
-use self::death_watcher::DeathWatcher;
-use self::directory::{Directory, RECORDS};
-use self::group::Group;
+use self::directory::{Directory, Group, Makes, RECORDS, create_dir};
 use self::inbox::{OpenInbox, Subscription};
+use self::liveness::Session;
+use self::liveness_watch::LivenessWatch;
 use self::log::{FileLog, Log};
-use self::place::{OpenRecords, Place};
-use self::session::Session;
-use self::turn::blocking;
-use self::walk::Makes;
+use self::record_file::{OpenRecords, RecordFile};
 
 /// How soon the next in line looks whether those ahead of it live; those
 /// further back look more rarely, so that somebody does should all ahead be dead.
@@ -118,7 +112,7 @@ struct Inner {
     session: Session,
     retention: Duration,
     subscription: Subscription,
-    watcher: Arc<DeathWatcher>,
+    watcher: Arc<LivenessWatch>,
     records: OpenRecords,
     audit: Option<Log>,
     /// From which pushes are sent.
@@ -144,7 +138,8 @@ impl Inner {
         let directory = Arc::new(directory);
         let audit = audit.map(|limit| Log::open(&directory, limit));
         let clock = Clock::open(&directory)?;
-        let session = Session::open(directory.clone(), new_inbox())?;
+        let session = Session::open(directory.clone(), new_inbox(), true)?;
+        let session = session.ok_or_else(|| directory.failed("write to", Errno::WOULDBLOCK))?;
         let inner = Self::of(directory, clock, session, retention, audit.transpose()?)?;
         sweep::sweep(&inner);
         Ok(inner)
@@ -161,7 +156,7 @@ impl Inner {
         let Some(clock) = Clock::of_this_boot(&directory)? else {
             return Ok(None);
         };
-        let Some(session) = Session::open_at_once(directory.clone(), new_inbox())? else {
+        let Some(session) = Session::open(directory.clone(), new_inbox(), false)? else {
             return Ok(None);
         };
         Self::of(directory, clock, session, retention, None).map(Some)
@@ -250,7 +245,7 @@ impl LocalStore {
         blocking(move || {
             let group = options.group.as_deref().map(Group::find).transpose()?;
             let made = match &group {
-                Some(group) => make::make(&path, group)?,
+                Some(group) => create_dir::make(&path, group)?,
                 None => !path.join(RECORDS).exists(),
             };
             // Makes what is one user's, and looks whether it can be used.
@@ -345,7 +340,7 @@ impl Records for LocalStore {
         let (inner, key) = (self.inner.clone(), key.clone());
         blocking(move || {
             inner.directory.check_stands()?;
-            let queue = Place::of_key(&inner, &key).read_key(&key)?;
+            let queue = RecordFile::of_key(&inner, &key).read_key(&key)?;
             look(&inner, &key, &queue)
         })
         .await
@@ -382,10 +377,13 @@ fn new_inbox() -> Inbox {
 
 /// A look that removes the dead first, if there are any and nobody is in the way.
 fn look(inner: &Arc<Inner>, key: &Key, queue: &Queue) -> Result<Snapshot, StoreError> {
-    if dead::are_in(inner, queue)
+    if remove_dead::are_in(inner, queue)
         && let Some(seen) = step::without_dead(inner, key)?
     {
         return Ok(seen);
     }
     Ok(queue.look(inner.clock.now()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
+use super::acquire_record::blocking;
 use super::directory::RECORDS;
-use super::place::Place;
 use super::record::Record;
-use super::turn::blocking;
+use super::record_file::RecordFile;
 use super::{Inner, look};
 
 /// How many records are read at once.
@@ -56,7 +56,7 @@ impl Listing for RecordListing {
         let page = blocking(move || {
             let mut page = ListPage::default();
             for name in &some {
-                match Place::of(&inner, name).read() {
+                match RecordFile::of(&inner, name).read() {
                     Ok(Some(Record { header, queue, .. })) => {
                         let is_meant = glob::matches(&pattern, header.key.as_str());
                         if is_meant && !queue.is_empty() {

@@ -8,8 +8,7 @@ use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
 use leasehold_store::AuditLimit;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::group::Group;
-use super::walk::Makes;
+use super::directory::{Group, Makes};
 
 /// What a path must not show as it stands in a URL of this store.
 const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::dead;
+use super::remove_dead;
 
 /// The format written; a reader refuses others. To be raised also when the core comes to another
 /// queue by the same steps: `who_follows_comes_to_the_same` says when.
@@ -254,7 +254,7 @@ impl Record {
             let change: Change<'_> = serde_json::from_slice(&lines)?;
             let possible = self.queue.check_clock(change.at);
             possible.map_err(|_| Flaw::Torn)?;
-            dead::apply_without(
+            remove_dead::apply_without(
                 &mut self.queue,
                 &change.dead,
                 change.command.as_deref(),

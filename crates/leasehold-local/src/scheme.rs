@@ -10,7 +10,7 @@ use leasehold_store::scheme::{Initialised, Opened, Scheme};
 use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
 
-use super::place::Place;
+use super::record_file::RecordFile;
 use super::{LocalOptions, LocalStore};
 
 /// What opens `local:`, `local:/directory` and `local:/directory?group=NAME`.
@@ -23,7 +23,7 @@ async fn try_lock(store: &LocalStore) -> Trial {
         return Trial::default();
     };
     let trial = trial::take(store, &key, trial::TTL).await;
-    if let Ok(locked) = Place::of_key(&store.inner, &key).lock().await {
+    if let Ok(locked) = RecordFile::of_key(&store.inner, &key).lock().await {
         locked.remove();
     }
     trial

@@ -7,15 +7,14 @@ use std::time::Duration;
 use leasehold_store::StoreError;
 use leasehold_store::clock::wall;
 use leasehold_store::random::random_u64;
-use rustix::fs::{AtFlags, Stat, statat};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Inner;
+use super::acquire_record::blocking;
 use super::directory::{Directory, INBOXES, RECORDS, SESSIONS};
-use super::place::Place;
-use super::session::is_dead_file;
-use super::turn::blocking;
+use super::liveness::is_dead_file;
+use super::record_file::RecordFile;
 
 /// How many keys and sessions one sweep looks into.
 const LOOKS: usize = 128;
@@ -100,25 +99,23 @@ fn sweep_found(store: &Arc<Inner>, found: Found) -> bool {
         }
     }
     store.directory.remove_unfinished(wall(), NAMES);
-    let places = found.keys.into_iter().map(|name| Place::of(store, &name));
+    let places = found
+        .keys
+        .into_iter()
+        .map(|name| RecordFile::of(store, &name));
     let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();
     let removed = old.iter().filter(|place| sweep_key(place)).count();
     old.len() == LOOKS && removed > 0
 }
 
 /// Whether the key was not used for so long that it is worth a look.
-fn is_old(place: &Place) -> bool {
-    let store = &place.store;
-    let (at, name) = store.directory.at(&place.name);
-    let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat: Stat| {
-        let used = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-        used + store.retention <= wall()
-    })
+fn is_old(record: &RecordFile) -> bool {
+    let used = record.store.directory.last_written(&record.name);
+    used.is_some_and(|used| used + record.store.retention <= wall())
 }
 
 /// Whether it was removed.
-fn sweep_key(place: &Place) -> bool {
+fn sweep_key(place: &RecordFile) -> bool {
     let Ok(Some(locked)) = place.try_lock() else {
         return false;
     };
@@ -146,81 +143,59 @@ fn names(directory: &Directory, sub: &str, ending: &str, most: usize) -> Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Claim, ClaimId, Command, Key, Mode, Release};
+    use std::fs;
 
-    use super::super::{LocalOptions, LocalStore, step};
+    use leasehold_core::{Claim, Command};
+
     use super::*;
+    use crate::tests::{Place, claim_for, key, release, take};
+    use crate::{LocalOptions, LocalStore};
 
-    fn take(store: &Arc<Inner>, key: &Key, command: &Command) {
-        let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
-        let locks = std::slice::from_mut(&mut locked);
-        let taken = step::transact(store, locks, &[key], &[Some(command)], false);
-        assert!(taken.unwrap().is_ok());
+    const BRIEF: Duration = Duration::from_micros(1);
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A store that keeps nothing of an idle key.
+    fn store(place: &Place) -> Arc<Inner> {
+        Inner::open(place.path.clone(), Duration::ZERO, None).unwrap()
     }
 
-    fn used(store: &Arc<Inner>, key: &str, ttl: Duration) {
-        let id = ClaimId::from_random(1);
-        let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
-        let key = Key::new(key).unwrap();
-        take(store, &key, &Command::Claim(claim));
-        let release = Release {
-            id,
-            hand_off: true,
-            settled: false,
-            unused: false,
-        };
-        take(store, &key, &Command::Release(release));
+    fn used(store: &Arc<Inner>, name: &str, ttl: Duration) {
+        take(store, &key(name), &Command::Claim(claim_for(1, ttl)));
+        take(store, &key(name), &release(1));
     }
 
     /// Nobody holds or waits any more, and yet the record counts.
     #[test]
     fn what_is_kept_or_watched_does_not_vanish() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("d");
-        let store = Inner::open(path, Duration::ZERO, None).unwrap();
-        let step = |key: &str, command| {
-            let key = Key::new(key).unwrap();
-            take(&store, &key, &command);
-        };
-        let watch = |ttl| Command::Watch {
-            inbox: store.session.inbox().clone(),
-            ttl,
-        };
-        step("watched", watch(Duration::from_secs(60)));
-        step("watched once", watch(Duration::from_micros(1)));
-        let id = ClaimId::from_random(1);
-        let brief = Claim::new(id.clone(), Mode::EXCLUSIVE, Duration::from_micros(1));
+        let place = Place::new();
+        let store = store(&place);
+        let inbox = || store.session.inbox().clone();
+        for (name, ttl) in [("watched", LONG), ("watched once", BRIEF)] {
+            let inbox = inbox();
+            take(&store, &key(name), &Command::Watch { inbox, ttl });
+        }
         let kept = Claim {
-            min_hold: Duration::from_secs(60),
-            ..brief
+            min_hold: LONG,
+            ..claim_for(1, BRIEF)
         };
-        step("kept", Command::Claim(kept));
-        let release = Release {
-            id,
-            hand_off: true,
-            settled: false,
-            unused: false,
-        };
-        step("kept", Command::Release(release));
+        take(&store, &key("kept"), &Command::Claim(kept));
+        take(&store, &key("kept"), &release(1));
         sweep(&store);
-        let mut left = store.directory.names(RECORDS, ".rec", NAMES).unwrap();
-        left.sort();
-        assert_eq!(left, ["kept", "watched"]);
+        assert_eq!(place.names("records"), ["kept.rec", "watched.rec"]);
     }
 
     /// In the task of whoever opens it where there is little, and in a thread where there is much.
     #[tokio::test]
     async fn what_dead_clients_have_left_is_removed_on_opening() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("d");
-        let options = LocalOptions::from_url(&format!("local:{}", path.display())).unwrap();
+        let place = Place::new();
+        let options = LocalOptions::from_url(&format!("local:{}", place.path.display())).unwrap();
         drop(LocalStore::open(options.clone()).await.unwrap());
         for dead in [1, FEW * 2 - 1] {
             for number in 0..dead {
-                std::fs::write(path.join(format!("sessions/{number}")), "").unwrap();
+                fs::write(place.at(&format!("sessions/{number}")), "").unwrap();
             }
             let store = LocalStore::open(options.clone()).await.unwrap();
-            let left = std::fs::read_dir(path.join("sessions")).unwrap().count();
+            let left = place.names("sessions").len();
             assert_eq!(left, 1, "of {dead}: only this client's is left");
             drop(store);
         }
@@ -229,20 +204,18 @@ mod tests {
     /// However many keys it has used, and though it is never opened again.
     #[tokio::test(start_paused = true)]
     async fn a_running_client_removes_idle_keys() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("d");
-        let store = LocalStore::of(Inner::open(path.clone(), Duration::ZERO, None).unwrap());
-        let left = || std::fs::read_dir(path.join("records")).unwrap().count();
+        let place = Place::new();
+        let store = LocalStore::of(store(&place));
         for number in 0..LOOKS * 2 + 1 {
-            used(&store.inner, &number.to_string(), Duration::from_micros(1));
+            used(&store.inner, &number.to_string(), BRIEF);
         }
-        used(&store.inner, "not yet", Duration::from_secs(60));
-        assert_eq!(left(), LOOKS * 2 + 2);
+        used(&store.inner, "not yet", LONG);
+        assert_eq!(place.names("records").len(), LOOKS * 2 + 2);
         // Time stands still here but for those who sleep.
         for _ in 0..4 {
             sleep(PERIODS[0]).await;
         }
-        assert_eq!(left(), 1, "the record of one key");
+        assert_eq!(place.names("records").len(), 1, "the record of one key");
         drop(store);
         let tasks = tokio::runtime::Handle::current().metrics();
         while tasks.num_alive_tasks() > 0 {
@@ -252,27 +225,23 @@ mod tests {
 
     #[test]
     fn idle_keys_vanish_after_the_retention() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("d");
-        let store = Inner::open(path.clone(), Duration::ZERO, None).unwrap();
-        used(&store, "over", Duration::from_micros(1));
-        used(&store, "not yet", Duration::from_secs(60));
-        std::fs::write(path.join("records/crashed.rec"), "").unwrap();
-        std::fs::write(path.join("records/half-made.rec"), [0; 4096]).unwrap();
-        std::fs::write(path.join("records/damaged.rec"), "?").unwrap();
-        std::fs::write(path.join("sessions/dead"), "").unwrap();
-        std::fs::write(path.join("inbox/dead.sock"), "").unwrap();
-        std::fs::write(path.join("inbox/gone.sock"), "").unwrap();
+        let place = Place::new();
+        let store = store(&place);
+        used(&store, "over", BRIEF);
+        used(&store, "not yet", LONG);
+        for (name, content) in [
+            ("records/crashed.rec", &b""[..]),
+            ("records/half-made.rec", &[0; 4096]),
+            ("records/damaged.rec", b"?"),
+            ("sessions/dead", b""),
+            ("inbox/dead.sock", b""),
+            ("inbox/gone.sock", b""),
+        ] {
+            fs::write(place.at(name), content).unwrap();
+        }
         sweep(&store);
-        let mut left: Vec<_> = ["records", "sessions", "inbox"]
-            .iter()
-            .flat_map(|sub| std::fs::read_dir(path.join(sub)).unwrap())
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        let mine = store.session.inbox().as_str().to_owned();
-        let mut expected = ["damaged.rec".to_owned(), "not%20yet.rec".to_owned(), mine];
-        expected.sort();
-        assert_eq!(left, expected);
+        assert_eq!(place.names("records"), ["damaged.rec", "not%20yet.rec"]);
+        assert_eq!(place.names("sessions"), [store.session.inbox().as_str()]);
+        assert_eq!(place.names("inbox"), [""; 0]);
     }
 }

@@ -7,49 +7,47 @@ use leasehold_core::{Arrival, Capacity, ClaimId, Token};
 use super::*;
 
 fn events(inbox: &Inbox) -> Vec<Event> {
-    let inbox = || inbox.clone();
-    let arrival = Arrival(u64::MAX);
-    let (token, at) = (Token(9), StoreTime(5_000_000));
-    let id = || ClaimId::from_random(1);
+    let (inbox, id, arrival) = (inbox.clone(), ClaimId::from_random(1), Arrival(u64::MAX));
+    let at = StoreTime(5_000_000);
     vec![
         Event::Granted {
-            inbox: inbox(),
+            inbox: inbox.clone(),
             arrival,
-            id: id(),
-            token,
+            id: id.clone(),
+            token: Token(9),
             behind: None,
             deadline: at,
             waited: Duration::ZERO,
         },
         Event::Next {
-            inbox: inbox(),
+            inbox: inbox.clone(),
             arrival,
             blocked_until: at,
         },
         Event::Revoked {
-            inbox: inbox(),
+            inbox: inbox.clone(),
             arrival,
-            id: id(),
+            id: id.clone(),
         },
         Event::Adopted {
-            inbox: inbox(),
+            inbox: inbox.clone(),
             arrival,
-            id: id(),
+            id: id.clone(),
         },
         Event::Unfit {
-            inbox: inbox(),
+            inbox: inbox.clone(),
             arrival,
-            id: id(),
+            id,
             in_use: Capacity::Permits(u32::MAX),
         },
-        Event::Changed { inbox: inbox() },
+        Event::Changed { inbox },
     ]
 }
 
 #[test]
 fn a_letter_is_understood_as_it_was_meant() {
-    let place = tempfile::tempdir().unwrap();
-    let store = Inner::open(place.path().join("d"), Duration::from_secs(60), None).unwrap();
+    let place = crate::tests::Place::new();
+    let store = place.store();
     let inbox = Inbox::new("me").unwrap();
     let name = socket(&file_name(inbox.as_str()));
     let socket = Socket::bind(socket_path(&store.directory, &name)).unwrap();
@@ -59,11 +57,9 @@ fn a_letter_is_understood_as_it_was_meant() {
         notify(&store, &key, at, &events);
         let mut buffer = [0; 4096];
         let length = socket.recv(&mut buffer).unwrap();
-        let meant: Vec<_> = events
-            .iter()
-            .map(|event| Push::of(event, &key, at, epoch))
-            .collect();
-        assert_eq!(understood(&buffer[..length], epoch), meant);
+        let meant = events.iter().map(|event| Push::of(event, &key, at, epoch));
+        let understood = understood(&buffer[..length], epoch);
+        assert!(understood.into_iter().eq(meant));
     }
 }
 

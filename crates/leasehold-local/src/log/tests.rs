@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 
-use leasehold_core::{
-    Arrival, AuditEvent, AuditedHold, Claim, ClaimId, ClientInfo, Command, Mode, Token,
-};
+use leasehold_core::{Arrival, AuditEvent, AuditedHold, ClientInfo, Command, Mode, Token};
 use leasehold_store::Records;
 
 use super::*;
+use crate::tests::{Place, claim, key};
 use crate::{LocalOptions, LocalStore};
 
 const START: StoreTime = StoreTime(1_795_000_000_000_000);
@@ -28,14 +26,6 @@ fn entry(number: u64, at: StoreTime) -> AuditEntry {
     }
 }
 
-fn key() -> Key {
-    Key::new("k").unwrap()
-}
-
-fn directory(path: &Path) -> Arc<Directory> {
-    Arc::new(Directory::open(path.join("d")).unwrap())
-}
-
 fn log(directory: &Arc<Directory>, limit: &str) -> Log {
     Log::open(directory, limit.parse().unwrap()).unwrap()
 }
@@ -51,113 +41,90 @@ fn read(directory: &Directory, from: &mut Option<((u64, u64), usize)>) -> Vec<u6
     tokens
 }
 
-fn files(path: &Path) -> usize {
-    fs::read_dir(path.join("d/audit")).unwrap().count()
+/// Adds an entry each so often; what can be read then.
+fn kept(limit: &str, entries: u64, every: Duration) -> (Place, Vec<u64>) {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, limit);
+    for number in 1..=entries {
+        let at = START + every * u32::try_from(number).unwrap();
+        log.add(&key("k"), vec![entry(number, at)]);
+    }
+    let kept = read(&directory, &mut None);
+    assert!(kept.iter().copied().eq(kept[0]..=entries));
+    (place, kept)
 }
 
 #[test]
 fn so_many_entries_are_kept_and_not_many_more() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = directory(place.path());
-    let log = log(&directory, "1000");
-    for number in 1..=5_000 {
-        log.add(
-            &key(),
-            vec![entry(number, START + Duration::from_millis(number))],
-        );
-    }
-    let kept = read(&directory, &mut None);
-    let first = kept[0];
-    assert!(
-        (2_000..=4_000).contains(&first),
-        "{first}: 1000 to 3000 are kept"
-    );
-    assert!(kept.into_iter().eq(first..=5_000));
+    let (_place, kept) = kept("1000", 5_000, Duration::from_millis(1));
+    let few = (2_000..=4_000).contains(&kept[0]);
+    assert!(few, "{}: 1000 to 3000 are kept", kept[0]);
 }
 
 #[test]
 fn entries_of_so_long_a_time_are_kept() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = directory(place.path());
-    let log = log(&directory, "1h");
-    for number in 1..=600 {
-        log.add(
-            &key(),
-            vec![entry(number, START + Duration::from_secs(60 * number))],
-        );
-    }
-    let kept = read(&directory, &mut None);
-    let first = kept[0];
-    assert!(
-        (480..=540).contains(&first),
-        "{first}: one hour to two are kept"
-    );
-    assert!(kept.into_iter().eq(first..=600));
-    assert!(files(place.path()) <= 8);
+    let (place, kept) = kept("1h", 600, Duration::from_secs(60));
+    let few = (480..=540).contains(&kept[0]);
+    assert!(few, "{}: one hour to two are kept", kept[0]);
+    assert!(place.names("audit").len() <= 8);
 }
 
 /// Several processes write, and one reads on, whichever of them begins a new file.
 #[test]
 fn files_change_under_writers_and_readers() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = directory(place.path());
+    let place = Place::new();
+    let directory = place.directory();
     let logs = [0; 3].map(|_| log(&directory, "2000"));
     let (mut from, mut seen) = (None, Vec::new());
     for number in 1..=3_000 {
         let big = "x".repeat(255);
         let mut one = entry(number, START);
         one.hold.as_mut().unwrap().owner = ClientInfo::new(&big, 7, Some(&big));
-        logs[usize::try_from(number % 3).unwrap()]
-            .add(&Key::new("k".repeat(500)).unwrap(), vec![one]);
+        logs[number as usize % 3].add(&key(&"k".repeat(500)), vec![one]);
         if number % 100 == 0 {
             seen.extend(read(&directory, &mut from));
         }
     }
-    assert!(files(place.path()) > 1, "no file was full");
+    assert!(place.names("audit").len() > 1, "no file was full");
     assert!(seen.into_iter().eq(1..=3_000));
 }
 
 #[test]
 fn a_line_that_was_cut_off_hides_no_other() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = directory(place.path());
+    let place = Place::new();
+    let directory = place.directory();
     let log = log(&directory, "1000");
-    log.add(&key(), vec![entry(1, START)]);
-    let current = place.path().join("d/audit/current.jsonl");
+    log.add(&key("k"), vec![entry(1, START)]);
+    let current = place.at("audit/current.jsonl");
     let mut file = fs::OpenOptions::new().append(true).open(current).unwrap();
     file.write_all(b"{\"key\":\"k\",\"at\":17").unwrap();
     let mut from = None;
     assert_eq!(read(&directory, &mut from), [1]);
     file.write_all(b"\n").unwrap();
-    log.add(&key(), vec![entry(2, START)]);
+    log.add(&key("k"), vec![entry(2, START)]);
     assert_eq!(read(&directory, &mut from), [2]);
 }
 
 /// A step is taken, although nothing can be written about it.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_stops_nobody() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("d");
-    let url = format!("local:{}?audit=1000", path.display());
+    let place = Place::new();
+    let url = format!("local:{}?audit=1000", place.path.display());
     let options = LocalOptions::from_url(&url).unwrap();
     let store = LocalStore::open(options).await.unwrap();
     // In the way of the file.
-    fs::create_dir(path.join("audit/current.jsonl")).unwrap();
-    let claim = Claim::new(
-        ClaimId::from_random(1),
-        Mode::EXCLUSIVE,
-        Duration::from_secs(9),
-    );
+    fs::create_dir(place.at("audit/current.jsonl")).unwrap();
     let taken = |command| {
         let store = store.clone();
         async move {
             let step = leasehold_store::Step::One(&command);
-            let taken = store.transact(&[&key()], step).await.unwrap();
+            let taken = store.transact(&[&key("k")], step).await.unwrap();
             taken.taken.unwrap().remove(0).reply
         }
     };
-    assert!(taken(Command::Claim(claim)).await.is_grant());
-    fs::remove_dir(path.join("audit/current.jsonl")).unwrap();
+    assert!(taken(claim(1)).await.is_grant());
+    fs::remove_dir(place.at("audit/current.jsonl")).unwrap();
     let by = ClientInfo::unknown();
     taken(Command::Break { by, only: None }).await;
     let mut log = Records::audit_log(&store, None, StoreTime(0)).unwrap();

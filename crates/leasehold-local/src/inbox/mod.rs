@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as IoKind;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,11 +17,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::Inner;
-use super::death_watcher::watch;
-use super::directory::Directory;
-use super::file;
+use super::directory::{Directory, by_descriptor};
+use super::liveness::socket;
+use super::liveness_watch::watch;
 use super::name::file_name;
-use super::session::socket;
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: u32 = 3;
@@ -93,11 +91,6 @@ fn socket_path(directory: &Directory, name: &str) -> PathBuf {
         return by_descriptor(&at).join(name);
     }
     path
-}
-
-/// What is open, as a path.
-pub(super) fn by_descriptor(open: &impl AsRawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
 /// Whether the inbox of this client is open, and how it hears.
@@ -186,7 +179,7 @@ impl Drop for OpenInbox {
             state.epoch = 0;
             if state.reader.take().is_some() {
                 let name = file_name(self.store.session.inbox().as_str());
-                file::remove(&self.store.directory, &socket(&name));
+                self.store.directory.remove(&socket(&name));
             }
         }
     }
@@ -215,7 +208,7 @@ fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
     let inbox = store.session.inbox();
     let name = socket(&file_name(inbox.as_str()));
     // Left by an inbox of ours that was opened before.
-    file::remove(&store.directory, &name);
+    store.directory.remove(&name);
     let socket = Socket::bind(socket_path(&store.directory, &name))?;
     store.directory.share_socket(&name)?;
     socket.set_nonblocking(true)?;

@@ -20,8 +20,8 @@ use leasehold_store::{AuditLimit, AuditLog, AuditRecord, StoreError};
 use rustix::fs::{OFlags, fstat, renameat};
 use rustix::io::{Errno, retry_on_intr, write};
 
+use super::acquire_record::blocking;
 use super::directory::{AUDIT, Directory, inode_of};
-use super::turn::blocking;
 use super::{Inner, file};
 
 const ENDING: &str = ".jsonl";
@@ -96,7 +96,7 @@ impl Log {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (name, directory) = (path(CURRENT), &*self.directory);
         let open = match current.take() {
-            Some(open) if file::stands_at(&open.file, directory, &name)? => open,
+            Some(open) if directory.has(&open.file, &name)? => open,
             _ => Current::open(directory, &name, at)?,
         };
         let open = match self.is_full(&open, at)? {
@@ -157,7 +157,7 @@ impl Log {
                 }
             };
             if !stays {
-                file::remove(&self.directory, &path(name));
+                self.directory.remove(&path(name));
             } else if matches!(self.limit, AuditLimit::Entries(_)) {
                 kept += self.lines(&path(name)).unwrap_or_default();
             }

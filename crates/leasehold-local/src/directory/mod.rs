@@ -1,6 +1,13 @@
 //! The directory of a local store, and what its file system answers.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+pub(super) mod create_dir;
+mod group;
+mod group_dir;
+mod open_dir;
+mod refusal;
+mod user_dir;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,17 +15,18 @@ use std::time::Duration;
 use leasehold_store::StoreError;
 use rustix::fs::{
     AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, Stat, chmod, flock, fstat,
-    openat, stat, statat,
+    openat, stat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 use rustix::process::geteuid;
 
-use super::errors::{below, command, failed, is_of_system, refused};
-use super::group::Group;
-use super::inbox::by_descriptor;
-use super::shared::{self, PARTS, Shared, UNFINISHED};
-use super::walk::Makes;
-use super::{clock, file, machine, walk};
+pub(crate) use self::group::Group;
+use self::group_dir::{GroupDir, OF_FILES, make_file};
+pub(crate) use self::open_dir::Makes;
+use self::refusal::Wrong;
+use super::errors::{failed, refused};
+use super::machine;
 
 /// One file for each key.
 pub(super) const RECORDS: &str = "records";
@@ -29,7 +37,21 @@ pub(super) const INBOXES: &str = "inbox";
 /// The audit log.
 pub(super) const AUDIT: &str = "audit";
 /// A file in the way of the first versions.
-pub(super) const KEYS: &str = "keys";
+const KEYS: &str = "keys";
+/// The clock of the boot, and the file that is locked while it is set.
+pub(super) const CLOCK: &str = "clock";
+pub(super) const CLOCK_LOCK: &str = "clock.lock";
+/// The file that says for which group it was made.
+const MARK: &str = "group";
+
+/// The directories in it.
+const PARTS: [&str; 4] = [RECORDS, SESSIONS, INBOXES, AUDIT];
+
+/// The files beside them.
+const FILES: [&str; 3] = [KEYS, CLOCK, CLOCK_LOCK];
+
+/// How the names of files begin that are not finished.
+const UNFINISHED: &str = ".new-";
 
 /// Only the user may see claim ids: whoever knows one can release its claim.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -55,7 +77,7 @@ pub(super) struct Directory {
     /// The device and the number of its inode.
     inode: (u64, u64),
     /// `None`: it is one user's.
-    shared: Option<Shared>,
+    shared: Option<GroupDir>,
     /// Its parts, open and locked: see [`Directory::keep`].
     kept: Mutex<Vec<OwnedFd>>,
 }
@@ -76,14 +98,16 @@ impl Directory {
     ) -> Result<Self, StoreError> {
         let group = group.map(Group::find).transpose()?;
         let makes = group.as_ref().map_or(makes, |_| Makes::Nothing);
-        let found = walk::find(&path, makes).map_err(|error| match &group {
-            Some(group) if is_absent(&path) => shared::refusal::absent(&path, group),
+        let found = open_dir::find(&path, makes).map_err(|error| match &group {
+            Some(group) if matches!(stat(&path), Err(Errno::NOENT)) => {
+                Wrong::Absent(group).at(&path)
+            }
             _ => error,
         })?;
         let opened = fstat(&found.fd).map_err(|errno| failed(&path, "look at", errno))?;
-        let shared = Shared::of(&path, &found, &opened, group)?;
+        let shared = GroupDir::of(&path, &found, &opened, group)?;
         if shared.is_none() {
-            check_owner(&path, &found.fd, &opened)?;
+            user_dir::check_owner(&path, &found.fd, &opened)?;
         }
         machine::check_file_system(&path, &found.fd)?;
         let directory = Self {
@@ -116,10 +140,10 @@ impl Directory {
         if self.shared.is_some() {
             return Ok(());
         }
-        walk::make(&self.fd, name).map_err(|errno| self.failed("write to", errno))?;
+        open_dir::make(&self.fd, name).map_err(|errno| self.failed("write to", errno))?;
         let part = open_at(self.fd.as_fd(), name, PART, Mode::empty());
         match part.and_then(|part| fstat(&part)) {
-            Ok(stat) if is_of_user(&stat) && !is_open_to_others(&stat) => Ok(()),
+            Ok(stat) if is_of_user(&stat) && !user_dir::is_open_to_others(&stat) => Ok(()),
             Ok(_) => Err(self.foreign(name)),
             Err(Errno::LOOP | Errno::NOTDIR) => Err(self.foreign(name)),
             Err(errno) => Err(self.failed("open", errno)),
@@ -162,21 +186,58 @@ impl Directory {
         &self.path
     }
 
-    /// Opens a file in it that is neither followed nor inherited.
+    /// Opens a file in it that is neither followed nor inherited, and is as this store makes them:
+    /// others may have put something else there. It is not waited for, if it is a pipe.
     pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (at, name) = self.at(name);
-        if let Some(shared) = &self.shared {
-            return shared.file(at, name, flags);
-        }
-        // It may be from a time when others could write to the directory: not waited for, if it is
-        // a pipe, and not used.
-        let opened = open_at(at, name, flags | OFlags::NONBLOCK, PRIVATE)?;
-        let stat = fstat(&opened)?;
-        match is_regular(&stat) || flags.contains(OFlags::DIRECTORY) {
+        let (mut open, group) = (flags | OFlags::NONBLOCK, self.group());
+        open.set(
+            OFlags::CREATE,
+            flags.contains(OFlags::CREATE) && group.is_none(),
+        );
+        let opened = loop {
+            match (open_at(at, name, open, PRIVATE), group) {
+                (Err(Errno::NOENT), Some(group)) if flags.contains(OFlags::CREATE) => {
+                    make_file(at, name, OF_FILES, group, b"")?;
+                }
+                (opened, _) => break opened?,
+            }
+        };
+        let (stat, is_part) = (fstat(&opened)?, flags.contains(OFlags::DIRECTORY));
+        let is_right = match &self.shared {
+            None => is_of_user(&stat),
+            // Root can open it whatever its mode is.
+            Some(shared) => is_part || shared.is_right(&stat),
+        };
+        match is_part || is_regular(&stat) {
             false => Err(Errno::NXIO),
-            true if !is_of_user(&stat) => Err(Errno::ACCESS),
+            true if !is_right => Err(Errno::ACCESS),
             true => Ok(opened),
         }
+    }
+
+    /// Whether an open file still stands at `name`: it may have been swept and made
+    /// anew between opening and locking.
+    pub(super) fn has(&self, file: &OwnedFd, name: &str) -> Result<bool, Errno> {
+        let (at, name) = self.at(name);
+        match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => Ok(inode_of(&fstat(file)?) == inode_of(&there)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// When a file was last written, by the wall clock; `None` if it is not there.
+    pub(super) fn last_written(&self, name: &str) -> Option<Duration> {
+        let (at, name) = self.at(name);
+        let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(last_written(&stat))
+    }
+
+    /// Removes a file; one that is not there needs no removal.
+    pub(super) fn remove(&self, name: &str) {
+        let (at, name) = self.at(name);
+        unlinkat(at, name, AtFlags::empty()).ok();
     }
 
     /// The socket of that name, if members of a group listen there: open, so that it is this one
@@ -203,20 +264,20 @@ impl Directory {
             return Err(Errno::ACCESS);
         }
         // A descriptor of this kind is not enough for `fchmod`.
-        chmod(
-            by_descriptor(&socket),
-            Mode::from_raw_mode(shared::OF_FILES),
-        )
+        chmod(by_descriptor(&socket), Mode::from_raw_mode(OF_FILES))
     }
 
     /// Removes what nobody has finished, in a directory of a group.
     pub(super) fn remove_unfinished(&self, now: Duration, most: usize) {
-        let Some(shared) = &self.shared else { return };
-        let before = now.saturating_sub(UNFINISHED_FOR).as_secs();
-        for part in PARTS {
-            let names = self.all_names(part, most).unwrap_or_default();
-            let unfinished = names.iter().filter(|name| name.starts_with(UNFINISHED));
-            shared.remove_unfinished(unfinished, part, before);
+        for part in PARTS.iter().filter(|_| self.is_shared()) {
+            let mut names = self.all_names(part, most).unwrap_or_default();
+            names.retain(|name| name.starts_with(UNFINISHED));
+            for name in names.iter().map(|name| format!("{part}/{name}")) {
+                let written = self.last_written(&name);
+                if written.is_some_and(|written| written + UNFINISHED_FOR < now) {
+                    self.remove(&name);
+                }
+            }
         }
     }
 
@@ -230,7 +291,7 @@ impl Directory {
             let file = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
             retry_on_intr(|| flock(&file, lock))?;
             // Whoever sweeps may have come between.
-            if file::stands_at(&file, self, name)? {
+            if self.has(&file, name)? {
                 return Ok(file);
             }
         }
@@ -315,9 +376,9 @@ impl Directory {
 }
 
 /// Opens a file that is neither followed nor inherited.
-pub(super) fn open_at(
+fn open_at(
     at: BorrowedFd<'_>,
-    name: &str,
+    name: impl Arg + Copy,
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
@@ -332,81 +393,19 @@ pub(super) fn open_at(
     open(flags)
 }
 
-/// Whether nothing is there.
-fn is_absent(path: &Path) -> bool {
-    matches!(stat(path), Err(Errno::NOENT))
-}
-
-/// Refuses a directory in which another user could do something.
-fn check_owner(path: &Path, found: &OwnedFd, stat: &Stat) -> Result<(), StoreError> {
-    let shown = path.display();
-    let me = geteuid().as_raw();
-    if stat.st_uid != me {
-        let owner = stat.st_uid;
-        let hint = match is_sticky(stat) || is_of_system(path) {
-            true => below(path),
-            false => "run as that user, use a directory of a group (leasehold init), or name \
-                      another: local:/some/dir"
-                .to_owned(),
-        };
-        let message = format!("the directory {shown} belongs to user {owner}, not to {me}");
-        return Err(refused(message, hint));
-    }
-    check_rights(path, found, stat)
-}
-
-/// Refuses a directory of this user that others can write to, and one of the system.
-pub(super) fn check_rights(path: &Path, found: &OwnedFd, stat: &Stat) -> Result<(), StoreError> {
-    let (shown, sticky) = (path.display(), is_sticky(stat));
-    let ours = || is_ours(found).map_err(|errno| failed(path, "look at", errno));
-    if is_open_to_others(stat) {
-        // Whoever else uses it must be able to go on.
-        let hint = match sticky || is_of_system(path) || !ours()? {
-            true => below(path),
-            false => format!(
-                "{}, or name another directory with local:/some/dir",
-                command("chmod go-w", &[&path.to_string_lossy()])
-            ),
-        };
-        let message = format!("other users can write to the directory {shown}");
-        return Err(refused(message, hint));
-    }
-    let has_store = || statat(found, RECORDS, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    if is_of_system(path) && !has_store() && !ours()? {
-        let message = format!("the directory {shown} is not empty, and no store is in it");
-        return Err(refused(message, below(path)));
-    }
-    Ok(())
-}
-
-fn is_sticky(stat: &Stat) -> bool {
-    stat.st_mode & 0o1000 != 0
-}
-
-/// Whether others than the owner may write to it.
-fn is_open_to_others(stat: &Stat) -> bool {
-    Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
-}
-
-/// Whether there is nothing in it that is not this store's.
-fn is_ours(directory: &OwnedFd) -> Result<bool, Errno> {
-    let known = [KEYS, clock::FILE, clock::LOCK, shared::MARK];
-    // What was found cannot be read.
-    let opened = openat(directory, ".", PART | OFlags::CLOEXEC, Mode::empty())?;
-    for entry in Dir::new(opened)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy();
-        let ours = PARTS.iter().chain(&known).any(|one| *one == name);
-        if !ours && !matches!(&*name, "." | "..") && !name.starts_with(UNFINISHED) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 #[allow(clippy::useless_conversion, reason = "narrower on other systems")]
 pub(super) fn inode_of(stat: &Stat) -> (u64, u64) {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
+}
+
+/// When that was last written, by the wall clock.
+pub(super) fn last_written(stat: &Stat) -> Duration {
+    Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0))
+}
+
+/// What is open, as a path.
+pub(super) fn by_descriptor(open: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
 fn is_of_user(stat: &Stat) -> bool {

@@ -15,7 +15,6 @@ use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, SESSIONS};
-use super::file;
 use super::machine::LOCKS;
 use super::name::file_name;
 
@@ -62,38 +61,31 @@ impl Life {
 }
 
 impl Session {
-    pub(super) fn open(directory: Arc<Directory>, inbox: Inbox) -> Result<Self, StoreError> {
-        let life = Life::begin(&directory, &inbox, WAIT);
-        Self::of(life, directory, inbox)
-    }
-
-    /// Nothing if another process looks at its file just now.
-    pub(super) fn open_at_once(
+    /// Nothing if another process looks at its file just now, and this may not `wait`.
+    pub(super) fn open(
         directory: Arc<Directory>,
         inbox: Inbox,
+        wait: bool,
     ) -> Result<Option<Self>, StoreError> {
-        match Life::begin(&directory, &inbox, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            life => Self::of(life, directory, inbox).map(Some),
-        }
-    }
-
-    fn of(
-        life: Result<Life, Errno>,
-        directory: Arc<Directory>,
-        inbox: Inbox,
-    ) -> Result<Self, StoreError> {
-        let life = life.map_err(|errno| directory.failed("write to", errno))?;
+        let lock = if wait {
+            WAIT
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        let life = match Life::begin(&directory, &inbox, lock) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            life => Some(life.map_err(|errno| directory.failed("write to", errno))?),
+        };
         let session = Self {
             directory,
             inbox,
-            life: Some(life),
+            life,
             renewing: Mutex::default(),
         };
-        if session.is_dead(&session.inbox) {
-            return Err(LOCKS.fails(session.directory.path(), ""));
+        match session.is_dead(&session.inbox) {
+            true => Err(LOCKS.fails(session.directory.path(), "")),
+            false => Ok(Some(session)),
         }
-        Ok(session)
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
@@ -160,7 +152,7 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
     let file = match directory.file(&path, OFlags::RDWR) {
         Ok(file) => file,
         Err(Errno::NOENT) => {
-            file::remove(directory, &socket(name));
+            directory.remove(&socket(name));
             return true;
         }
         Err(_) => return false,
@@ -171,10 +163,10 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
     }
     // Only who has the standing file to himself may remove it.
     if retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)).is_ok()
-        && file::stands_at(&file, directory, &path) == Ok(true)
+        && directory.has(&file, &path) == Ok(true)
     {
-        file::remove(directory, &socket(name));
-        file::remove(directory, &path);
+        directory.remove(&socket(name));
+        directory.remove(&path);
     }
     true
 }
@@ -207,13 +199,13 @@ mod tests {
 
     #[test]
     fn a_client_does_not_open_at_once_while_another_looks_at_its_file() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Arc::new(Directory::open(place.path().join("d")).unwrap());
+        let place = crate::tests::Place::new();
+        let directory = place.directory();
         let inbox = Inbox::from_random(1);
         let looked_at = directory
             .lock_file(&path(&file_name(inbox.as_str())), WAIT)
             .unwrap();
-        let open = || Session::open_at_once(directory.clone(), inbox.clone()).unwrap();
+        let open = || Session::open(directory.clone(), inbox.clone(), false).unwrap();
         assert!(open().is_none());
         drop(looked_at);
         assert!(open().is_some());

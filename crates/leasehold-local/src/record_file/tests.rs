@@ -3,38 +3,39 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold_core::{
     Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Release, Renew,
     Reply, Rotate, StoreTime,
 };
-use tempfile::TempDir;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::super::clock::Clock;
-use super::super::record::{self, Change, Header};
-use super::super::{dead, step};
 use super::*;
+use crate::clock::Clock;
+use crate::record::{self, Change, Header};
+use crate::record_guard::RecordGuard;
+use crate::remove_dead;
+use crate::tests::{Place, claim, id, key, leave, open, refusal, release, take};
 
 struct Case {
-    place: TempDir,
+    place: Place,
     store: Arc<Inner>,
     key: Key,
 }
 
 impl Case {
     fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let store = Inner::open(place.path().join("d"), Duration::from_secs(60), None).unwrap();
-        let key = Key::new("k").unwrap();
-        Self { place, store, key }
+        let place = Place::new();
+        Self {
+            store: place.store(),
+            place,
+            key: key("k"),
+        }
     }
 
-    /// Takes that step.
     fn step(&self, command: &Command) -> Queue {
-        step(&self.store, &self.key, command)
+        take(&self.store, &self.key, command)
     }
 
     /// A record of somebody who holds the key, and nothing else.
@@ -43,28 +44,43 @@ impl Case {
     }
 
     fn read(&self) -> Result<Queue, StoreError> {
-        Place::of(&self.store, "k").read_key(&self.key)
+        RecordFile::of(&self.store, "k").read_key(&self.key)
     }
 
-    fn locked(&self) -> KeyLock {
-        Place::of(&self.store, "k").try_lock().unwrap().unwrap()
+    /// The queue that this client has in mind, after it has read what others have written.
+    fn followed(&self, store: &Arc<Inner>) -> Queue {
+        let mut guard = locked(store);
+        let record = guard.read(&self.key).unwrap();
+        let queue = record.queue.clone();
+        guard.keep(record);
+        queue
     }
 
     /// As after a restart of the process.
     fn forget(&self) {
-        let place = Place::of(&self.store, "k");
-        let slot = self.store.records.get(&place.name);
+        let slot = self
+            .store
+            .records
+            .get(&RecordFile::of(&self.store, "k").name);
         *slot.try_lock().unwrap() = OpenRecord::default();
     }
 
     fn path(&self) -> PathBuf {
-        self.place.path().join("d/records/k.rec")
+        self.place.at("records/k.rec")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.path()).unwrap()
+    }
+
+    fn write(&self, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(), bytes).unwrap();
     }
 
     fn refusal(&self) -> ErrorKind {
-        let locked = Place::of(&self.store, "k").try_lock();
-        let step = locked.and_then(|locked| locked.unwrap().read(&self.key));
         let looks = self.read().unwrap_err().kind();
+        let locked = RecordFile::of(&self.store, "k").try_lock();
+        let step = locked.and_then(|locked| locked.unwrap().read(&self.key));
         assert_eq!(
             step.unwrap_err().kind(),
             looks,
@@ -74,41 +90,13 @@ impl Case {
     }
 }
 
-/// Takes that step, and answers the queue that this client has in mind then.
-fn step(store: &Arc<Inner>, key: &Key, command: &Command) -> Queue {
-    let mut locked = Place::of_key(store, key).try_lock().unwrap().unwrap();
-    let locks = std::slice::from_mut(&mut locked);
-    let taken = step::transact(store, locks, &[key], &[Some(command)], false);
-    assert!(taken.unwrap().is_ok());
-    locked.read(key).unwrap().queue
-}
-
-/// It does not lapse, however long a test takes.
-fn claim(id: u128) -> Command {
-    let id = ClaimId::from_random(id);
-    let ttl = Duration::from_secs(3600);
-    Command::Claim(Claim {
-        waiter_ttl: ttl,
-        ..Claim::new(id, Mode::EXCLUSIVE, ttl)
-    })
-}
-
-fn release(id: u128) -> Command {
-    leave(id, false)
+fn locked(store: &Arc<Inner>) -> RecordGuard {
+    RecordFile::of(store, "k").try_lock().unwrap().unwrap()
 }
 
 /// It leaves nothing to be remembered.
-fn settled(id: u128) -> Command {
-    leave(id, true)
-}
-
-fn leave(id: u128, settled: bool) -> Command {
-    Command::Release(Release {
-        id: ClaimId::from_random(id),
-        hand_off: true,
-        settled,
-        unused: false,
-    })
+fn settled(number: u128) -> Command {
+    leave(number, true)
 }
 
 #[test]
@@ -134,7 +122,7 @@ fn a_record_that_says_it_is_huge_is_damaged() {
     for number in [1, room / 2, 0] {
         head.extend(number.to_le_bytes());
     }
-    fs::write(case.path(), head).unwrap();
+    case.write(head);
     let file = fs::File::options().write(true).open(case.path()).unwrap();
     file.set_len(room).unwrap();
     case.forget();
@@ -146,18 +134,14 @@ fn a_record_that_says_it_is_huge_is_damaged() {
 fn who_looks_while_others_write_finds_no_half_of_a_record() {
     let case = Case::new();
     let queue = case.held();
-    let whole = fs::read(case.path()).unwrap();
+    let whole = case.bytes();
     let mut reads = 0;
     let read = unless_damaged_for_good(|| {
         reads += 1;
         let now = if reads < 3 { &whole[..200] } else { &whole };
-        fs::write(case.path(), now).unwrap();
-        let file = case
-            .store
-            .directory
-            .file("records/k.rec", OFlags::RDONLY)
-            .unwrap();
-        Place::of(&case.store, "k").read_open(&file)
+        case.write(now);
+        let file = case.store.directory.file("records/k.rec", OFlags::RDONLY);
+        RecordFile::of(&case.store, "k").read_open(&file.unwrap())
     });
     assert_eq!(read.unwrap().map(|record| record.queue), Some(queue));
     assert_eq!(reads, 3);
@@ -169,7 +153,7 @@ fn who_looks_while_others_write_finds_no_half_of_a_record() {
 fn every_half_way_state_is_gone_on_from() {
     let case = Case::new();
     for made in [0, 1, 4095, 4096] {
-        fs::write(case.path(), vec![0; made]).unwrap();
+        case.write(vec![0; made]);
         case.forget();
         assert_eq!(case.read().unwrap(), Queue::default());
         let queue = case.held();
@@ -184,10 +168,10 @@ fn every_half_way_state_is_gone_on_from() {
     let (mut moves, mut sizes) = (BTreeSet::new(), BTreeSet::new());
     for command in steps {
         let queue = case.read().unwrap();
-        let before = fs::read(case.path()).unwrap();
+        let before = case.bytes();
         let next = case.step(&command);
         assert_eq!(case.read().unwrap(), next);
-        let after = fs::read(case.path()).unwrap();
+        let after = case.bytes();
         moves.insert(before[..128] == after[..128]);
         sizes.insert(after.len());
         // What the file begins with is written last, and at once.
@@ -201,20 +185,18 @@ fn every_half_way_state_is_gone_on_from() {
             for at in &changed[..killed] {
                 torn[*at] = after[*at];
             }
-            fs::write(case.path(), torn).unwrap();
+            case.write(torn);
             assert_eq!(case.read().unwrap(), queue, "killed at {killed}");
             // It was another process: this one has in mind what it has read, or nothing.
             case.forget();
             if killed % 2 == 0 {
-                let mut locked = case.locked();
-                let record = locked.read(&case.key).unwrap();
-                locked.keep(record);
+                case.followed(&case.store);
             }
             let again = case.step(&command);
             assert_eq!(case.read().unwrap(), again, "after a kill at {killed}");
             assert_eq!(ids(&again), ids(&next));
         }
-        fs::write(case.path(), &after).unwrap();
+        case.write(&after);
         case.forget();
     }
     assert_eq!(moves.len(), 2);
@@ -313,12 +295,12 @@ fn history() -> impl Iterator<Item = Change<'static>> {
 #[test]
 fn who_follows_comes_to_the_same() {
     let (case, mut seen) = (Case::new(), 0);
-    let other = Inner::open(case.place.path().join("d"), Duration::from_secs(60), None).unwrap();
+    let other = case.place.store();
     let mut mine = Queue::default();
     let mut sum = Xxh3::new();
     for (number, change) in history().enumerate() {
         let command = change.command.as_deref();
-        let outcome = dead::apply_without(&mut mine, &change.dead, command, change.at);
+        let outcome = remove_dead::apply_without(&mut mine, &change.dead, command, change.at);
         seen += outcome.events.len();
         sum.update(&serde_json::to_vec(&mine).unwrap());
         // By turns, and now and then more than a half can hold.
@@ -326,7 +308,7 @@ fn who_follows_comes_to_the_same() {
             0 => (&case.store, &other),
             _ => (&other, &case.store),
         };
-        let mut locked = Place::of(writes, "k").try_lock().unwrap().unwrap();
+        let mut locked = locked(writes);
         let mut record = locked.read(&case.key).unwrap();
         let before = record.whole().unwrap().len();
         record.queue.clone_from(&mine);
@@ -340,10 +322,7 @@ fn who_follows_comes_to_the_same() {
         locked.commit(record, &frame).unwrap();
         drop(locked);
         if number % 7 < 5 {
-            let mut locked = Place::of(reads, "k").try_lock().unwrap().unwrap();
-            let record = locked.read(&case.key).unwrap();
-            assert_eq!(record.queue, mine, "{number}");
-            locked.keep(record);
+            assert_eq!(case.followed(reads), mine, "{number}");
         }
         assert_eq!(case.read().unwrap(), mine, "{number}");
     }
@@ -357,7 +336,7 @@ fn who_follows_comes_to_the_same() {
 #[test]
 fn another_process_is_seen_at_once() {
     let case = Case::new();
-    let other = Inner::open(case.place.path().join("d"), Duration::from_secs(60), None).unwrap();
+    let other = case.place.store();
     for round in 0..60 {
         let (writes, reads) = match round % 3 {
             0 => (&case.store, &other),
@@ -367,11 +346,8 @@ fn another_process_is_seen_at_once() {
             0..40 => claim(round + 1),
             _ => release(round - 39),
         };
-        let queue = step(writes, &case.key, &command);
-        let mut locked = Place::of(reads, "k").try_lock().unwrap().unwrap();
-        let record = locked.read(&case.key).unwrap();
-        assert_eq!(record.queue, queue, "round {round}");
-        locked.keep(record);
+        let queue = take(writes, &case.key, &command);
+        assert_eq!(case.followed(reads), queue, "round {round}");
     }
 }
 
@@ -397,18 +373,13 @@ fn a_record_has_the_room_that_it_needs() {
 /// They would grant its keys to others.
 #[test]
 fn a_directory_of_the_first_versions_is_refused_and_they_are_kept_out() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("d");
-    let open = || Inner::open(path.clone(), Duration::from_secs(60), None);
-    drop(open().unwrap());
+    let place = Place::new();
+    drop(place.store());
     // They make this directory, and files in it.
-    assert!(fs::create_dir(path.join("keys")).is_err());
-    fs::remove_file(path.join("keys")).unwrap();
-    fs::create_dir(path.join("keys")).unwrap();
-    let refused = open().err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::Refused);
-    let said = refused.to_string();
-    assert!(said.contains("an earlier version of leasehold"), "{said}");
+    assert!(fs::create_dir(place.at("keys")).is_err());
+    fs::remove_file(place.at("keys")).unwrap();
+    fs::create_dir(place.at("keys")).unwrap();
+    refusal(open(&place.path), "an earlier version of leasehold");
 }
 
 /// A record that was written in another boot.
@@ -419,7 +390,7 @@ fn put_of_boot(case: &Case, boot: &Clock, queue: &Queue) {
         expires: boot.now(),
     };
     let lines = [serde_json::to_vec(&header), serde_json::to_vec(queue)].map(Result::unwrap);
-    fs::write(case.path(), record::file([&*lines.join(&b'\n')])).unwrap();
+    case.write(record::file([&*lines.join(&b'\n')]));
 }
 
 #[test]
@@ -434,10 +405,8 @@ fn claims_of_an_earlier_boot_are_void_and_tokens_rise() {
     assert!(queue.is_empty());
     queue.apply(&claim(2), StoreTime(0));
     let snapshot = queue.look(case.store.clock.now());
-    assert!(
-        snapshot.last_token > held,
-        "even with a clock that went back"
-    );
+    let rises = snapshot.last_token > held;
+    assert!(rises, "even with a clock that went back");
     for id in 2..5 {
         let queue = case.step(&claim(id));
         assert_eq!(case.read().unwrap(), queue);
@@ -451,7 +420,6 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
     let case = Case::new();
     let boot = Clock::of_boot("earlier");
     let mut queue = Queue::default();
-    let id = ClaimId::from_random;
     let claim = |number, min_hold| {
         let mode = Mode::permits(4, 1);
         Command::Claim(Claim {
@@ -482,28 +450,17 @@ fn of_an_earlier_boot_minimum_holds_and_released_ids_count() {
         .map(|command| queue.apply(&command, now).reply);
     assert_eq!(replies[..2], [Reply::Gone, Reply::Gone]);
     assert!(replies[2].is_grant());
-    let events = queue
-        .apply(
-            &Command::Break {
-                by: ClientInfo::unknown(),
-                only: None,
-            },
-            now,
-        )
-        .events;
-    assert!(
-        events
-            .iter()
-            .all(|event| event.inbox().as_str() != "watching"),
-        "{events:?}"
-    );
+    let (by, only) = (ClientInfo::unknown(), None);
+    let events = queue.apply(&Command::Break { by, only }, now).events;
+    let mut inboxes = events.iter().map(|event| event.inbox().as_str());
+    assert!(inboxes.all(|inbox| inbox != "watching"), "{events:?}");
 }
 
 #[test]
 fn a_torn_record_of_this_boot_is_left_as_it_is() {
     let case = Case::new();
     case.held();
-    let whole = fs::read(case.path()).unwrap();
+    let whole = case.bytes();
     // A frame ends with a line; after it there is room.
     let used = whole.iter().rposition(|byte| *byte == b'\n').unwrap();
     let read = |bytes: &[u8]| Record::read(&|at, length| Ok(record::within(bytes, at, length)));
@@ -516,20 +473,20 @@ fn a_torn_record_of_this_boot_is_left_as_it_is() {
         assert!(read(&flipped).is_err(), "a bit flipped at {at}");
     }
     let torn = &whole[..(128 + used) / 2];
-    fs::write(case.path(), torn).unwrap();
+    case.write(torn);
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
-    assert_eq!(fs::read(case.path()).unwrap(), torn);
+    assert_eq!(case.bytes(), torn);
 }
 
 #[test]
 fn a_torn_record_of_an_earlier_boot_is_void_and_so_is_one_of_an_earlier_format() {
     let case = Case::new();
     case.held();
-    let torn = fs::read(case.path()).unwrap()[..100].to_vec();
+    let torn = case.bytes()[..100].to_vec();
     for record in [&torn[..], b"{\"leasehold\":3}\n"] {
-        fs::write(case.path(), record).unwrap();
-        let file = fs::File::options().write(true).open(case.path()).unwrap();
-        file.set_modified(UNIX_EPOCH).unwrap();
+        case.write(record);
+        let file = fs::File::options().write(true).open(case.path());
+        file.unwrap().set_modified(UNIX_EPOCH).unwrap();
         case.forget();
         assert_eq!(case.read().unwrap(), Queue::default());
         let queue = case.held();
@@ -543,15 +500,15 @@ fn a_record_of_the_last_format_goes_on() {
     let case = Case::new();
     let queue = case.held();
     let first_line = |record: &[u8]| record.starts_with(b"{\"leasehold\":6,");
-    let mut record = fs::read(case.path()).unwrap();
+    let mut record = case.bytes();
     assert!(first_line(&record));
     record[13] = b'5';
-    fs::write(case.path(), record).unwrap();
+    case.write(record);
     case.forget();
     assert_eq!(case.read().unwrap(), queue);
-    assert!(!first_line(&fs::read(case.path()).unwrap()));
+    assert!(!first_line(&case.bytes()));
     let queue = case.held();
-    assert!(first_line(&fs::read(case.path()).unwrap()));
+    assert!(first_line(&case.bytes()));
     case.forget();
     assert_eq!(case.read().unwrap(), queue);
 }
@@ -563,15 +520,11 @@ fn what_is_not_its_record_is_left_as_it_is() {
         key: Key::new("other").unwrap(),
         ..Case::new()
     };
-    fs::write(case.path(), {
-        other.held();
-        let path = other.place.path().join("d/records/other.rec");
-        fs::read(path).unwrap()
-    })
-    .unwrap();
+    other.held();
+    case.write(fs::read(other.place.at("records/other.rec")).unwrap());
     assert_eq!(case.refusal(), ErrorKind::Corrupt);
     for format in [2, 4, 7] {
-        fs::write(case.path(), format!("{{\"leasehold\":{format}}}\n")).unwrap();
+        case.write(format!("{{\"leasehold\":{format}}}\n"));
         assert_eq!(case.refusal(), ErrorKind::Unsupported, "{format}");
     }
     fs::remove_file(case.path()).unwrap();
@@ -585,9 +538,9 @@ fn what_is_not_its_record_is_left_as_it_is() {
 #[test]
 fn one_at_a_time_has_the_lock() {
     let case = Case::new();
-    let other = Inner::open(case.place.path().join("d"), Duration::from_secs(60), None).unwrap();
-    let place = Place::of(&case.store, "k");
-    let elsewhere = Place::of(&other, "k");
+    let other = case.place.store();
+    let place = RecordFile::of(&case.store, "k");
+    let elsewhere = RecordFile::of(&other, "k");
     // While the record is made, and when it is there.
     for _ in 0..2 {
         let locked = place.try_lock().unwrap().expect("free");

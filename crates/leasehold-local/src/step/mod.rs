@@ -7,11 +7,12 @@ use std::sync::Arc;
 use leasehold_core::{Command, Key, Snapshot};
 use leasehold_store::{StoreError, Taken};
 
-use super::key_lock::KeyLock;
-use super::place::Place;
+use super::acquire_record::acquire;
+use super::errors::unavailable;
 use super::record::Change;
-use super::turn::{in_turn, unavailable};
-use super::{Inner, dead, inbox};
+use super::record_file::RecordFile;
+use super::record_guard::RecordGuard;
+use super::{Inner, inbox, remove_dead};
 
 /// Takes one step on these keys, when its turn comes on each. Claims that have to be granted
 /// `together` change nothing if one of them is not.
@@ -22,13 +23,13 @@ pub(super) async fn take(
     together: bool,
 ) -> Result<Taken, StoreError> {
     let commands: Vec<_> = commands.iter().map(Some).collect();
-    let mut locks = in_turn(store, keys).await?;
+    let mut locks = acquire(store, keys).await?;
     transact(store, &mut locks, keys, &commands, together)
 }
 
 /// The queue of a key from which the dead have been removed; none if others are at it.
 pub(super) fn without_dead(store: &Arc<Inner>, key: &Key) -> Result<Option<Snapshot>, StoreError> {
-    let Some(mut lock) = Place::of_key(store, key).try_lock()? else {
+    let Some(mut lock) = RecordFile::of_key(store, key).try_lock()? else {
         return Ok(None);
     };
     transact(store, slice::from_mut(&mut lock), &[key], &[None], false)?.ok();
@@ -47,7 +48,7 @@ pub(super) fn without_dead(store: &Arc<Inner>, key: &Key) -> Result<Option<Snaps
 /// such a key removes them, and until then nobody misses it.
 pub(super) fn transact(
     store: &Arc<Inner>,
-    locks: &mut [KeyLock],
+    locks: &mut [RecordGuard],
     keys: &[&Key],
     commands: &[Option<&Command>],
     together: bool,
@@ -65,7 +66,7 @@ pub(super) fn transact(
         let is_dead = |inbox: &_| store.session.sees_dead(inbox);
         // What is written is as it was: reading it again undoes what was tried.
         let again = || Ok(lock.read(key)?.queue);
-        let (outcome, dead) = dead::apply(&mut record.queue, *command, now, is_dead, again)?;
+        let (outcome, dead) = remove_dead::apply(&mut record.queue, *command, now, is_dead, again)?;
         if together && !outcome.reply.is_grant() {
             return Ok(Err((outcomes.len(), Box::new(outcome))));
         }

@@ -1,6 +1,6 @@
-//! A key that is locked for one step: its queue is read, and written.
+//! A record that is locked for one step: its queue is read, and written.
 
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use leasehold_core::Key;
 use leasehold_store::StoreError;
@@ -9,43 +9,44 @@ use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
 
 use super::file;
-use super::place::{OpenRecord, Place, source};
 use super::record::{Change, Half, Record, Writes, roomy};
+use super::record_file::{OpenFile, OpenRecord, RecordFile, source};
 
-/// A key that is locked for one step.
-pub(super) struct KeyLock {
-    pub(super) place: Place,
-    /// The file, which carries the lock, and what it says.
-    pub(super) open: OwnedMutexGuard<OpenRecord>,
+/// A record that is locked for one step.
+pub(super) struct RecordGuard {
+    pub(super) record: RecordFile,
+    /// The turn of this client, and what it knows of the record.
+    pub(super) turn: OwnedMutexGuard<OpenRecord>,
+    /// The file, which carries the lock.
+    pub(super) file: Arc<OpenFile>,
     /// How long the file is.
     pub(super) size: usize,
     /// How long it has to be: what is written counts, and not what was only prepared.
     pub(super) used: usize,
 }
 
-impl KeyLock {
+impl RecordGuard {
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
     pub(super) fn read(&mut self, key: &Key) -> Result<Box<Record>, StoreError> {
-        let known = self.open.known.take();
-        let place = &self.place;
-        let failed = |errno| place.store.directory.failed("read", errno);
-        let file = self.file().map_err(failed)?;
-        if let Some(mut known) = known {
-            let source = source(file, self.size).map_err(failed)?;
+        if let Some(mut known) = self.turn.known.take() {
+            let source = source(&self.file.fd, self.size);
+            let source = source.map_err(|errno| self.failed("read", errno))?;
             if known.goes_on(&source) {
                 let followed = known.follow(&source);
-                return followed.map(|()| known).map_err(|flaw| place.flawed(flaw));
+                return followed
+                    .map(|()| known)
+                    .map_err(|flaw| self.record.flawed(flaw));
             }
         }
-        Ok(Box::new(match place.read_open(file)? {
-            Some(record) => place.of_this(key, record)?,
-            None => Record::new(key, place.store.clock.boot()),
+        Ok(Box::new(match self.record.read_open(&self.file.fd)? {
+            Some(found) => self.record.check_key(key, &found).map(|()| found)?,
+            None => Record::new(key, self.record.store.clock.boot()),
         }))
     }
 
     /// Keeps in mind what the file says.
     pub(super) fn keep(&mut self, record: Box<Record>) {
-        self.open.known = Some(record);
+        self.turn.known = Some(record);
     }
 
     /// Does what is likely to fail of writing a step that has changed the queue: gets the room.
@@ -54,7 +55,7 @@ impl KeyLock {
         record: &mut Record,
         change: &Change<'_>,
     ) -> Result<Writes, StoreError> {
-        let boot = self.place.store.clock.boot();
+        let boot = self.record.store.clock.boot();
         let goes_on = record.header.boot == boot;
         boot.clone_into(&mut record.header.boot);
         record.header.expires = change.expires;
@@ -70,7 +71,7 @@ impl KeyLock {
         }
         let whole = record.whole()?;
         let half = self.room_for(whole.len(), record.half);
-        let half = half.map_err(|errno| self.place.store.directory.failed("write to", errno))?;
+        let half = half.map_err(|errno| self.failed("write to", errno))?;
         Ok(record.move_to(half, whole))
     }
 
@@ -80,20 +81,21 @@ impl KeyLock {
         if roomy(length) <= last.room {
             return Ok(last.other());
         }
+        let fd = &self.file.fd;
         if last.room == 0 {
             // What is in it is no record, and nothing of it may count.
-            ftruncate(self.file()?, 0)?;
+            ftruncate(fd, 0)?;
             (self.size, self.used) = (0, 0);
         }
         let half = Half::beyond(self.size, length);
         let room = vec![0; half.size().saturating_sub(self.size)];
-        match file::write(self.file()?, &room, self.size) {
+        match file::write(fd, &room, self.size) {
             Ok(()) => {
                 self.size = half.size();
                 Ok(half)
             }
             Err(errno) => {
-                ftruncate(self.file()?, self.size as u64).ok();
+                ftruncate(fd, self.size as u64).ok();
                 let tight = (length <= last.room).then(|| last.other());
                 tight.ok_or(errno)
             }
@@ -107,8 +109,8 @@ impl KeyLock {
         writes: &Writes,
     ) -> Result<(), StoreError> {
         for (at, bytes) in writes {
-            let written = self.file().and_then(|file| file::write(file, bytes, *at));
-            written.map_err(|errno| self.place.store.directory.failed("write to", errno))?;
+            let written = file::write(&self.file.fd, bytes, *at);
+            written.map_err(|errno| self.failed("write to", errno))?;
         }
         self.used = match record.half.is_large() {
             true => self.size,
@@ -124,27 +126,24 @@ impl KeyLock {
         self.used = 0;
     }
 
-    fn file(&self) -> Result<&OwnedFd, Errno> {
-        let open = self.open.file.as_ref();
-        open.map(|file| &file.fd).ok_or(Errno::BADF)
+    fn failed(&self, doing: &str, errno: Errno) -> StoreError {
+        self.record.store.directory.failed(doing, errno)
     }
 }
 
-impl Drop for KeyLock {
+impl Drop for RecordGuard {
     fn drop(&mut self) {
-        let Some(file) = self.open.file.take() else {
-            return;
-        };
+        let fd = &self.file.fd;
         // It was made for this step, which came to nothing.
         let unused = self.used == 0;
         if unused {
-            file::remove(&self.place.store.directory, &self.place.name);
+            self.record.store.directory.remove(&self.record.name);
         } else if self.used < self.size {
-            ftruncate(&file.fd, self.used as u64).ok();
+            ftruncate(fd, self.used as u64).ok();
         }
         // Closing would not do, since it stays open; nor where a child is between fork and exec.
-        if flock(&file.fd, FlockOperation::Unlock).is_ok() && !unused {
-            self.open.file = Some(file);
+        if flock(fd, FlockOperation::Unlock).is_err() || unused {
+            self.turn.file = None;
         }
     }
 }

@@ -44,7 +44,11 @@ pub(super) fn apply(
     let mut dead = BTreeSet::new();
     for _ in 0..ROUNDS {
         let outcome = apply_without(queue, &dead, command, now);
-        let mut suspects: BTreeSet<_> = outcome.events.iter().filter_map(next_to_act).collect();
+        // Who has to do something now. One that only hears what it has lost needs no removal: that
+        // would come before the command, and make it take the key from somebody else.
+        let acts = |event: &&Event| !matches!(event, Event::Revoked { .. } | Event::Adopted { .. });
+        let told = outcome.events.iter().filter(acts);
+        let mut suspects: BTreeSet<_> = told.map(|event| event.inbox().clone()).collect();
         if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
             suspects.extend(share(clients_that_matter(queue), now.clock));
         }
@@ -100,16 +104,6 @@ pub(super) fn apply_without(
         outcome.events.retain(|event| !learned(event));
     }
     outcome
-}
-
-/// The inbox that has to do something now, if it lives. One that only hears
-/// what it has lost needs no removal: that would come before the command, and
-/// make it take the key from somebody else.
-fn next_to_act(event: &Event) -> Option<Inbox> {
-    match event {
-        Event::Revoked { .. } | Event::Adopted { .. } => None,
-        _ => Some(event.inbox().clone()),
-    }
 }
 
 /// Whether the dead may be in the way of whoever asked.

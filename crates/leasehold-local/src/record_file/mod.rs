@@ -1,34 +1,25 @@
-//! The file of one key: how it is locked, and read by who only looks.
+//! The file of one key: where it is, how it is opened, and how it is read without a lock.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
-use rustix::fs::{FlockOperation, OFlags, Stat, flock, fstat};
-use rustix::io::{Errno, retry_on_intr};
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
-use tokio::time::sleep;
+use rustix::fs::{OFlags, Stat, fstat};
+use rustix::io::Errno;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::Inner;
 use super::directory::{RECORDS, inode_of};
 use super::file;
-use super::key_lock::KeyLock;
 use super::name::file_name;
 use super::record::{BLOCK, FORMAT, Flaw, Record};
 
 /// How many records stay open at most, beside those in use. Each takes a descriptor, of which a
 /// process has 1,024 by default.
 const MOST_OPEN: usize = 256;
-
-/// How often a step tries to lock a key before it sleeps: steps are short.
-const LOCK_TRIES: usize = 16;
-
-/// How long it sleeps then at first, and at most.
-const LOCK_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// How often a record is read that seems to be damaged, before it is said to be.
 const READ_TRIES: usize = 16;
@@ -37,7 +28,7 @@ const READ_TRIES: usize = 16;
 /// only what other processes have written since.
 #[derive(Debug, Default)]
 pub(super) struct OpenRecord {
-    pub(super) file: Option<OpenFile>,
+    pub(super) file: Option<Arc<OpenFile>>,
     /// What was last read or written there.
     pub(super) known: Option<Box<Record>>,
 }
@@ -45,8 +36,8 @@ pub(super) struct OpenRecord {
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) fd: OwnedFd,
-    inode: (u64, u64),
-    path: PathBuf,
+    pub(super) inode: (u64, u64),
+    pub(super) path: PathBuf,
 }
 
 /// The open records by the names of their files. The steps of this client on one key take turns by
@@ -61,8 +52,10 @@ impl OpenRecords {
             return record.clone();
         }
         if records.len() >= MOST_OPEN {
-            let idle = records.iter().find(|(_, one)| Arc::strong_count(one) == 1);
-            let idle = idle.map(|(name, _)| name.clone());
+            let mut idle = records
+                .iter()
+                .filter(|(_, one)| Arc::strong_count(one) == 1);
+            let idle = idle.next().map(|(name, _)| name.clone());
             idle.and_then(|name| records.remove(&name));
         }
         records.entry(name.clone()).or_default().clone()
@@ -71,13 +64,13 @@ impl OpenRecords {
 
 /// Where a key's record is.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct RecordFile {
     pub(super) store: Arc<Inner>,
     /// The path of the file in the directory.
     pub(super) name: Arc<str>,
 }
 
-impl Place {
+impl RecordFile {
     pub(super) fn of_key(store: &Arc<Inner>, key: &Key) -> Self {
         Self::of(store, &file_name(key.as_str()))
     }
@@ -89,81 +82,15 @@ impl Place {
         }
     }
 
-    /// Locks the key for one step, unless others are at it for long.
-    pub(super) fn try_lock(&self) -> Result<Option<KeyLock>, StoreError> {
-        match self.store.records.get(&self.name).try_lock_owned() {
-            Ok(open) => Ok(self.lock_open(open)?.ok()),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// Locks the key, however long that takes: first among the steps of this client, then among
-    /// those of all. Asks again and again: a system call that waits could not be given up.
-    pub(super) async fn lock(&self) -> Result<KeyLock, StoreError> {
-        let mut open = self.store.records.get(&self.name).lock_owned().await;
-        let [mut pause, longest] = LOCK_PAUSES;
-        loop {
-            match self.lock_open(open)? {
-                Ok(locked) => return Ok(locked),
-                Err(taken) => open = taken,
-            }
-            sleep(pause).await;
-            pause = longest.min(pause * 2);
-        }
-    }
-
-    /// The record itself carries the lock: it is made if need be, and stays the same file until
-    /// it is swept.
-    fn lock_open(
-        &self,
-        mut open: OwnedMutexGuard<OpenRecord>,
-    ) -> Result<Result<KeyLock, OwnedMutexGuard<OpenRecord>>, StoreError> {
-        let failed = |errno| self.failed("write to", errno);
-        for _ in 0..LOCK_TRIES {
-            let file = match open.file.take() {
-                Some(file) => file,
-                None => {
-                    open.known = None;
-                    self.open().map_err(failed)?
-                }
-            };
-            let now = FlockOperation::NonBlockingLockExclusive;
-            let locked = retry_on_intr(|| flock(&file.fd, now));
-            // One look says that the directory and the file are where they were.
-            let size = match inode_and_size(&file.path) {
-                Some((inode, size)) if inode == file.inode => size,
-                _ => {
-                    self.store.directory.check_stands()?;
-                    let stat = fstat(&file.fd).map_err(failed)?;
-                    // Removed meanwhile: what stands there now is another file.
-                    if stat.st_nlink == 0 {
-                        continue;
-                    }
-                    size_of(&stat)
-                }
-            };
-            open.file = Some(file);
-            match locked {
-                Ok(()) => {
-                    return Ok(Ok(KeyLock {
-                        place: self.clone(),
-                        open,
-                        size,
-                        used: size,
-                    }));
-                }
-                Err(Errno::WOULDBLOCK) => std::thread::yield_now(),
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        Ok(Err(open))
-    }
-
-    fn open(&self) -> Result<OpenFile, Errno> {
-        let directory = &self.store.directory;
-        let fd = directory.file(&self.name, OFlags::RDWR | OFlags::CREATE)?;
-        let (inode, path) = (inode_of(&fstat(&fd)?), directory.path().join(&*self.name));
-        Ok(OpenFile { fd, inode, path })
+    /// The open file, which is made if need be.
+    pub(super) fn open(&self) -> Result<OpenFile, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let fd = self.store.directory.file(&self.name, flags)?;
+        Ok(OpenFile {
+            inode: inode_of(&fstat(&fd)?),
+            path: self.path(),
+            fd,
+        })
     }
 
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
@@ -204,16 +131,15 @@ impl Place {
         let Some(record) = self.read()? else {
             return Ok(Queue::default());
         };
-        Ok(self.of_this(key, record)?.queue)
+        self.check_key(key, &record).map(|()| record.queue)
     }
 
     /// Refuses the record of another key.
-    pub(super) fn of_this(&self, key: &Key, record: Record) -> Result<Record, StoreError> {
-        let found = &record.header.key;
-        if found == key {
-            return Ok(record);
+    pub(super) fn check_key(&self, key: &Key, record: &Record) -> Result<(), StoreError> {
+        match &record.header.key {
+            found if found == key => Ok(()),
+            found => Err(self.corrupt(&format!("is the record of {found:?}, not of {key:?}"))),
         }
-        Err(self.corrupt(&format!("is the record of {found:?}, not of {key:?}")))
     }
 
     /// What to tell a caller when the file is not as it should be.
@@ -222,7 +148,7 @@ impl Place {
             Flaw::Torn => self.corrupt("is damaged"),
             Flaw::Unreadable(errno) => self.failed("read", errno),
             Flaw::Foreign(format) => {
-                let message = format!("{} has format {format}", self.shown());
+                let message = format!("{} has format {format}", self.path().display());
                 StoreError::new(ErrorKind::Unsupported, message).with_hint(
                     "another version of leasehold wrote it: use that one, or remove the file when \
                      nobody uses the key",
@@ -231,41 +157,25 @@ impl Place {
         }
     }
 
-    fn failed(&self, doing: &str, errno: Errno) -> StoreError {
+    pub(super) fn failed(&self, doing: &str, errno: Errno) -> StoreError {
         match errno {
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => self.corrupt("is no file"),
             errno => self.store.directory.failed_at(&self.name, doing, errno),
         }
     }
 
-    fn shown(&self) -> String {
-        let path = self.store.directory.path().join(&*self.name);
-        path.display().to_string()
-    }
-
     fn corrupt(&self, what: &str) -> StoreError {
-        StoreError::new(ErrorKind::Corrupt, format!("{} {what}", self.shown()))
+        let message = format!("{} {what}", self.path().display());
+        StoreError::new(ErrorKind::Corrupt, message)
             .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
     }
+
+    fn path(&self) -> PathBuf {
+        self.store.directory.path().join(&*self.name)
+    }
 }
 
-/// What is at that path. Nobody asks for its times: Linux goes on to write down another one with
-/// each write after somebody has, which takes longer than the write.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn inode_and_size(path: &Path) -> Option<((u64, u64), usize)> {
-    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
-    let asked = StatxFlags::INO | StatxFlags::SIZE;
-    let seen = statx(CWD, path, AtFlags::empty(), asked).ok()?;
-    let device = makedev(seen.stx_dev_major, seen.stx_dev_minor);
-    Some(((device, seen.stx_ino), usize::try_from(seen.stx_size).ok()?))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn inode_and_size(_path: &Path) -> Option<((u64, u64), usize)> {
-    None
-}
-
-fn size_of(stat: &Stat) -> usize {
+pub(super) fn size_of(stat: &Stat) -> usize {
     usize::try_from(stat.st_size).unwrap_or(0)
 }
 

@@ -8,19 +8,19 @@ use leasehold_store::StoreError;
 use nix::unistd::{self, Gid, Uid};
 use rustix::process::{getegid, geteuid, getgroups};
 
-use super::errors::{command, refused};
+use crate::errors::{command, refused};
 
 /// A group of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
-    pub(super) gid: u32,
+pub(crate) struct Group {
+    pub(crate) gid: u32,
     /// Unknown where the machine has no entry for it, as in a container.
     name: Option<String>,
 }
 
 impl Group {
     /// The group of that name, or of that number.
-    pub(super) fn find(text: &str) -> Result<Self, StoreError> {
+    pub(crate) fn find(text: &str) -> Result<Self, StoreError> {
         if let Some(gid) = Self::number(text) {
             return Ok(Self::of(gid));
         }
@@ -45,14 +45,14 @@ impl Group {
     }
 
     /// A number that a group can have: the highest means that there is none.
-    pub(super) fn number(text: &str) -> Option<u32> {
+    pub(crate) fn number(text: &str) -> Option<u32> {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = is_number.then(|| text.parse().ok()).flatten();
         number.filter(|number| *number != u32::MAX)
     }
 
     /// The group with that number.
-    pub(super) fn of(gid: u32) -> Self {
+    pub(crate) fn of(gid: u32) -> Self {
         let found = unistd::Group::from_gid(Gid::from_raw(gid)).ok().flatten();
         Self {
             gid,
@@ -61,12 +61,12 @@ impl Group {
     }
 
     /// Its name where it has one, else its number.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.gid.to_string())
     }
 
     /// Whether this process has its rights.
-    pub(super) fn has_us(&self) -> bool {
+    pub(crate) fn has_us(&self) -> bool {
         let mut others = getgroups().unwrap_or_default().into_iter();
         geteuid().is_root()
             || getegid().as_raw() == self.gid
@@ -74,7 +74,7 @@ impl Group {
     }
 
     /// Whether that user is a member; `None` where the machine does not know the user or the group.
-    pub(super) fn has(&self, uid: u32) -> Option<bool> {
+    pub(crate) fn has(&self, uid: u32) -> Option<bool> {
         self.name.as_ref()?;
         let user = unistd::User::from_uid(Uid::from_raw(uid)).ok()??;
         let name = CString::new(user.name).ok()?;
@@ -83,7 +83,7 @@ impl Group {
     }
 
     /// Why this process may not use its directory, and what to do.
-    pub(super) fn not_ours(&self, directory: &Path) -> StoreError {
+    pub(crate) fn not_ours(&self, directory: &Path) -> StoreError {
         let me = geteuid().as_raw();
         let user = unistd::User::from_uid(Uid::from_raw(me)).ok().flatten();
         let members = unistd::Group::from_gid(Gid::from_raw(self.gid));

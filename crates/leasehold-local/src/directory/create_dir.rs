@@ -4,31 +4,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use leasehold_store::StoreError;
-use rustix::fs::{Dir, Gid, Mode, OFlags, RawMode, Stat, fchmod, fchown, fstat, openat};
+use rustix::fs::{Gid, Mode, RawMode, Stat, fchmod, fchown, fstat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::clock;
-use super::directory::{KEYS, check_rights};
-use super::errors::{command, failed, refused};
-use super::group::Group;
-use super::machine::check_file_system;
-use super::shared::refusal::{bad_mark, of_another, of_stranger};
-use super::shared::{
-    MARK, Mark, OF_FILES, OF_PARTS, OF_TOP, PARTS, UNFINISHED, check_way, make_file, mark,
-};
-use super::walk::{self, Makes};
+use super::group_dir::{Mark, OF_FILES, OF_PARTS, OF_TOP, check_way, make_file, mark};
+use super::open_dir::{self, Makes};
+use super::refusal::Wrong;
+use super::user_dir::{check_rights, only_has};
+use super::{FILES, Group, MARK, PART, PARTS, open_at};
+use crate::errors::{command, failed, refused};
+use crate::machine::check_file_system;
 
 /// What the owner writes for the members to read.
 const OF_MARK: RawMode = 0o640;
 
-/// The files beside the parts. Only the owner can make them; the clock is empty until somebody has
-/// set it.
-const FILES: [&str; 3] = [KEYS, clock::FILE, clock::LOCK];
-
 /// Makes the directory for the group, of one that is empty if there is one. What is missing of one
 /// that was made before is made again. Says whether it was made now.
-pub(super) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
+pub(crate) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
     if !group.has_us() {
         return Err(group.not_ours(path));
     }
@@ -36,16 +29,16 @@ pub(super) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
     let (directory, stat) = open(path)?;
     check_file_system(path, &directory)?;
     let made_for = mark(&directory).map_err(|errno| match errno {
-        Errno::INVAL => bad_mark(path),
+        Errno::INVAL => Wrong::BadMark.at(path),
         errno => failed(errno),
     })?;
     match made_for {
         Some(Mark { owner, .. }) if owner != stat.st_uid => {
-            return Err(of_stranger(path, stat.st_uid, group));
+            return Err(Wrong::OfStranger(stat.st_uid, group).at(path));
         }
         Some(Mark { gid, .. }) if gid == group.gid => {}
-        Some(Mark { gid, .. }) => return Err(of_another(path, &Group::of(gid), group)),
-        None if is_empty(&directory).map_err(failed)? => {}
+        Some(Mark { gid, .. }) => return Err(Wrong::OfAnother(&Group::of(gid), group).at(path)),
+        None if only_has(&directory, |_| false).map_err(failed)? => {}
         None => {
             return Err(refused(
                 format!(
@@ -71,7 +64,7 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
         ));
     };
     let found =
-        walk::find(parent, Makes::Nothing).map_err(|error| match rustix::fs::stat(parent) {
+        open_dir::find(parent, Makes::Nothing).map_err(|error| match rustix::fs::stat(parent) {
             Err(Errno::NOENT) => refused(
                 format!("there is no directory {}", parent.display()),
                 format!(
@@ -81,9 +74,9 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
             ),
             _ => error,
         })?;
-    walk::make(&found.fd, name).map_err(failed)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = openat(&found.fd, name, flags, Mode::empty()).map_err(|errno| match errno {
+    open_dir::make(&found.fd, name).map_err(failed)?;
+    let directory = open_at(found.fd.as_fd(), name, PART, Mode::empty());
+    let directory = directory.map_err(|errno| match errno {
         Errno::LOOP | Errno::NOTDIR => refused(
             format!("{shown} is not a directory"),
             "name the directory itself and not a link to it, with local:/some/dir?group=NAME",
@@ -105,26 +98,16 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
     Ok((directory, stat))
 }
 
-fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
-    for entry in Dir::read_from(directory)? {
-        let name = entry?.file_name().to_bytes().to_owned();
-        if !matches!(&*name, b"." | b"..") && !name.starts_with(UNFINISHED.as_bytes()) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Makes what belongs into it. The mark is the first, so that who was killed in between can go
-/// on; that members may enter is the last.
+/// on; that members may enter is the last. Only the owner can make the files beside the parts; the
+/// clock is empty until somebody has set it.
 fn fill(directory: &OwnedFd, group: &Group) -> Result<(), Errno> {
     let at = directory.as_fd();
     let number = format!("{}\n", group.gid);
     make_file(at, MARK, OF_MARK, group, number.as_bytes())?;
     for name in PARTS {
-        walk::make(directory, name)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let part = openat(directory, name, flags, Mode::empty())?;
+        open_dir::make(directory, name)?;
+        let part = open_at(at, name, PART, Mode::empty())?;
         // Else it is refused when the directory is opened.
         if fstat(&part)?.st_uid == geteuid().as_raw() {
             share(&part, group, OF_PARTS)?;

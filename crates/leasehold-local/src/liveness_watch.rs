@@ -9,7 +9,7 @@ use leasehold_core::{Arrival, Key, Standing};
 use leasehold_store::Push;
 use tokio::sync::Notify;
 
-use super::turn::blocking;
+use super::acquire_record::blocking;
 use super::{Inner, LOOK_PAUSE, step};
 
 /// Even the last in line looks in every such round: the line may move up fast
@@ -18,7 +18,7 @@ const RAREST: u64 = 3;
 
 /// The keys for which claims of this client wait.
 #[derive(Debug, Default)]
-pub(super) struct DeathWatcher {
+pub(super) struct LivenessWatch {
     waiting: Mutex<BTreeMap<Key, Ours>>,
     wanted: Notify,
 }
@@ -31,7 +31,7 @@ struct Ours {
     position: u64,
 }
 
-impl DeathWatcher {
+impl LivenessWatch {
     /// Remembers a claim that waits.
     pub(super) fn note(&self, key: &Key, standing: &Standing) {
         let mut waiting = self.waiting();
@@ -72,7 +72,7 @@ impl DeathWatcher {
 }
 
 /// Looks from time to time; sleeps while no claim waits. Does not keep the client alive.
-pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<DeathWatcher>, epoch: u64) {
+pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<LivenessWatch>, epoch: u64) {
     for round in 1_u64.. {
         while watcher.waiting().is_empty() {
             watcher.wanted.notified().await;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn claims_are_looked_after_until_they_have_left_the_line() {
-        let (watcher, key) = (DeathWatcher::default(), Key::new("k").unwrap());
+        let (watcher, key) = (LivenessWatch::default(), Key::new("k").unwrap());
         let note = |arrival, position| {
             let standing = Standing {
                 arrival: Arrival(arrival),

@@ -1,5 +1,5 @@
 //! A directory that the members of a group share: how it is recognised, what is checked of it, and
-//! how files are made in it. `make.rs` makes it.
+//! how files are made in it. `create_dir.rs` makes it.
 //!
 //! Only its owner can write to the directory itself, so that no member can put something else in
 //! the place of its parts. Members write to the parts, and a part belongs to the owner too.
@@ -10,8 +10,6 @@
 //! records/ …    2770  what is made in it belongs to the group
 //! records/k.rec 0660  whoever made it
 //! ```
-
-pub(super) mod refusal;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -25,21 +23,12 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::geteuid;
 
-use super::directory::{AUDIT, Directory, INBOXES, RECORDS, SESSIONS, is_regular, open_at};
-use super::errors::{command, failed, refused};
-use super::file;
 use super::group::Group;
-use super::walk::Found;
-use refusal::{bad_mark, foreign_part, missing, not_shared, of_another, of_stranger, outside};
-
-/// The file that says for which group it was made.
-pub(super) const MARK: &str = "group";
-
-/// The directories in it.
-pub(super) const PARTS: [&str; 4] = [RECORDS, SESSIONS, INBOXES, AUDIT];
-
-/// How the names of files begin that are not finished.
-pub(super) const UNFINISHED: &str = ".new-";
+use super::open_dir::Found;
+use super::refusal::Wrong;
+use super::{Directory, MARK, PART, PARTS, UNFINISHED, is_regular, open_at};
+use crate::errors::{command, failed, refused};
+use crate::file;
 
 /// Modes, and what of each is looked at: what the owner may do is the owner's affair.
 pub(super) const OF_TOP: RawMode = 0o2750;
@@ -52,14 +41,14 @@ const LONGEST_MARK: usize = 32;
 
 /// What is known of a directory that a group shares.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct GroupDir {
     pub(super) group: Group,
     /// Those of [`PARTS`], in that order: names on the way to a file could come to mean something
     /// else.
     parts: [OwnedFd; 4],
 }
 
-impl Shared {
+impl GroupDir {
     /// Looks whether the directory that was found is a group's, and refuses one in which somebody
     /// else than its owner and the members could do something. `None`: it is no group's.
     pub(super) fn of(
@@ -68,17 +57,15 @@ impl Shared {
         top: &Stat,
         wanted: Option<Group>,
     ) -> Result<Option<Self>, StoreError> {
-        let mark = match mark(&found.fd) {
-            Ok(mark) => mark,
-            Err(Errno::ACCESS) => {
-                let error = outside(path, found, top, wanted.as_ref());
-                return error.map_or(Ok(None), Err);
+        let Mark { gid, owner } = match (mark(&found.fd), &wanted) {
+            (Ok(Some(mark)), _) => mark,
+            (Ok(None), None) => return Ok(None),
+            (Ok(None), Some(wanted)) => return Err(Wrong::NotShared(wanted).at(path)),
+            (Err(Errno::ACCESS), _) => {
+                return outside(path, found, top, wanted.as_ref()).map_or(Ok(None), Err);
             }
-            Err(Errno::INVAL) => return Err(bad_mark(path)),
-            Err(errno) => return Err(failed(path, "look at", errno)),
-        };
-        let Some(Mark { gid, owner }) = mark else {
-            return wanted.map_or(Ok(None), |group| Err(not_shared(path, &group)));
+            (Err(Errno::INVAL), _) => return Err(Wrong::BadMark.at(path)),
+            (Err(errno), _) => return Err(failed(path, "look at", errno)),
         };
         if cfg!(not(any(target_os = "linux", target_os = "android"))) {
             let message = "the directory of a group can be checked on Linux only";
@@ -86,25 +73,21 @@ impl Shared {
         }
         let group = Group::of(gid);
         if let Some(wanted) = wanted.filter(|wanted| wanted.gid != gid) {
-            return Err(of_another(path, &group, &wanted));
+            return Err(Wrong::OfAnother(&group, &wanted).at(path));
         }
         check_way(path, found, top)?;
         // Whoever has made it was a member then.
         let known = [0, geteuid().as_raw()].contains(&top.st_uid);
         if owner != top.st_uid || !known && group.has(top.st_uid) == Some(false) {
-            return Err(of_stranger(path, top.st_uid, &group));
+            return Err(Wrong::OfStranger(top.st_uid, &group).at(path));
         }
         check(path, top, OF_TOP, &group)?;
         if !group.has_us() {
             return Err(group.not_ours(path));
         }
-        let part = |name| part(path, &found.fd, top, name, &group);
-        let parts = [
-            part(RECORDS)?,
-            part(SESSIONS)?,
-            part(INBOXES)?,
-            part(AUDIT)?,
-        ];
+        let parts = PARTS.map(|name| part(path, &found.fd, top, name, &group));
+        let [records, sessions, inboxes, audit] = parts;
+        let parts = [records?, sessions?, inboxes?, audit?];
         Ok(Some(Self { group, parts }))
     }
 
@@ -115,33 +98,9 @@ impl Shared {
         Some((self.parts[number].as_fd(), name))
     }
 
-    /// Opens a file, and refuses one that is not as files of the group are.
-    pub(super) fn file(
-        &self,
-        at: BorrowedFd<'_>,
-        name: &str,
-        flags: OFlags,
-    ) -> Result<OwnedFd, Errno> {
-        // What a member has put there may be no file, and is not waited for.
-        let open = flags.difference(OFlags::CREATE) | OFlags::NONBLOCK;
-        loop {
-            match open_at(at, name, open, Mode::empty()) {
-                Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
-                    make_file(at, name, OF_FILES, &self.group, b"")?;
-                }
-                opened => {
-                    let (opened, directory) = (opened?, flags.contains(OFlags::DIRECTORY));
-                    let stat = fstat(&opened)?;
-                    return match is_regular(&stat) {
-                        _ if directory => Ok(opened),
-                        false => Err(Errno::NXIO),
-                        true if is_right(&stat, OF_FILES, &self.group) => Ok(opened),
-                        // Root can open it whatever its mode is.
-                        true => Err(Errno::ACCESS),
-                    };
-                }
-            }
-        }
+    /// Whether a file is as files of the group are. Root can open it whatever its mode is.
+    pub(super) fn is_right(&self, stat: &Stat) -> bool {
+        is_right(stat, OF_FILES, &self.group)
     }
 
     /// Whether that is a socket that belongs to the group, as those made in its directory do.
@@ -171,27 +130,8 @@ impl Shared {
                 Some(refused(message, hint))
             }
             Ok(stat) => check(path, &stat, OF_FILES, &self.group).err(),
-            Err(Errno::NOENT) => Some(missing(path, directory.path(), &self.group)),
+            Err(Errno::NOENT) => Some(Wrong::Missing(path, &self.group).at(directory.path())),
             Err(_) => None,
-        }
-    }
-
-    /// Removes files whose makers died before they were finished.
-    pub(super) fn remove_unfinished<'a>(
-        &self,
-        names: impl Iterator<Item = &'a String>,
-        part: &str,
-        before: u64,
-    ) {
-        let Some((at, _)) = self.part(part) else {
-            return;
-        };
-        for name in names {
-            let stat = statat(at, &**name, AtFlags::SYMLINK_NOFOLLOW);
-            let is_old = |stat: Stat| u64::try_from(stat.st_mtime).unwrap_or(0) < before;
-            if stat.is_ok_and(is_old) {
-                unlinkat(at, &**name, AtFlags::empty()).ok();
-            }
         }
     }
 }
@@ -267,40 +207,34 @@ fn part(
     group: &Group,
 ) -> Result<OwnedFd, StoreError> {
     let whole = path.join(name);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = match openat(directory, name, flags, Mode::empty()) {
+    let opened = match open_at(directory.as_fd(), name, PART, Mode::empty()) {
         Ok(opened) => opened,
-        Err(Errno::NOENT) => return Err(missing(&whole, path, group)),
-        Err(Errno::ACCESS) => {
-            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            let wrong = stat.map(|stat| check(&whole, &stat, OF_PARTS, group));
-            return Err(match wrong {
-                Ok(Err(error)) => error,
-                _ => failed(path, "open", Errno::ACCESS),
-            });
-        }
+        Err(Errno::NOENT) => return Err(Wrong::Missing(&whole, group).at(path)),
         Err(Errno::LOOP | Errno::NOTDIR) => {
             return Err(refused(
                 format!("{} is no directory", whole.display()),
                 "only root and the owner can have put it there: look at it, and remove it",
             ));
         }
-        Err(errno) => return Err(failed(path, "open", errno)),
+        Err(errno) => {
+            // What is wrong with its mode says more.
+            if let (Errno::ACCESS, Ok(stat)) =
+                (errno, statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))
+            {
+                check(&whole, &stat, OF_PARTS, group)?;
+            }
+            return Err(failed(path, "open", errno));
+        }
     };
     let stat = fstat(&opened).map_err(|errno| failed(path, "look at", errno))?;
-    if !is_of_owner(&stat, top) {
-        return Err(foreign_part(&whole, stat.st_uid, path, group));
+    if ![0, top.st_uid].contains(&stat.st_uid) {
+        return Err(Wrong::ForeignPart(&whole, stat.st_uid, group).at(path));
     }
-    check(&whole, &stat, OF_PARTS, group)?;
-    Ok(opened)
+    check(&whole, &stat, OF_PARTS, group).map(|()| opened)
 }
 
 fn mode_of(stat: &Stat) -> RawMode {
     stat.st_mode & 0o7777
-}
-
-fn is_of_owner(stat: &Stat, top: &Stat) -> bool {
-    [0, top.st_uid].contains(&stat.st_uid)
 }
 
 fn is_right(stat: &Stat, mode: RawMode, group: &Group) -> bool {
@@ -313,22 +247,19 @@ fn complaint(path: &Path, stat: &Stat, mode: RawMode, group: &Group) -> Option<(
     if is_right(stat, mode, group) {
         return None;
     }
-    let (shown, found) = (path.display(), mode_of(stat));
-    let safe = path.to_string_lossy();
+    let (shown, found, safe) = (path.display(), mode_of(stat), path.to_string_lossy());
     let chmod = command("chmod", &[&format!("{mode:o}"), &safe]);
-    Some(if stat.st_gid == group.gid {
-        (
-            format!("{shown} has mode {found:o}, and {mode:o} is what the group {group} needs"),
-            chmod,
-        )
-    } else {
-        let other = Group::of(stat.st_gid);
-        let chgrp = command("chgrp", &[&group.text(), &safe]);
-        (
-            format!("{shown} belongs to the group {other}, not to {group}"),
-            format!("{chgrp} && {chmod}"),
-        )
-    })
+    if stat.st_gid == group.gid {
+        let message =
+            format!("{shown} has mode {found:o}, and {mode:o} is what the group {group} needs");
+        return Some((message, chmod));
+    }
+    let message = format!(
+        "{shown} belongs to the group {}, not to {group}",
+        Group::of(stat.st_gid)
+    );
+    let chgrp = command("chgrp", &[&group.text(), &safe]);
+    Some((message, format!("{chgrp} && {chmod}")))
 }
 
 /// Refuses such a thing that nobody but its owner and that of the directory could replace.
@@ -347,28 +278,38 @@ pub(super) fn check(
 
 /// Refuses a directory in whose place others could put something.
 pub(super) fn check_way(path: &Path, found: &Found, top: &Stat) -> Result<(), StoreError> {
-    let me = geteuid().as_raw();
+    let (me, shown) = (geteuid().as_raw(), path.display());
     for (passed, stat) in &found.through {
-        let (on_the_way, shown) = (passed.display(), path.display());
-        let (owner, mode) = (stat.st_uid, mode_of(stat));
-        if ![0, me, top.st_uid].contains(&owner) {
-            return Err(refused(
-                format!(
-                    "user {owner} could replace the directory {shown}: {on_the_way} is that user's"
-                ),
-                "name a directory below directories of root, with local:/some/dir?group=NAME",
-            ));
-        }
-        if mode & 0o22 != 0 && mode & 0o1000 == 0 {
-            return Err(refused(
-                format!(
-                    "others could replace the directory {shown}: {on_the_way} has mode {mode:o}"
-                ),
-                "name a directory below directories of root, with local:/some/dir?group=NAME",
-            ));
-        }
+        let (on_the_way, owner, mode) = (passed.display(), stat.st_uid, mode_of(stat));
+        let message = if ![0, me, top.st_uid].contains(&owner) {
+            format!("user {owner} could replace the directory {shown}: {on_the_way} is that user's")
+        } else if mode & 0o22 != 0 && mode & 0o1000 == 0 {
+            format!("others could replace the directory {shown}: {on_the_way} has mode {mode:o}")
+        } else {
+            continue;
+        };
+        let hint = "name a directory below directories of root, with local:/some/dir?group=NAME";
+        return Err(refused(message, hint));
     }
     Ok(())
+}
+
+/// What to tell who cannot look into the directory, if it seems to be a group's.
+fn outside(path: &Path, found: &Found, top: &Stat, wanted: Option<&Group>) -> Option<StoreError> {
+    let of_group = Group::of(top.st_gid);
+    let checked = check(path, top, OF_TOP, &of_group);
+    match wanted {
+        Some(wanted) if wanted.gid != of_group.gid => {
+            return Some(Wrong::NotShared(wanted).at(path));
+        }
+        None if checked.is_err() => return None,
+        _ => {}
+    }
+    Some(match checked {
+        Err(error) => check_way(path, found, top).err().unwrap_or(error),
+        Ok(()) if of_group.has_us() => Wrong::BadMark.at(path),
+        Ok(()) => of_group.not_ours(path),
+    })
 }
 
 #[cfg(test)]

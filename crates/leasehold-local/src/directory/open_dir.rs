@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use super::errors::command;
-use super::errors::{failed, refused};
+use crate::errors::command;
+use crate::errors::{failed, refused};
 
 /// What is at the end of a path.
 pub(super) struct Found {
@@ -36,7 +36,7 @@ impl Found {
 
 /// What is made if it is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Makes {
+pub(crate) enum Makes {
     Nothing,
     /// The directory, and not those on the way: where one is missing, the path may be mistyped.
     Last,

@@ -13,10 +13,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, Stat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
+use rustix::process::geteuid;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::errors::command;
-use crate::errors::{failed, refused};
+use crate::errors::{command, failed, refused};
 
 /// What is at the end of a path.
 pub(super) struct Found {
@@ -43,59 +42,77 @@ pub(crate) enum Makes {
     All,
 }
 
+/// Why a walk does not come to its end.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "not known there"))]
+enum Stop {
+    Absent(PathBuf),
+    /// This user may not pass there.
+    Barred(PathBuf),
+    LinkOf(u32, PathBuf),
+    Failed(Errno),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
 /// Finds the directory, and makes what is missing of that.
 pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
-    walk(path, makes).unwrap_or_else(|errno| {
+    walk(path, makes).map_err(|stop| {
         let shown = path.display();
-        Err(match errno {
-            Errno::NOTDIR => refused(
+        let (message, hint) = match stop {
+            Stop::Absent(missing) => {
+                let parent = path.parent().unwrap_or(path).to_string_lossy();
+                let make = command("mkdir -p", &[&parent]);
+                let message = match missing == path {
+                    true => format!("there is no directory {shown}"),
+                    false => format!(
+                        "cannot make the directory {shown}: there is no directory {}",
+                        missing.display()
+                    ),
+                };
+                return refused(
+                    message,
+                    format!("if the path is right, make it first: {make}"),
+                );
+            }
+            Stop::Barred(at) => (
+                format!(
+                    "cannot open the directory {shown}: user {} may not pass {}",
+                    geteuid().as_raw(),
+                    at.display()
+                ),
+                "name a directory that this user can reach with local:/some/dir",
+            ),
+            Stop::LinkOf(owner, link) => (
+                format!(
+                    "cannot open the directory {shown}: {} is a symbolic link of user {owner}",
+                    link.display()
+                ),
+                "name the directory that it should be with local:/some/dir",
+            ),
+            Stop::Failed(Errno::NOTDIR) => (
                 format!("{shown} is not a directory"),
                 "name a directory with local:/some/dir",
             ),
             // As below /proc: it is there, and nothing can be made in it.
-            Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG => {
+            Stop::Failed(errno @ (Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG)) => {
                 let cause = std::io::Error::from(errno);
-                let doing = match makes {
-                    Makes::Nothing => "open",
-                    _ => "make",
+                let doing = if makes == Makes::Nothing {
+                    "open"
+                } else {
+                    "make"
                 };
-                refused(
-                    format!("cannot {doing} the directory {shown}: {cause}"),
-                    "name a directory on a local disk with local:/some/dir",
-                )
-                .with_source(cause)
+                let message = format!("cannot {doing} the directory {shown}: {cause}");
+                let hint = "name a directory on a local disk with local:/some/dir";
+                return refused(message, hint).with_source(cause);
             }
-            errno => failed(path, "open or make", errno),
-        })
+            Stop::Failed(errno) => return failed(path, "open or make", errno),
+        };
+        refused(message, hint)
     })
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn absent(path: &Path, missing: &Path) -> StoreError {
-    let message = match missing == path {
-        true => format!("there is no directory {}", path.display()),
-        false => format!(
-            "cannot make the directory {}: there is no directory {}",
-            path.display(),
-            missing.display()
-        ),
-    };
-    let parent = path.parent().unwrap_or(path).to_string_lossy();
-    let make = command("mkdir -p", &[&parent]);
-    refused(
-        message,
-        format!("if the path is right, make it first: {make}"),
-    )
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn barred(path: &Path, at: &Path) -> StoreError {
-    let (path, at) = (path.display(), at.display());
-    let me = rustix::process::geteuid().as_raw();
-    refused(
-        format!("cannot open the directory {path}: user {me} may not pass {at}"),
-        "name a directory that this user can reach with local:/some/dir",
-    )
 }
 
 /// Makes a directory, if there is none.
@@ -106,72 +123,60 @@ pub(super) fn make(at: impl AsFd, name: impl Arg) -> Result<(), Errno> {
     }
 }
 
+/// How many links are followed: as many as the system follows.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn walk(path: &Path, makes: Makes) -> Result<Result<Found, StoreError>, Errno> {
+const LINKS: usize = 40;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn walk(path: &Path, makes: Makes) -> Result<Found, Stop> {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
 
     use rustix::fs::{FileType, fstat, readlinkat};
-
-    /// As many as the system follows.
-    const LINKS: usize = 40;
 
     let components = |path: &Path| -> Vec<OsString> {
         let components = path.components().rev();
         components.map(|c| c.as_os_str().to_owned()).collect()
     };
     // The last is the next.
-    let mut left = components(path);
-    let mut links = 0;
+    let (mut left, mut links) = (components(path), 0);
     let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = rustix::fs::open("/", look, Mode::empty())?;
-    let mut reached = PathBuf::from("/");
-    let mut through = Vec::new();
+    let (mut reached, mut through) = (PathBuf::from("/"), Vec::new());
     while let Some(name) = left.pop() {
         let open = || openat(&at, &name, look, Mode::empty());
         let next = match open() {
             Err(Errno::NOENT) if makes == Makes::All || makes == Makes::Last && left.is_empty() => {
                 make(&at, &name).and_then(|()| open())?
             }
-            Err(Errno::NOENT) => return Ok(Err(absent(path, &reached.join(&name)))),
-            Err(Errno::ACCESS) => return Ok(Err(barred(path, &reached))),
+            Err(Errno::NOENT) => return Err(Stop::Absent(reached.join(&name))),
+            Err(Errno::ACCESS) => return Err(Stop::Barred(reached)),
             opened => opened?,
         };
-        let stat = fstat(&next)?;
+        let (above, stat) = (fstat(&at)?, fstat(&next)?);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                through.push((reached.clone(), fstat(&at)?));
+                through.push((reached.clone(), above));
                 at = next;
                 reached.push(&name);
             }
+            FileType::Symlink if ![geteuid().as_raw(), 0, above.st_uid].contains(&stat.st_uid) => {
+                return Err(Stop::LinkOf(stat.st_uid, reached.join(&name)));
+            }
+            FileType::Symlink if links == LINKS => return Err(Errno::LOOP.into()),
             FileType::Symlink => {
-                let trusted = [rustix::process::geteuid().as_raw(), 0, fstat(&at)?.st_uid];
-                if !trusted.contains(&stat.st_uid) {
-                    let (shown, link, owner) = (path.display(), reached.join(&name), stat.st_uid);
-                    let link = link.display();
-                    return Ok(Err(refused(
-                        format!(
-                            "cannot open the directory {shown}: {link} is a symbolic link of user \
-                             {owner}"
-                        ),
-                        "name the directory that it should be with local:/some/dir",
-                    )));
-                }
                 links += 1;
-                if links > LINKS {
-                    return Err(Errno::LOOP);
-                }
                 let to = readlinkat(&next, "", Vec::new())?.into_bytes();
                 left.extend(components(Path::new(&OsString::from_vec(to))));
             }
-            _ => return Err(Errno::NOTDIR),
+            _ => return Err(Errno::NOTDIR.into()),
         }
     }
-    Ok(Ok(Found { fd: at, through }))
+    Ok(Found { fd: at, through })
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn walk(path: &Path, makes: Makes) -> Result<Result<Found, StoreError>, Errno> {
+fn walk(path: &Path, makes: Makes) -> Result<Found, Stop> {
     use std::os::unix::fs::DirBuilderExt;
 
     let mut all = std::fs::DirBuilder::new();
@@ -184,5 +189,5 @@ fn walk(path: &Path, makes: Makes) -> Result<Result<Found, StoreError>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let through = Vec::new();
-    Ok(Ok(Found { fd, through }))
+    Ok(Found { fd, through })
 }

@@ -42,15 +42,9 @@ const PAGE: usize = 256 * 1024;
 pub(super) struct Log {
     directory: Arc<Directory>,
     limit: AuditLimit,
-    current: Mutex<Option<Current>>,
+    /// Taken by whoever writes, so that one of this client begins a new file.
+    turn: Mutex<()>,
     fails: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Current {
-    file: OwnedFd,
-    /// When its first entry was written, if it is known.
-    begun: StoreTime,
 }
 
 fn path(name: &str) -> String {
@@ -63,7 +57,7 @@ impl Log {
         Ok(Self {
             directory: Arc::clone(directory),
             limit,
-            current: Mutex::default(),
+            turn: Mutex::default(),
             fails: AtomicBool::default(),
         })
     }
@@ -93,75 +87,66 @@ impl Log {
     }
 
     fn write(&self, lines: &[u8], at: StoreTime) -> Result<(), Errno> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let (name, directory) = (path(CURRENT), &*self.directory);
-        let open = match current.take() {
-            Some(open) if directory.has(&open.file, &name)? => open,
-            _ => Current::open(directory, &name, at)?,
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || {
+            let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
+            self.directory.file(&path(CURRENT), flags)
         };
-        let open = match self.is_full(&open, at)? {
-            false => open,
-            true => {
-                let ended = self.ended();
-                let newest = ended.last().and_then(|name| name.parse().ok());
-                let end = newest.map_or(at.0, |newest: u64| at.0.max(newest + 1));
-                let full = path(&format!("{end:020}"));
-                let ((from, current), (to, full)) = (directory.at(&name), directory.at(&full));
-                renameat(from, current, to, full)?;
-                self.prune(&ended, at);
-                Current::open(directory, &name, at)?
-            }
-        };
-        let written = retry_on_intr(|| write(&open.file, lines))?;
+        let mut file = open()?;
+        if self.is_full(&file, at)? {
+            self.begin_another(at)?;
+            file = open()?;
+        }
+        let written = retry_on_intr(|| write(&file, lines))?;
         if written < lines.len() {
             // What comes next must not be a part of the line that was cut.
-            write(&open.file, b"\n").ok();
+            write(&file, b"\n").ok();
             return Err(Errno::NOSPC);
         }
-        *current = Some(open);
         Ok(())
     }
 
-    fn is_full(&self, open: &Current, at: StoreTime) -> Result<bool, Errno> {
-        let size = u64::try_from(fstat(&open.file)?.st_size).unwrap_or_default();
+    fn is_full(&self, file: &OwnedFd, at: StoreTime) -> Result<bool, Errno> {
+        let size = u64::try_from(fstat(file)?.st_size).unwrap_or_default();
         Ok(match self.limit {
             AuditLimit::Entries(entries) => {
                 let full = entries.saturating_mul(LINE) / PARTS;
                 size > full.clamp(*SIZES.start(), *SIZES.end())
             }
             AuditLimit::Age(age) => {
-                let part = age / u32::try_from(PARTS).unwrap_or(1);
-                size > *SIZES.end() || size > 0 && at.since(open.begun) > part
+                let first = file::read(file, 0, LINE as usize * 8)?;
+                let line = first.split(|byte| *byte == b'\n').next();
+                let first = line.and_then(|line| serde_json::from_slice::<AuditRecord>(line).ok());
+                let begun = first.map_or(at, |first| first.entry.at);
+                size > *SIZES.end() || at.since(begun) * PARTS as u32 > age
             }
         })
     }
 
-    /// The files that are full, the oldest first.
-    fn ended(&self) -> Vec<String> {
+    /// Ends the current file, and removes those of which nothing is to be kept.
+    fn begin_another(&self, at: StoreTime) -> Result<(), Errno> {
         let names = self.directory.names(AUDIT, ENDING, usize::MAX);
-        let mut ended: Vec<_> = names.unwrap_or_default();
-        ended.retain(|name| name != CURRENT);
-        ended.sort();
-        ended
-    }
-
-    /// Removes the files of which nothing is to be kept.
-    fn prune(&self, ended: &[String], at: StoreTime) {
+        let names = names.unwrap_or_default();
+        let mut ended: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        ended.sort_unstable();
+        let full = |end: u64| path(&format!("{end:020}"));
+        let new = full(ended.last().map_or(at.0, |newest| at.0.max(newest + 1)));
+        let current = path(CURRENT);
+        let ((from, current), (to, new)) = (self.directory.at(&current), self.directory.at(&new));
+        renameat(from, current, to, new)?;
         let mut kept = 0;
-        for name in ended.iter().rev() {
+        for end in ended.into_iter().rev() {
             let stays = match self.limit {
                 AuditLimit::Entries(entries) => kept < entries,
-                AuditLimit::Age(age) => {
-                    let end = name.parse().map_or(at, StoreTime);
-                    at.since(end) < age
-                }
+                AuditLimit::Age(age) => at.since(StoreTime(end)) < age,
             };
             if !stays {
-                self.directory.remove(&path(name));
+                self.directory.remove(&full(end));
             } else if matches!(self.limit, AuditLimit::Entries(_)) {
-                kept += self.lines(&path(name)).unwrap_or_default();
+                kept += self.lines(&full(end)).unwrap_or_default();
             }
         }
+        Ok(())
     }
 
     fn lines(&self, name: &str) -> Result<u64, Errno> {
@@ -175,18 +160,6 @@ impl Log {
             lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
             at += read.len();
         }
-    }
-}
-
-impl Current {
-    fn open(directory: &Directory, name: &str, at: StoreTime) -> Result<Self, Errno> {
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
-        let file = directory.file(name, flags)?;
-        let first = file::read(&file, 0, LINE as usize * 8)?;
-        let line = first.split(|byte| *byte == b'\n').next();
-        let first = line.and_then(|line| serde_json::from_slice::<AuditRecord>(line).ok());
-        let begun = first.map_or(at, |first| first.entry.at);
-        Ok(Self { file, begun })
     }
 }
 

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use leasehold::{Client, Lease, connect};
+use crate::local_support::{held, try_k};
+use leasehold::connect;
 use tempfile::TempDir;
 
 /// Removes what is in a directory, as systemd-tmpfiles does with what is old: not what is below a
@@ -36,23 +37,14 @@ fn clean_by_systemd(directory: &Path) {
     let place = TempDir::new().unwrap();
     let (rules, all) = (place.path().join("rules.conf"), directory.display());
     fs::write(&rules, format!("d {all} - - - 0\n")).unwrap();
-    let ran = Command::new("systemd-tmpfiles")
-        .arg("--clean")
-        .arg(&rules)
-        .status();
-    match ran {
+    let mut cleaner = Command::new("systemd-tmpfiles");
+    match cleaner.arg("--clean").arg(&rules).status() {
         Ok(status) => assert!(status.success()),
         Err(_) => eprintln!("left out: there is no systemd-tmpfiles here"),
     }
 }
 
 const CLEANERS: [fn(&Path); 2] = [clean, clean_by_systemd];
-
-async fn held(url: &str) -> (Client, Lease) {
-    let client = connect(url).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    (client, lease)
-}
 
 /// A second holder was granted: the session files of all clients had gone.
 #[tokio::test]
@@ -67,8 +59,7 @@ async fn what_clients_use_is_not_removed_as_old() {
         for of in [place.path(), &directory] {
             clean_up(of);
             let other = connect(&url).await.unwrap();
-            let taken = other.mutex("k").unwrap().try_lock().await.unwrap();
-            assert!(taken.is_none(), "the first lives");
+            assert!(try_k(&other).await.is_none(), "the first lives");
             lease.renew().await.unwrap();
         }
         let left = names(&directory);

@@ -9,16 +9,17 @@
     reason = "a test that cannot go on fails"
 )]
 
-use std::env;
 use std::fs;
 use std::future::pending;
-use std::path::Path;
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, claim, release};
-use leasehold::core::{Claim, ClaimId, Key, Renew, Snapshot};
-use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use crate::local_support::{
+    LIMIT, Place, claimed, eventually, has_all, key, locking, moment, open, parts, release,
+    released, role as given_role, waiters,
+};
+use leasehold::core::{ClaimId, Renew, Snapshot};
+use leasehold::store::local::LocalStore;
+use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Lease, Owner, connect};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -37,10 +38,9 @@ const OWNER: &str = "00000000000000000000000000000007";
 /// Not a test by itself: what the other processes do, until they are killed.
 #[tokio::test]
 async fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+    let Some((role, url)) = given_role() else {
         return;
     };
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
     match role.as_str() {
         "keep" => keep(&url).await,
         "nest" => nest(&url).await,
@@ -80,9 +80,7 @@ async fn churn_all(url: &str) {
     for number in 0.. {
         let id = u128::from(std::process::id()) << 64 | number;
         assert!(all(&store, id).await, "nobody else wants them");
-        for key in all_keys() {
-            store.release(&key, &release(id)).await.unwrap();
-        }
+        release_all(&store, id).await;
         if number == 0 {
             eprintln!("churning");
         }
@@ -91,56 +89,41 @@ async fn churn_all(url: &str) {
 
 // ---- what they have in common ----
 
-async fn open(url: &str) -> LocalStore {
-    let options = LocalOptions::from_url(url).unwrap();
-    LocalStore::open(options).await.unwrap()
-}
-
-fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
-fn all_keys() -> [Key; 3] {
-    ["c", "a", "b"].map(key)
-}
-
-fn renew(id: u128) -> Renew {
-    Renew::new(ClaimId::from_random(id), LIMIT)
-}
+const ALL: [&str; 3] = ["c", "a", "b"];
 
 async fn all(store: &LocalStore, id: u128) -> bool {
-    let trying = Claim {
-        wait: false,
-        ..claim(store, id)
-    };
-    let parts = all_keys().map(|key| (key, trying.clone()));
-    let answer = store.claim_all(&parts).await.unwrap();
-    matches!(answer, Some(AllAnswer::All(_)))
+    has_all(store, &parts(store, &ALL, id)).await
+}
+
+async fn release_all(store: &LocalStore, id: u128) {
+    for name in ALL {
+        store.release(&key(name), &release(id)).await.unwrap();
+    }
 }
 
 /// Somebody who waits for `k`, and stands in line already.
 async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
-    let client = connect(&place.1).await.unwrap();
-    let watching = open(&place.1).await;
-    let next = tokio::spawn(async move { client.mutex("k").unwrap().lock().await.unwrap() });
-    seen(&watching, |look| !look.waiters.is_empty()).await;
+    let client = place.connect().await;
+    let next = locking(&client);
+    waiters(&client, 1).await;
     next
 }
 
 /// Looks at `k` until it is as it should be. A look buries the dead, but not
 /// while somebody is at the key.
 async fn seen(store: &LocalStore, as_it_should_be: impl Fn(&Snapshot) -> bool) -> Snapshot {
-    timeout(LIMIT, async {
-        loop {
-            let look = store.inspect(&key("k")).await.unwrap();
-            if as_it_should_be(&look) {
-                return look;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await
-    .expect("the dead are buried")
+    let look = async || store.inspect(&key("k")).await.unwrap();
+    eventually(
+        async || as_it_should_be(&look().await),
+        "the dead are buried",
+    )
+    .await;
+    look().await
+}
+
+/// It is freed soon.
+async fn freed(next: JoinHandle<Lease>, within: Duration) -> Lease {
+    timeout(within, next).await.expect("free in time").unwrap()
 }
 
 // ---- the tests ----
@@ -152,15 +135,12 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     holder.says("held").await;
     let next = next_in_line(&place).await;
     holder.kill();
-    let store = open(&place.1).await;
+    let store = place.open().await;
     let kept = seen(&store, |look| look.holders[0].claim.kept).await;
     let kept = &kept.holders[0].claim;
     assert_eq!(kept.deadline, kept.since + MIN_HOLD);
 
-    let lease = timeout(MIN_HOLD + FREED, next)
-        .await
-        .expect("free when the minimum hold is over")
-        .unwrap();
+    let lease = freed(next, MIN_HOLD + FREED).await;
     let holders = store.inspect(&key("k")).await.unwrap().holders;
     assert_eq!(holders[0].token, lease.token());
     assert!(holders[0].claim.since >= kept.deadline);
@@ -176,7 +156,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         assert_eq!(nested[1].says("held").await, held, "one hold, one token");
         let mut next = next_in_line(&place).await;
         nested[first_to_die].kill();
-        let store = open(&place.1).await;
+        let store = place.open().await;
         let look = seen(&store, |look| look.holders.len() == 1).await;
         assert_eq!(look.waiters.len(), 1);
         assert_eq!(held, format!("held {}", look.holders[0].token));
@@ -184,20 +164,18 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         let early = timeout(Duration::from_millis(900), &mut next).await;
         assert!(early.is_err(), "the other process still works");
         nested[1 - first_to_die].kill();
-        let lease = timeout(FREED, next)
-            .await
-            .expect("freed with the last of them")
-            .unwrap();
+        let lease = freed(next, FREED).await;
         let _ = lease.release().await.unwrap();
     }
 }
 
 /// The queue of `k` as a whole: it is written down now and then, and steps are in between.
-async fn written_anew(store: &LocalStore, record: &Path) -> String {
-    let read = || fs::read(record).unwrap();
+async fn written_anew(store: &LocalStore, place: &Place) -> String {
+    let read = || fs::read(place.at("records/k.rec")).unwrap();
     let before = read();
+    let renew = Renew::new(ClaimId::from_random(1), LIMIT);
     while read()[..128] == before[..128] {
-        store.renew(&key("k"), &renew(1)).await.unwrap();
+        store.renew(&key("k"), &renew).await.unwrap();
     }
     let bytes = read();
     let head: serde_json::Value = serde_json::from_slice(&bytes[..128]).unwrap();
@@ -210,41 +188,34 @@ async fn written_anew(store: &LocalStore, record: &Path) -> String {
 #[tokio::test]
 async fn killed_watchers_leave_the_record() {
     let place = Place::new();
-    let record = place.0.path().join("store/records/k.rec");
-    let store = open(&place.1).await;
-    store.claim(&key("k"), &claim(&store, 1)).await.unwrap();
-    let before = written_anew(&store, &record).await.len();
+    let store = place.open().await;
+    claimed(&store, &key("k"), 1).await;
+    let before = written_anew(&store, &place).await.len();
     let mut watchers = [(); 4].map(|()| place.start("watch"));
     for watcher in &mut watchers {
         watcher.says("watching").await;
     }
-    let watched = written_anew(&store, &record).await.len();
+    let watched = written_anew(&store, &place).await.len();
     assert!(watched > before + 4 * 16, "an inbox each");
     for watcher in &mut watchers {
         watcher.kill();
     }
-    store.release(&key("k"), &release(1)).await.unwrap();
-    let text = written_anew(&store, &record).await;
+    released(&store, &key("k"), 1).await;
+    let text = written_anew(&store, &place).await;
     assert!(!text.contains("watchers"), "{text}");
 }
 
 #[tokio::test]
 async fn killed_in_the_middle_of_several_keys_leaves_none_taken() {
     let place = Place::new();
-    let store = open(&place.1).await;
-    let mut random = leasehold_store::random::random_u128();
+    let store = place.open().await;
     for id in 0..30_u128 {
         let mut churning = place.start("churn all");
         churning.says("churning").await;
-        random = random.rotate_left(13);
-        tokio::time::sleep(Duration::from_micros((random % 5_000) as u64)).await;
+        moment(5_000).await;
         churning.kill();
-        assert!(
-            all(&store, id).await,
-            "the dead are buried in the same step"
-        );
-        for key in all_keys() {
-            store.release(&key, &release(id)).await.unwrap();
-        }
+        let granted = all(&store, id).await;
+        assert!(granted, "the dead are buried in the same step");
+        release_all(&store, id).await;
     }
 }

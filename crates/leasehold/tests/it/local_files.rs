@@ -14,48 +14,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Mounted, claim, release};
-use leasehold::core::{ClaimReply, Key, ReleaseReply, Standing};
-use leasehold::store::local::{LocalOptions, LocalStore};
+use crate::local_support::{
+    LIMIT, Mounted, claim, claimed, eventually, key, locking, open as open_at, refusal, release,
+    released, try_k, waiters,
+};
+use leasehold::core::{Arrival, ClaimReply};
+use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
 use leasehold::{ErrorKind, connect};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-fn options(directory: &Path) -> LocalOptions {
-    LocalOptions {
-        directory: Some(directory.to_owned()),
-        ..LocalOptions::default()
-    }
-}
-
 async fn open(directory: &Path) -> LocalStore {
-    LocalStore::open(options(directory)).await.unwrap()
-}
-
-async fn refusal(directory: &Path) -> leasehold::Error {
-    let error = connect(format!("local:{}", directory.display()))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(
-        error.to_string().contains(directory.to_str().unwrap()),
-        "{error}"
-    );
-    assert!(error.hint().is_some());
-    error
+    open_at(&format!("local:{}", directory.display())).await
 }
 
 fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
-}
-
-async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {
-    match store.claim(key, &claim(store, id)).await.unwrap().reply {
-        ClaimReply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[derive(Default)]
@@ -73,13 +49,17 @@ impl PushSink for Heard {
 
 impl Heard {
     async fn until(&self, enough: impl Fn(&Push) -> bool) {
-        timeout(LIMIT, async {
+        let heard = async {
             while !self.pushes.lock().unwrap().iter().any(&enough) {
                 self.came.notified().await;
             }
-        })
-        .await
-        .expect("the push in time");
+        };
+        timeout(LIMIT, heard).await.expect("the push in time");
+    }
+
+    async fn of_grant(&self, of: Arrival) {
+        let granted = |push: &Push| matches!(push, Push::Granted { arrival, .. } if *arrival == of);
+        self.until(granted).await;
     }
 }
 
@@ -88,7 +68,7 @@ async fn only_the_user_can_look_inside() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("made for us");
     let store = open(&directory).await;
-    claimed(&store, &Key::new("k").unwrap(), 1).await;
+    claimed(&store, &key("k"), 1).await;
     assert_eq!(mode(directory.clone()), 0o700);
     assert_eq!(mode(directory.join("records")), 0o700);
     assert_eq!(mode(directory.join("records/k.rec")), 0o600);
@@ -133,7 +113,7 @@ async fn a_removed_directory_is_an_error_and_not_a_lock() {
     let directory = place.path().join("d");
     let store = open(&directory).await;
     fs::remove_dir_all(&directory).unwrap();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     let error = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
 }
@@ -146,7 +126,7 @@ async fn clients_whose_files_were_removed_go_on() {
     let (a, b) = (open(place.path()).await, open(place.path()).await);
     let heard = Arc::new(Heard::default());
     let _inbox = b.listen(heard.clone()).await.unwrap();
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     for time in 1..=3 {
         remove_files(place.path());
         heard.pushes.lock().unwrap().clear();
@@ -154,13 +134,9 @@ async fn clients_whose_files_were_removed_go_on() {
         assert!(held.token.is_some());
         let waiting = claimed(&b, &key, 100 + time).await;
         assert_eq!((waiting.token, waiting.position), (None, 1), "a lives");
-        a.release(&key, &release(time)).await.unwrap();
-        heard
-            .until(
-                |push| matches!(push, Push::Granted { arrival, .. } if *arrival == waiting.arrival),
-            )
-            .await;
-        b.release(&key, &release(100 + time)).await.unwrap();
+        released(&a, &key, time).await;
+        heard.of_grant(waiting.arrival).await;
+        released(&b, &key, 100 + time).await;
     }
 }
 
@@ -171,19 +147,13 @@ async fn who_waits_while_its_files_are_removed_is_served() {
     let url = format!("local:{}", place.path().display());
     let (a, b) = (connect(&url).await.unwrap(), connect(&url).await.unwrap());
     let held = a.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = tokio::spawn({
-        let b = b.clone();
-        async move { b.mutex("k").unwrap().lock().await.unwrap() }
-    });
-    while a.inspect("k").await.unwrap().waiters.is_empty() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let waiting = locking(&b);
+    waiters(&a, 1).await;
     remove_files(place.path());
     let served = timeout(LIMIT, waiting).await.expect("in time").unwrap();
     assert!(served.token() > held.token());
     let third = connect(&url).await.unwrap();
-    let taken = third.mutex("k").unwrap().try_lock().await.unwrap();
-    assert!(taken.is_none(), "the second lives");
+    assert!(try_k(&third).await.is_none(), "the second lives");
 }
 
 fn remove_files(directory: &Path) {
@@ -200,7 +170,7 @@ async fn grants_are_pushed_in_a_long_directory() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("long/".repeat(60));
     fs::create_dir_all(directory.parent().unwrap()).unwrap();
-    handed_on(&directory, true).await;
+    handed_on(&directory).await;
 }
 
 #[tokio::test]
@@ -210,7 +180,7 @@ async fn without_a_socket_waiters_ask() {
     fs::remove_dir(place.path().join("inbox")).unwrap();
     fs::write(place.path().join("inbox"), "in the way").unwrap();
     let heard = Arc::new(Heard::default());
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     claimed(&store, &key, 1).await;
     let _inbox = store.listen(heard).await.unwrap();
     let answer = store.claim(&key, &claim(&store, 2)).await.unwrap();
@@ -219,21 +189,15 @@ async fn without_a_socket_waiters_ask() {
 }
 
 /// A hand-off between two clients, which is pushed.
-async fn handed_on(directory: &Path, pushed: bool) {
+async fn handed_on(directory: &Path) {
     let (a, b) = (open(directory).await, open(directory).await);
-    let (key, heard) = (Key::new("k").unwrap(), Arc::new(Heard::default()));
+    let (key, heard) = (key("k"), Arc::new(Heard::default()));
     let inbox = b.listen(heard.clone()).await.unwrap();
     claimed(&a, &key, 1).await;
     let waiting = claimed(&b, &key, 2).await;
     assert_eq!(waiting.position, 1);
-    a.release(&key, &release(1)).await.unwrap();
-    if pushed {
-        heard
-            .until(
-                |push| matches!(push, Push::Granted { arrival, .. } if *arrival == waiting.arrival),
-            )
-            .await;
-    }
+    released(&a, &key, 1).await;
+    heard.of_grant(waiting.arrival).await;
     drop(inbox);
     assert_eq!(fs::read_dir(directory.join("inbox")).unwrap().count(), 0);
 }
@@ -244,18 +208,17 @@ async fn missed_pushes_are_owned_up_to() {
     let (a, b) = (open(place.path()).await, open(place.path()).await);
     let heard = Arc::new(Heard::default());
     let _inbox = b.listen(heard.clone()).await.unwrap();
-    let keys: Vec<_> = (0..40).map(|n| Key::new(n.to_string()).unwrap()).collect();
+    let keys: Vec<_> = (0..40).map(|n| key(&n.to_string())).collect();
     for key in &keys {
         claimed(&a, key, 1).await;
         claimed(&b, key, 2).await;
     }
     // Nothing reads the inbox while this thread waits for the other.
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
         for key in keys {
-            runtime.block_on(a.release(&key, &release(1))).unwrap();
+            runtime.block_on(released(&a, &key, 1));
         }
     })
     .join()
@@ -267,7 +230,7 @@ async fn missed_pushes_are_owned_up_to() {
 async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
     let place = TempDir::new().unwrap();
     let store = open(place.path()).await;
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     claimed(&store, &key, 1).await;
     let path = place.path().join("records/k.rec");
     // Another process, stopped in mid-step.
@@ -276,16 +239,9 @@ async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
     let early = timeout(Duration::from_millis(100), store.release(&key, &release(1))).await;
     assert!(early.is_err(), "dropped while it waits");
     stopped.unlock().unwrap();
-    let answer = store.release(&key, &release(1)).await.unwrap();
-    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
+    released(&store, &key, 1).await;
     // The step that was dropped may be about to see that nobody wants it.
-    timeout(LIMIT, async {
-        while stopped.try_lock().is_err() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await
-    .expect("nobody keeps it");
+    eventually(async || stopped.try_lock().is_ok(), "nobody keeps it").await;
 }
 
 #[tokio::test]
@@ -293,12 +249,12 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     let Some(disk) = Mounted::new() else { return };
     let directory = disk.path();
     let store = open(directory).await;
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     let held = claimed(&store, &key, 1).await;
     let filler = directory.join("filler");
     fs::write(&filler, vec![0; 1 << 20]).expect_err("a full disk");
 
-    let other = Key::new("other").unwrap();
+    let other = leasehold::core::Key::new("other").unwrap();
     let error = store.claim(&other, &claim(&store, 2)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("the disk is full"), "{error}");
@@ -311,18 +267,15 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
     let report = report.unwrap();
     assert!(report.promise.starts_with("Nothing"), "{report:?}");
-    assert!(
-        report.findings[0].found.contains("the disk is full"),
-        "{report:?}"
-    );
+    let found = &report.findings[0].found;
+    assert!(found.contains("the disk is full"), "{found}");
 
     fs::remove_file(&filler).unwrap();
     let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
     assert!(report.unwrap().promise.starts_with("Exclusion"));
     let records = fs::read_dir(directory.join("records")).unwrap();
     assert_eq!(records.count(), 1, "the trial leaves nothing");
-    let answer = store.release(&key, &release(1)).await.unwrap();
-    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
+    released(&store, &key, 1).await;
     drop(store);
 }
 
@@ -334,16 +287,13 @@ async fn a_closed_store_leaves_only_records() {
     let left = |place: &Path| {
         let open = fs::read_dir("/proc/self/fd").unwrap();
         let open = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let sessions = fs::read_dir(place.join("sessions")).unwrap().count();
-        (
-            open.filter(|target| target.starts_with(place)).count(),
-            sessions,
-        )
+        let open = open.filter(|target| target.starts_with(place)).count();
+        (open, fs::read_dir(place.join("sessions")).unwrap().count())
     };
     let mut last = None;
     for _ in 0..50 {
         let place = TempDir::new().unwrap();
-        handed_on(place.path(), true).await;
+        handed_on(place.path()).await;
         last = Some(left(place.path()));
         if last == Some((0, 0)) {
             return;

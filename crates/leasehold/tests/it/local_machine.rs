@@ -9,20 +9,18 @@
     reason = "a test that cannot go on fails"
 )]
 
-use std::env;
 use std::process::Command;
 
-use crate::local_support::{Place, Process};
+use crate::local_support::{Place, held, is_allowed, role as given_role, try_k};
 use leasehold::{ErrorKind, connect};
 use tempfile::TempDir;
 
 /// Not a test by itself: what the other processes do.
 #[tokio::test]
 async fn role() {
-    if env::var("LEASEHOLD_TEST_ROLE").is_err() {
+    let Some((_, url)) = given_role() else {
         return;
-    }
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    };
     let client = match connect(&url).await {
         Ok(client) => client,
         Err(error) => {
@@ -31,7 +29,7 @@ async fn role() {
             return;
         }
     };
-    let taken = client.mutex("k").unwrap().try_lock().await.unwrap();
+    let taken = try_k(&client).await;
     eprintln!("{}", if taken.is_some() { "granted" } else { "busy" });
 }
 
@@ -42,22 +40,11 @@ fn after(prepare: &str) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Whether programs can be started so here.
-fn is_allowed(by: &[&str]) -> bool {
-    let (program, arguments) = by.split_first().unwrap();
-    let ran = Command::new(program).args(arguments).arg("true").output();
-    let allowed = ran.is_ok_and(|output| output.status.success());
-    if !allowed {
-        eprintln!("left out: {by:?} is not allowed here");
-    }
-    allowed
-}
-
 /// As containers that share a volume.
 #[tokio::test]
 async fn processes_of_all_namespaces_exclude_each_other() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
+    let client = place.connect().await;
     let time = ["--time", "--boottime", "100000", "--monotonic", "7"];
     for namespaces in [
         &["--pid", "--fork"][..],
@@ -72,11 +59,9 @@ async fn processes_of_all_namespaces_exclude_each_other() {
             continue;
         }
         let lease = client.mutex("k").unwrap().lock().await.unwrap();
-        let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
-        other.says("busy").await;
+        place.start_under(&by, "try").says("busy").await;
         let _ = lease.release().await.unwrap();
-        let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
-        other.says("granted").await;
+        place.start_under(&by, "try").says("granted").await;
     }
 }
 
@@ -84,7 +69,7 @@ async fn processes_of_all_namespaces_exclude_each_other() {
 #[tokio::test]
 async fn a_machine_that_cannot_be_known_is_refused() {
     let place = Place::new();
-    drop(connect(&place.1).await.unwrap());
+    drop(place.connect().await);
     for (prepare, said) in [
         ("mount -t tmpfs none /proc", "/proc is missing"),
         ("umount -l /proc", "/proc is missing"),
@@ -100,8 +85,7 @@ async fn a_machine_that_cannot_be_known_is_refused() {
         let by = after(prepare);
         let by: Vec<_> = by.iter().map(String::as_str).collect();
         if is_allowed(&by) {
-            let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
-            let line = other.says("refused: ").await;
+            let line = place.start_under(&by, "try").says("refused: ").await;
             assert!(line.contains(said), "{prepare}: {line}");
         }
     }
@@ -120,17 +104,14 @@ async fn a_boot_of_another_number_beside_living_clients_is_refused() {
     if !is_allowed(&by) {
         return;
     }
-    let client = connect(&place.1).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
-    let line = other.says("refused: ").await;
+    let (client, lease) = held(&place.1).await;
+    let line = place.start_under(&by, "try").says("refused: ").await;
     assert!(line.contains("another boot"), "{line}");
     lease.renew().await.unwrap();
     let _ = lease.release().await.unwrap();
     drop(client);
     place.is_deserted().await;
-    let mut other = Process::start_under(&by, "try", &place.1, place.0.path());
-    other.says("granted").await;
+    place.start_under(&by, "try").says("granted").await;
 }
 
 /// As one of a network file system that is new.

@@ -13,38 +13,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, claim, release};
-use leasehold::core::{Claim, Key};
-use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use crate::local_support::{LIMIT, Place, has_all, key, parts, release, released};
+use leasehold::store::Verbs as _;
+use leasehold::store::local::LocalStore;
 use tokio::time::timeout;
 
-async fn open(place: &Place) -> LocalStore {
-    let options = LocalOptions::from_url(&place.1).unwrap();
-    LocalStore::open(options).await.unwrap()
+/// A store with records of `a` and `b`, which are free.
+async fn used(place: &Place) -> Arc<LocalStore> {
+    let store = place.open().await;
+    assert!(has_all(&store, &parts(&store, &["a", "b"], 1)).await);
+    release_both(&store, 1).await;
+    Arc::new(store)
 }
 
-fn parts(store: &LocalStore, keys: &[&str], id: u128) -> Vec<(Key, Claim)> {
-    let trying = Claim {
-        wait: false,
-        ..claim(store, id)
-    };
-    keys.iter()
-        .map(|key| (Key::new(key).unwrap(), trying.clone()))
-        .collect()
-}
-
-async fn has_all(store: &LocalStore, parts: &[(Key, Claim)]) -> bool {
-    match store.claim_all(parts).await.unwrap() {
-        Some(AllAnswer::All(answers)) => {
-            assert_eq!(answers.len(), parts.len());
-            true
-        }
-        other => {
-            assert!(matches!(other, Some(AllAnswer::NotAll { .. })), "{other:?}");
-            false
-        }
+async fn release_both(store: &LocalStore, id: u128) {
+    for name in ["a", "b"] {
+        store.release(&key(name), &release(id)).await.unwrap();
     }
+}
+
+/// Another process, stopped in the middle of a step on that key.
+fn stopped(place: &Place, name: &str) -> fs::File {
+    let stopped = fs::File::open(place.at(&format!("records/{name}.rec"))).unwrap();
+    stopped.lock().unwrap();
+    stopped
 }
 
 /// Clients that want the same keys in all orders exclude each other, and all
@@ -66,7 +58,7 @@ async fn overlapping_claims_exclude_each_other_and_none_waits_for_ever() {
     let in_use = Arc::new(in_use);
     let mut clients = Vec::new();
     for (number, keys) in (0..).zip(WANTED) {
-        let (store, in_use) = (open(&place).await, in_use.clone());
+        let (store, in_use) = (place.open().await, in_use.clone());
         clients.push(tokio::spawn(async move {
             for round in 0..ROUNDS {
                 let id = number << 32 | round;
@@ -82,7 +74,7 @@ async fn overlapping_claims_exclude_each_other_and_none_waits_for_ever() {
                     assert!(in_use[key].swap(false, Ordering::SeqCst), "{key}");
                 }
                 for (key, _) in &parts {
-                    store.release(key, &release(id)).await.unwrap();
+                    released(&store, key, id).await;
                 }
             }
         }));
@@ -97,35 +89,21 @@ async fn overlapping_claims_exclude_each_other_and_none_waits_for_ever() {
 #[tokio::test]
 async fn nobody_holds_up_a_key_while_it_waits_for_another() {
     let place = Place::new();
-    let store = Arc::new(open(&place).await);
-    let both = parts(&store, &["a", "b"], 1);
-    assert!(has_all(&store, &both).await);
-    for (key, _) in &both {
-        store.release(key, &release(1)).await.unwrap();
-    }
-    for locked in ["a", "b"] {
-        let lock = place.0.path().join(format!("store/records/{locked}.rec"));
-        let stopped = fs::File::open(lock).unwrap();
-        stopped.lock().unwrap();
-        let id = u128::from(locked.as_bytes()[0]);
+    let store = used(&place).await;
+    for (id, locked, other) in [(2, "a", "b"), (3, "b", "a")] {
+        let stopped = stopped(&place, locked);
         let (waiting, both) = (store.clone(), parts(&store, &["b", "a"], id));
-        let asked = both.clone();
-        let mut all = tokio::spawn(async move { has_all(&waiting, &asked).await });
+        let mut all = tokio::spawn(async move { has_all(&waiting, &both).await });
         let early = timeout(Duration::from_millis(100), &mut all).await;
         assert!(early.is_err(), "it waits");
-        let other = Key::new(if locked == "a" { "b" } else { "a" }).unwrap();
         for number in 0..20 {
-            let release = release(1_000 + number);
-            timeout(Duration::from_secs(2), store.release(&other, &release))
-                .await
-                .expect("nobody is in the way")
-                .unwrap();
+            let (key, release) = (key(other), release(1_000 + number));
+            let released = timeout(Duration::from_secs(2), store.release(&key, &release)).await;
+            released.expect("nobody is in the way").unwrap();
         }
         stopped.unlock().unwrap();
         assert!(all.await.unwrap());
-        for (key, _) in &both {
-            store.release(key, &release(id)).await.unwrap();
-        }
+        release_both(&store, id).await;
     }
 }
 
@@ -133,21 +111,12 @@ async fn nobody_holds_up_a_key_while_it_waits_for_another() {
 #[tokio::test]
 async fn a_claim_that_was_given_up_leaves_no_lock() {
     let place = Place::new();
-    let store = open(&place).await;
-    let both = parts(&store, &["a", "b"], 1);
-    assert!(has_all(&store, &both).await);
-    for (key, _) in &both {
-        store.release(key, &release(1)).await.unwrap();
-    }
-    let lock = place.0.path().join("store/records/b.rec");
-    let stopped = fs::File::open(&lock).unwrap();
-    stopped.lock().unwrap();
+    let store = used(&place).await;
+    let stopped = stopped(&place, "b");
     let given_up = parts(&store, &["a", "b"], 2);
     let early = timeout(Duration::from_millis(100), has_all(&store, &given_up)).await;
     assert!(early.is_err(), "dropped while it waits");
     stopped.unlock().unwrap();
-    for (key, _) in &both {
-        store.release(key, &release(2)).await.unwrap();
-    }
+    release_both(&store, 2).await;
     assert!(has_all(&store, &parts(&store, &["a", "b"], 3)).await);
 }

@@ -9,7 +9,6 @@
     reason = "a test that cannot go on fails"
 )]
 
-use std::env;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
@@ -17,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, Process};
+use crate::local_support::{
+    LIMIT, Place, held as held_at, is_allowed, refusal, role as given_role, try_k, waiters,
+};
 use leasehold::core::{Loss, Standpoint};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use tempfile::TempDir;
@@ -29,14 +30,12 @@ const OTHER: u32 = 4_242;
 /// Not a test by itself: what the other processes do.
 #[tokio::test]
 async fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+    let Some((role, url)) = given_role() else {
         return;
     };
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
     match role.as_str() {
         "try" => {
-            let client = connect(&url).await.unwrap();
-            let taken = client.mutex("k").unwrap().try_lock().await.unwrap();
+            let taken = try_k(&connect(&url).await.unwrap()).await;
             eprintln!("{}", if taken.is_some() { "granted" } else { "busy" });
         }
         other => panic!("no role {other}"),
@@ -50,9 +49,7 @@ fn url(directory: &Path) -> String {
 }
 
 async fn held(directory: &Path) -> (Client, Lease) {
-    let client = connect(url(directory)).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    (client, lease)
+    held_at(&url(directory)).await
 }
 
 fn remove(directory: &Path) {
@@ -106,10 +103,8 @@ async fn who_holds_in_a_replaced_directory_has_lost() {
     // Whoever wants more is told what to do.
     let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(
-        error.to_string().contains("removed while in use"),
-        "{error}"
-    );
+    let said = error.to_string();
+    assert!(said.contains("removed while in use"), "{said}");
     assert!(error.hint().unwrap().contains("start again"));
     // There is nothing to give back.
     assert!(lease.release().await.is_ok());
@@ -121,13 +116,10 @@ async fn who_waits_in_a_directory_that_has_gone_is_told() {
         let place = TempDir::new().unwrap();
         let directory = place.path().join("d");
         let (holder, _lease) = held(&directory).await;
-        let waiting = tokio::spawn({
-            let client = connect(url(&directory)).await.unwrap();
-            async move { client.mutex("k").unwrap().lock().await.map(drop) }
-        });
-        while holder.inspect("k").await.unwrap().waiters.is_empty() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let client = connect(url(&directory)).await.unwrap();
+        let mutex = client.mutex("k").unwrap();
+        let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+        waiters(&holder, 1).await;
         vanish(&directory);
         let told = timeout(LIMIT, waiting).await.expect("in time").unwrap();
         let error = told.unwrap_err();
@@ -207,13 +199,6 @@ async fn another_user_cannot_keep_a_client_from_starting() {
     other.wait().unwrap();
 }
 
-async fn refusal(directory: &Path) -> leasehold::Error {
-    let error = connect(url(directory)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.hint().is_some());
-    error
-}
-
 /// Also where the system does not see to it (`fs.protected_symlinks`).
 #[tokio::test]
 async fn symlinks_of_other_users_are_not_followed() {
@@ -261,20 +246,12 @@ async fn symlinks_of_other_users_are_not_followed() {
 #[tokio::test]
 async fn processes_of_all_time_namespaces_exclude_each_other() {
     let apart = ["unshare", "--time", "--boottime", "100000"];
-    let allowed = Command::new(apart[0])
-        .args(&apart[1..])
-        .arg("true")
-        .output();
-    if !allowed.is_ok_and(|out| out.status.success()) {
-        eprintln!("left out: a time namespace is not allowed here");
+    if !is_allowed(&apart) {
         return;
     }
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
-    other.says("busy").await;
+    let (_client, lease) = held_at(&place.1).await;
+    place.start_under(&apart, "try").says("busy").await;
     let _ = lease.release().await.unwrap();
-    let mut other = Process::start_under(&apart, "try", &place.1, place.0.path());
-    other.says("granted").await;
+    place.start_under(&apart, "try").says("granted").await;
 }

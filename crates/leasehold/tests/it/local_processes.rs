@@ -17,11 +17,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, Process, claim, release};
-use leasehold::core::{ClaimReply, Key};
-use leasehold::store::local::{LocalOptions, LocalStore};
+use crate::local_support::{
+    Place, Process, claim, claimed, eventually, held, key, locking, moment, open, release,
+    released, role as given_role, try_k, waiters,
+};
 use leasehold::store::{LockStore, Verbs as _};
-use leasehold::{Client, connect};
+use leasehold::{Client, Lease, connect};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How soon a dead holder's key is free: far below any TTL used here.
@@ -32,10 +34,9 @@ const FREED: Duration = Duration::from_secs(15);
 /// Not a test by itself: what the other processes do.
 #[tokio::test]
 async fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
+    let Some((role, url)) = given_role() else {
         return;
     };
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
     match role.as_str() {
         "hold" => hold(&url).await,
         "guard" => guard(&url).await,
@@ -47,8 +48,7 @@ async fn role() {
 
 /// Holds the key until its input ends.
 async fn hold(url: &str) {
-    let client = connect(url).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let (_client, lease) = held(url).await;
     eprintln!("held {}", lease.token());
     let rest = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     rest.await.unwrap().unwrap();
@@ -58,11 +58,7 @@ async fn hold(url: &str) {
 
 /// Holds the key, with a child that lives for it until the input ends.
 async fn guard(url: &str) {
-    let store = Arc::new(
-        LocalStore::open(LocalOptions::from_url(url).unwrap())
-            .await
-            .unwrap(),
-    );
+    let store = Arc::new(open(url).await);
     for lifeline in store.lifelines() {
         rustix::io::fcntl_setfd(lifeline, rustix::io::FdFlags::empty()).unwrap();
     }
@@ -70,10 +66,8 @@ async fn guard(url: &str) {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let mut child = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
     eprintln!("held {}", lease.token());
-    tokio::task::spawn_blocking(move || child.wait())
-        .await
-        .unwrap()
-        .unwrap();
+    let ended = tokio::task::spawn_blocking(move || child.wait());
+    ended.await.unwrap().unwrap();
 }
 
 /// Reads, adds and writes twenty times; a log line says which value it wrote.
@@ -89,12 +83,9 @@ async fn add(url: &str) {
         let temporary = directory.join(format!("new-{}", std::process::id()));
         fs::write(&temporary, (value + 1).to_string()).unwrap();
         fs::rename(&temporary, &counter).unwrap();
-        let mut log = OpenOptions::new()
-            .append(true)
-            .open(directory.join("log"))
-            .unwrap();
-        log.write_all(format!("{} {}\n", value + 1, lease.token()).as_bytes())
-            .unwrap();
+        let log = OpenOptions::new().append(true).open(directory.join("log"));
+        let line = format!("{} {}\n", value + 1, lease.token());
+        log.unwrap().write_all(line.as_bytes()).unwrap();
         let _ = lease.release().await.unwrap();
     }
     eprintln!("done");
@@ -102,10 +93,7 @@ async fn add(url: &str) {
 
 /// Claims and releases for ever, through the port.
 async fn churn(url: &str) {
-    let store = LocalStore::open(LocalOptions::from_url(url).unwrap())
-        .await
-        .unwrap();
-    let key = Key::new("k").unwrap();
+    let (store, key) = (open(url).await, key("k"));
     for number in 0.. {
         let id = u128::from(std::process::id()) << 64 | number;
         store.claim(&key, &claim(&store, id)).await.unwrap();
@@ -116,15 +104,10 @@ async fn churn(url: &str) {
     }
 }
 
-/// Waits until so many wait for `k`.
-async fn waiting(client: &Client, number: usize) {
-    timeout(LIMIT, async {
-        while client.inspect("k").await.unwrap().waiters.len() != number {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await
-    .expect("so many waiters");
+/// Freed long before the TTL.
+async fn freed(next: JoinHandle<Lease>) {
+    let lease = timeout(FREED, next).await.expect("free in time").unwrap();
+    let _ = lease.release().await.unwrap();
 }
 
 // ---- the tests ----
@@ -132,12 +115,11 @@ async fn waiting(client: &Client, number: usize) {
 #[tokio::test]
 async fn grants_come_in_order_of_arrival() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let (client, lease) = held(&place.1).await;
     let mut queue = Vec::new();
     for number in 1..=4 {
         queue.push(place.start("hold"));
-        waiting(&client, number).await;
+        waiters(&client, number).await;
     }
     let mut last = lease.token().get();
     let _ = lease.release().await.unwrap();
@@ -154,26 +136,19 @@ async fn grants_come_in_order_of_arrival() {
 #[tokio::test]
 async fn a_killed_holder_frees_its_key() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
+    let client = place.connect().await;
     let mut holder = place.start("hold");
     holder.says("held").await;
-    let mutex = client.mutex("k").unwrap();
-    let next = tokio::spawn(async move { mutex.lock().await });
-    waiting(&client, 1).await;
+    let next = locking(&client);
+    waiters(&client, 1).await;
     holder.kill();
-    let lease = timeout(FREED, next)
-        .await
-        .expect("freed long before the TTL")
-        .unwrap()
-        .unwrap();
-    let _ = lease.release().await.unwrap();
+    freed(next).await;
     // Who goes at once leaves what the dead have left to those who come.
-    let buried = async {
-        while place.files("sessions") > 1 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(LIMIT, buried).await.expect("the dead are removed");
+    eventually(
+        async || place.files("sessions") <= 1,
+        "the dead are removed",
+    )
+    .await;
     drop(client);
     place.is_deserted().await;
 }
@@ -182,75 +157,45 @@ async fn a_killed_holder_frees_its_key() {
 #[tokio::test]
 async fn killed_waiters_are_passed() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
+    let client = place.connect().await;
     let mut dying = vec![place.start("hold")];
     dying[0].says("held").await;
     for number in 1..=2 {
         dying.push(place.start("hold"));
-        waiting(&client, number).await;
+        waiters(&client, number).await;
     }
-    let mutex = client.mutex("k").unwrap();
-    let next = tokio::spawn(async move { mutex.lock().await });
-    waiting(&client, 3).await;
+    let next = locking(&client);
+    waiters(&client, 3).await;
     dying.iter_mut().for_each(Process::kill);
-    let lease = timeout(FREED, next)
-        .await
-        .expect("freed long before the TTL")
-        .unwrap()
-        .unwrap();
-    let _ = lease.release().await.unwrap();
+    freed(next).await;
 }
 
 #[tokio::test]
 async fn a_killed_holder_does_not_make_a_try_busy() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
+    let client = place.connect().await;
     let mut holder = place.start("hold");
     holder.says("held").await;
-    assert!(
-        client
-            .mutex("k")
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(try_k(&client).await.is_none());
     holder.kill();
-    assert!(
-        client.inspect("k").await.unwrap().holders.is_empty(),
-        "a look sees it too"
-    );
-    assert!(
-        client
-            .mutex("k")
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let holders = client.inspect("k").await.unwrap().holders;
+    assert!(holders.is_empty(), "a look sees it too");
+    assert!(try_k(&client).await.is_some());
 }
 
 #[tokio::test]
 async fn a_child_lives_for_its_killed_parent() {
     let place = Place::new();
-    let client = connect(&place.1).await.unwrap();
+    let client = place.connect().await;
     let mut guard = place.start("guard");
     guard.says("held").await;
     guard.kill();
-    let mutex = client.mutex("k").unwrap();
-    let mut next = tokio::spawn(async move { mutex.lock().await });
+    let mut next = locking(&client);
     // Several looks of the next in line.
     let early = timeout(Duration::from_millis(900), &mut next).await;
     assert!(early.is_err(), "the child still works under the lease");
     guard.stdin = None;
-    let lease = timeout(FREED, next)
-        .await
-        .expect("freed with the child")
-        .unwrap()
-        .unwrap();
-    let _ = lease.release().await.unwrap();
+    freed(next).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,14 +204,11 @@ async fn no_update_is_lost_when_processes_are_killed() {
     fs::write(place.0.path().join("counter"), "0").unwrap();
     fs::write(place.0.path().join("log"), "").unwrap();
     let mut processes: Vec<_> = (0..30).map(|_| place.start("add")).collect();
-    let mut random = leasehold_store::random::random_u128();
-    let mut killed = 0;
     // Every third dies at a random moment while the others go on.
+    let killed = processes.len() as u64 / 3;
     for process in processes.iter_mut().step_by(3) {
-        random = random.rotate_left(17);
-        tokio::time::sleep(Duration::from_micros((random % 200_000) as u64)).await;
+        moment(200_000).await;
         process.kill();
-        killed += 1;
     }
     for (number, process) in processes.iter_mut().enumerate() {
         if number % 3 != 0 {
@@ -280,20 +222,13 @@ async fn no_update_is_lost_when_processes_are_killed() {
         .map(|(value, token)| (value.parse().unwrap(), token.parse().unwrap()))
         .collect();
     let values: HashSet<_> = written.iter().map(|(value, _)| value).collect();
-    assert_eq!(
-        values.len(),
-        written.len(),
-        "two wrote the same value: an update was lost"
-    );
+    let lost = written.len() - values.len();
+    assert_eq!(lost, 0, "two wrote the same value: an update was lost");
     written.sort_unstable();
-    assert!(
-        written.is_sorted_by(|a, b| a.1 < b.1),
-        "tokens rise with the grants"
-    );
-    let last: u64 = fs::read_to_string(place.0.path().join("counter"))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let rise = written.is_sorted_by(|a, b| a.1 < b.1);
+    assert!(rise, "tokens rise with the grants");
+    let last = fs::read_to_string(place.0.path().join("counter")).unwrap();
+    let last: u64 = last.parse().unwrap();
     assert!(last >= written.len() as u64 && last <= written.len() as u64 + killed);
     assert!(written.len() >= 20 * 20);
 }
@@ -301,34 +236,20 @@ async fn no_update_is_lost_when_processes_are_killed() {
 #[tokio::test]
 async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
     let place = Place::new();
-    let store = LocalStore::open(LocalOptions::from_url(&place.1).unwrap())
-        .await
-        .unwrap();
-    let key = Key::new("k").unwrap();
-    let mut random = leasehold_store::random::random_u128();
-    let mut last = 0;
+    let (store, key) = (place.open().await, key("k"));
+    let mut last = None;
     for id in 0..40_u128 {
         let mut churning = place.start("churn");
         churning.says("churning").await;
-        random = random.rotate_left(13);
-        tokio::time::sleep(Duration::from_micros((random % 3_000) as u64)).await;
+        moment(3_000).await;
         churning.kill();
-        let answer = store.claim(&key, &claim(&store, id)).await.unwrap();
-        let ClaimReply::Standing(standing) = answer.reply else {
-            panic!("{answer:?}");
-        };
-        let token = standing
-            .token
-            .expect("a dead holder is buried in the same step")
-            .get();
-        assert!(token > last);
+        let token = claimed(&store, &key, id).await.token;
+        assert!(token > last, "a dead holder is buried in the same step");
         last = token;
-        store.release(&key, &release(id)).await.unwrap();
+        released(&store, &key, id).await;
     }
     // Who held nothing when it was killed is found by whoever opens next.
-    let other = LocalStore::open(LocalOptions::from_url(&place.1).unwrap())
-        .await
-        .unwrap();
+    let other = place.open().await;
     assert_eq!(place.files("sessions"), 2, "only the living are left");
     drop((store, other));
     place.is_deserted().await;

@@ -9,13 +9,12 @@
 )]
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Mounted, claim, release};
-use leasehold::core::{Claim, ClaimId, Key, Mode, ReleaseReply, Renew};
-use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use crate::local_support::{LIMIT, Mounted, claim, claimed, has_all, key, open, parts, released};
+use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
+use leasehold::store::local::LocalStore;
+use leasehold::store::{LockStore as _, Verbs as _};
 use leasehold::{Client, ErrorKind, Settings};
 use tokio::time::timeout;
 
@@ -45,14 +44,6 @@ impl Out {
     }
 }
 
-async fn open(directory: &Path) -> LocalStore {
-    let options = LocalOptions {
-        directory: Some(directory.to_owned()),
-        ..LocalOptions::default()
-    };
-    LocalStore::open(options).await.unwrap()
-}
-
 fn renew(id: u128) -> Renew {
     Renew::new(ClaimId::from_random(id), LIMIT)
 }
@@ -62,15 +53,12 @@ async fn renewed(store: &LocalStore, key: &Key, id: u128) {
     assert!(answer.holds(), "{answer:?}");
 }
 
-async fn released(store: &LocalStore, key: &Key, id: u128) {
-    let answer = store.release(key, &release(id)).await.unwrap();
-    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
-}
-
 /// Nothing new can begin, which is said, and leaves nothing.
 async fn nothing_new(store: &LocalStore, disk: &Mounted) {
-    let new = Key::new("new").unwrap();
-    let error = store.claim(&new, &claim(store, 9)).await.unwrap_err();
+    let error = store
+        .claim(&key("new"), &claim(store, 9))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("the disk is full"), "{error}");
     assert!(!disk.path().join("records/new.rec").exists());
@@ -78,17 +66,10 @@ async fn nothing_new(store: &LocalStore, disk: &Mounted) {
 
 async fn what_is_held_goes_on(out: Out) {
     let Some(disk) = Mounted::new() else { return };
-    let store = open(disk.path()).await;
-    let [one, two, three] = ["one", "two", "three"].map(|key| Key::new(key).unwrap());
-    let answer = store.claim(&one, &claim(&store, 1)).await.unwrap();
-    assert!(answer.holds());
-    let trying = Claim {
-        wait: false,
-        ..claim(&store, 2)
-    };
-    let parts = [&two, &three].map(|key| (key.clone(), trying.clone()));
-    let all = store.claim_all(&parts).await.unwrap();
-    assert!(matches!(all, Some(AllAnswer::All(_))), "{all:?}");
+    let store = open(&disk.url()).await;
+    let [one, two, three] = ["one", "two", "three"].map(key);
+    assert!(claimed(&store, &one, 1).await.token.is_some());
+    assert!(has_all(&store, &parts(&store, &["two", "three"], 2)).await);
     out.fill(&disk);
     nothing_new(&store, &disk).await;
     // As many as take hours.
@@ -121,11 +102,9 @@ async fn a_long_queue_is_served_without_a_free_byte() {
     let Some(disk) = Mounted::of("1m") else {
         return;
     };
-    let store = open(disk.path()).await;
-    let key = Key::new("k").unwrap();
-    let number = 100;
+    let (store, key, number) = (open(&disk.url()).await, key("k"), 100);
     for id in 1..=number {
-        store.claim(&key, &claim(&store, id)).await.unwrap();
+        claimed(&store, &key, id).await;
     }
     let record = fs::metadata(disk.path().join("records/k.rec")).unwrap();
     assert!(record.len() > 8 * 1024, "{record:?}");
@@ -143,11 +122,9 @@ async fn a_long_queue_is_served_without_a_free_byte() {
 #[tokio::test]
 async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
-    let store = open(disk.path()).await;
-    let key = Key::new("k").unwrap();
-    let mode = Mode::permits(40, 1);
+    let (store, key, mode) = (open(&disk.url()).await, key("k"), Mode::permits(40, 1));
     for id in 1..=2 {
-        store.claim(&key, &claim(&store, id)).await.unwrap();
+        claimed(&store, &key, id).await;
         released(&store, &key, id).await;
     }
     for id in 11..=30 {
@@ -171,12 +148,8 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
 async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
     let settings = Settings::default().with_ttl(TTL);
-    let client = Client::builder()
-        .store(format!("local:{}", disk.path().display()))
-        .settings(settings)
-        .connect()
-        .await
-        .unwrap();
+    let client = Client::builder().store(disk.url()).settings(settings);
+    let client = client.connect().await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     Out::OfBytes.fill(&disk);
     let lost = timeout(TTL * 2 + TTL / 2, lease.lost()).await;

@@ -1,22 +1,34 @@
 //! Helpers of the tests of the local store.
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and one that is left out says so"
+)]
 
 use std::env;
 use std::fs;
 use std::panic::Location;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, Mode, Release};
-use leasehold::store::LockStore;
-use leasehold::store::local::LocalStore;
+use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, ReleaseReply, Standing};
+use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use leasehold::{Client, ErrorKind, Lease, connect};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 /// How long anything may take on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
 
 pub(crate) fn claim(store: &LocalStore, id: u128) -> Claim {
     Claim {
@@ -35,6 +47,109 @@ pub(crate) fn release(id: u128) -> Release {
     }
 }
 
+pub(crate) async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {
+    match store.claim(key, &claim(store, id)).await.unwrap().reply {
+        ClaimReply::Standing(standing) => standing,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn released(store: &LocalStore, key: &Key, id: u128) {
+    let answer = store.release(key, &release(id)).await.unwrap();
+    assert_eq!(answer.reply, ReleaseReply::Released { held: true });
+}
+
+/// Claims of all these keys, in one step.
+pub(crate) fn parts(store: &LocalStore, keys: &[&str], id: u128) -> Vec<(Key, Claim)> {
+    let trying = Claim {
+        wait: false,
+        ..claim(store, id)
+    };
+    let part = |name: &&str| (key(name), trying.clone());
+    keys.iter().map(part).collect()
+}
+
+pub(crate) async fn has_all(store: &LocalStore, parts: &[(Key, Claim)]) -> bool {
+    match store.claim_all(parts).await.unwrap() {
+        Some(AllAnswer::All(answers)) => answers.len() == parts.len(),
+        other => {
+            assert!(matches!(other, Some(AllAnswer::NotAll { .. })), "{other:?}");
+            false
+        }
+    }
+}
+
+pub(crate) async fn open(url: &str) -> LocalStore {
+    let options = LocalOptions::from_url(url).unwrap();
+    LocalStore::open(options).await.unwrap()
+}
+
+/// A client, and its lease on `k`.
+pub(crate) async fn held(url: &str) -> (Client, Lease) {
+    let client = connect(url).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    (client, lease)
+}
+
+/// Tries to lock `k`.
+pub(crate) async fn try_k(client: &Client) -> Option<Lease> {
+    client.mutex("k").unwrap().try_lock().await.unwrap()
+}
+
+/// The client begins to wait for `k`.
+pub(crate) fn locking(client: &Client) -> JoinHandle<Lease> {
+    let mutex = client.mutex("k").unwrap();
+    tokio::spawn(async move { mutex.lock().await.unwrap() })
+}
+
+/// Waits until so many wait for `k`.
+pub(crate) async fn waiters(client: &Client, number: usize) {
+    let so_many = async || client.inspect("k").await.unwrap().waiters.len() == number;
+    eventually(so_many, "so many waiters").await;
+}
+
+/// Asks again and again until it is true.
+pub(crate) async fn eventually(is_true: impl AsyncFn() -> bool, what: &str) {
+    let asked = async {
+        while !is_true().await {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LIMIT, asked).await.expect(what);
+}
+
+/// A moment, of up to so many microseconds.
+pub(crate) async fn moment(most: u128) {
+    let micros = leasehold_store::random::random_u128() % most;
+    sleep(Duration::from_micros(micros as u64)).await;
+}
+
+/// The store is refused there, with a hint. The error.
+pub(crate) async fn refusal(directory: &Path) -> leasehold::Error {
+    let url = format!("local:{}", directory.display());
+    let error = connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.hint().is_some());
+    error
+}
+
+/// Whether programs can be started so here.
+pub(crate) fn is_allowed(by: &[&str]) -> bool {
+    let (program, arguments) = by.split_first().unwrap();
+    let ran = Command::new(program).args(arguments).arg("true").output();
+    let allowed = ran.is_ok_and(|output| output.status.success());
+    if !allowed {
+        eprintln!("left out: {by:?} is not allowed here");
+    }
+    allowed
+}
+
+/// The role of this process and the address of its store; `None`: it runs the tests.
+pub(crate) fn role() -> Option<(String, String)> {
+    let role = env::var("LEASEHOLD_TEST_ROLE").ok()?;
+    Some((role, env::var("LEASEHOLD_TEST_URL").unwrap()))
+}
+
 /// This test binary again, in a role: that of the `role` beside the test that starts it.
 pub(crate) struct Process {
     child: Child,
@@ -44,13 +159,7 @@ pub(crate) struct Process {
 
 impl Process {
     #[track_caller]
-    pub(crate) fn start(role: &str, url: &str, counter: &Path) -> Self {
-        Self::start_under(&[], role, url, counter)
-    }
-
-    /// The same, started by another program.
-    #[track_caller]
-    pub(crate) fn start_under(by: &[&str], role: &str, url: &str, counter: &Path) -> Self {
+    fn start(by: &[&str], role: &str, place: &Place) -> Self {
         let module = Path::new(Location::caller().file()).file_stem().unwrap();
         let roles = format!("{}::role", module.display());
         let me = env::current_exe().unwrap();
@@ -65,8 +174,8 @@ impl Process {
         let mut child = command
             .args(["--exact", &roles, "--nocapture"])
             .env("LEASEHOLD_TEST_ROLE", role)
-            .env("LEASEHOLD_TEST_URL", url)
-            .env("LEASEHOLD_TEST_COUNTER", counter)
+            .env("LEASEHOLD_TEST_URL", &place.1)
+            .env("LEASEHOLD_TEST_COUNTER", place.0.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -77,14 +186,9 @@ impl Process {
         // Ends with the process.
         std::thread::spawn(move || {
             use std::io::BufRead;
-            for line in std::io::BufReader::new(stderr)
-                .lines()
-                .map_while(Result::ok)
-            {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
+            let lines = std::io::BufReader::new(stderr).lines();
+            let mut lines = lines.map_while(Result::ok);
+            while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
         });
         let stdin = child.stdin.take();
         Self {
@@ -95,20 +199,15 @@ impl Process {
     }
 
     pub(crate) async fn says(&mut self, word: &str) -> String {
-        let line = timeout(LIMIT, self.lines.recv())
-            .await
-            .expect("a line in time");
-        let line = line.expect("a line");
+        let line = timeout(LIMIT, self.lines.recv()).await;
+        let line = line.expect("a line in time").expect("a line");
         if !line.starts_with(word) {
             // A panic begins with an empty line; what it says comes next.
             while let Ok(Some(more)) = timeout(LIMIT / 60, self.lines.recv()).await {
                 eprintln!("{more}");
             }
+            panic!("{line:?} where {word:?} was expected");
         }
-        assert!(
-            line.starts_with(word),
-            "{line:?} where {word:?} was expected"
-        );
         line
     }
 
@@ -135,15 +234,33 @@ impl Place {
         Self(directory, url)
     }
 
+    /// Starts this test binary in a role.
     #[track_caller]
     pub(crate) fn start(&self, role: &str) -> Process {
-        Process::start(role, &self.1, self.0.path())
+        Process::start(&[], role, self)
+    }
+
+    /// The same, started by another program.
+    #[track_caller]
+    pub(crate) fn start_under(&self, by: &[&str], role: &str) -> Process {
+        Process::start(by, role, self)
+    }
+
+    /// The directory of the store, or something in it.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join("store").join(name)
+    }
+
+    pub(crate) async fn open(&self) -> LocalStore {
+        open(&self.1).await
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        connect(&self.1).await.unwrap()
     }
 
     pub(crate) fn files(&self, sub: &str) -> usize {
-        fs::read_dir(self.0.path().join("store").join(sub))
-            .unwrap()
-            .count()
+        fs::read_dir(self.at(sub)).unwrap().count()
     }
 
     /// Waits until no client has left anything but records.
@@ -153,14 +270,14 @@ impl Place {
         }
         // A program that another test was just starting may have had the descriptors of whoever
         // went, and so its life. What is left then is for those who come next.
-        drop(leasehold::connect(&self.1).await.unwrap());
+        drop(self.connect().await);
         assert!(self.empties(LIMIT).await, "nothing is left");
     }
 
     async fn empties(&self, within: Duration) -> bool {
         let empty = async {
             while self.files("sessions") + self.files("inbox") > 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                sleep(Duration::from_millis(2)).await;
             }
         };
         timeout(within, empty).await.is_ok()
@@ -178,12 +295,10 @@ impl Mounted {
     /// `None`, and a word about it, where mounting is not allowed.
     pub(crate) fn of(size: &str) -> Option<Self> {
         let place = TempDir::new().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o"])
-            .arg(format!("size={size},nr_inodes=100,mode=0700"))
-            .arg("tmpfs")
-            .arg(place.path())
-            .output();
+        let options = format!("size={size},nr_inodes=100,mode=0700");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]);
+        let mounted = mount.arg(place.path()).output();
         if mounted.is_ok_and(|out| out.status.success()) {
             return Some(Self(place));
         }
@@ -194,15 +309,16 @@ impl Mounted {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
+
+    pub(crate) fn url(&self) -> String {
+        format!("local:{}", self.path().display())
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         // Later, if a client is still about to close it.
-        Command::new("umount")
-            .arg("-l")
-            .arg(self.path())
-            .status()
-            .ok();
+        let umount = Command::new("umount").arg("-l").arg(self.path()).status();
+        umount.ok();
     }
 }

@@ -78,7 +78,8 @@ pub use self::scheme::Local;
 
 use self::acquire_record::blocking;
 use self::clock::Clock;
-use self::directory::{Directory, Group, Makes, RECORDS, create_dir};
+use self::directory::{Directory, Group, RECORDS, create_dir};
+use self::errors::unavailable;
 use self::inbox::{OpenInbox, Subscription};
 use self::liveness::Session;
 use self::liveness_watch::LivenessWatch;
@@ -135,46 +136,40 @@ impl Inner {
         retention: Duration,
         audit: Option<AuditLimit>,
     ) -> Result<Arc<Self>, StoreError> {
-        let directory = Arc::new(directory);
-        let audit = audit.map(|limit| Log::open(&directory, limit));
-        let clock = Clock::open(&directory)?;
-        let session = Session::open(directory.clone(), new_inbox(), true)?;
-        let session = session.ok_or_else(|| directory.failed("write to", Errno::WOULDBLOCK))?;
-        let inner = Self::of(directory, clock, session, retention, audit.transpose()?)?;
+        let inner = Self::try_open(directory, retention, audit, true)?;
+        let inner = inner.ok_or_else(|| unavailable("another process has its lock"))?;
         sweep::sweep(&inner);
         Ok(inner)
     }
 
-    /// Opens it without an audit log and without sweeping, by some 30 system calls. Nothing where
-    /// it would have to wait: the clock of this boot is not set, or another process has the lock.
-    fn open_at_once(
-        path: PathBuf,
-        makes: Makes,
+    /// Opens it by some 30 system calls. Nothing where it would have to `wait` and may not: the
+    /// clock of this boot is not set, or another process has the lock.
+    fn try_open(
+        directory: Directory,
         retention: Duration,
+        audit: Option<AuditLimit>,
+        wait: bool,
     ) -> Result<Option<Arc<Self>>, StoreError> {
-        let directory = Arc::new(Directory::open_for(path, None, makes)?);
-        let Some(clock) = Clock::of_this_boot(&directory)? else {
+        let directory = Arc::new(directory);
+        let audit = audit
+            .map(|limit| Log::open(&directory, limit))
+            .transpose()?;
+        let clock = match wait {
+            true => Some(Clock::open(&directory)?),
+            false => Clock::of_this_boot(&directory)?,
+        };
+        let Some(clock) = clock else {
             return Ok(None);
         };
-        let Some(session) = Session::open(directory.clone(), new_inbox(), false)? else {
+        let Some(session) = Session::open(directory.clone(), new_inbox(), wait)? else {
             return Ok(None);
         };
-        Self::of(directory, clock, session, retention, None).map(Some)
-    }
-
-    fn of(
-        directory: Arc<Directory>,
-        clock: Clock,
-        session: Session,
-        retention: Duration,
-        audit: Option<Log>,
-    ) -> Result<Arc<Self>, StoreError> {
         let outbox = inbox::outbox().map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             directory.failed("open a socket for", errno)
         })?;
         directory.keep();
-        Ok(Arc::new(Self {
+        Ok(Some(Arc::new(Self {
             clock,
             session,
             directory,
@@ -184,7 +179,7 @@ impl Inner {
             watcher: Arc::default(),
             records: OpenRecords::default(),
             outbox,
-        }))
+        })))
     }
 
     /// What a step knows of the store.
@@ -224,7 +219,10 @@ impl LocalStore {
         let (path, makes) = options.makes()?;
         // Who is in a group may be asked of another process.
         let at_once = match (options.audit, &options.group) {
-            (None, None) => Inner::open_at_once(path.clone(), makes, options.retention)?,
+            (None, None) => {
+                let directory = Directory::open_for(path.clone(), None, makes)?;
+                Inner::try_open(directory, options.retention, None, false)?
+            }
             _ => None,
         };
         if let Some(inner) = at_once {

@@ -142,19 +142,14 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{
-        Adopt, Claim, ClaimId, ClientInfo, Mode, OwnerSecret, Release, Renew, Rotate,
-    };
+    use leasehold_core::{Adopt, Claim, ClientInfo, OwnerSecret, Renew, Rotate};
 
     use super::*;
+    use crate::tests::{claim_for, id, release};
 
     const START: StoreTime = StoreTime(1_000_000);
     const LEASE: Duration = Duration::from_secs(30);
     const HOLD: Duration = Duration::from_secs(5);
-
-    fn id(number: u128) -> ClaimId {
-        ClaimId::from_random(number)
-    }
 
     fn inbox(name: &str) -> Inbox {
         Inbox::new(name).unwrap()
@@ -163,17 +158,8 @@ mod tests {
     fn claim(number: u128, by: &str) -> Claim {
         Claim {
             inbox: Some(inbox(by)),
-            ..Claim::new(id(number), Mode::EXCLUSIVE, LEASE)
+            ..claim_for(number, LEASE)
         }
-    }
-
-    fn release(number: u128) -> Command {
-        Command::Release(Release {
-            id: id(number),
-            hand_off: true,
-            settled: false,
-            unused: false,
-        })
     }
 
     /// A step while all whose names begin with `dead` are.
@@ -285,13 +271,8 @@ mod tests {
     #[test]
     fn a_break_takes_the_key_from_the_dead_and_not_from_the_next() {
         let mut queue = line([claim(1, "dead"), claim(2, "b")]);
-        let outcome = step(
-            &mut queue,
-            &Command::Break {
-                by: ClientInfo::unknown(),
-                only: None,
-            },
-        );
+        let (by, only) = (ClientInfo::unknown(), None);
+        let outcome = step(&mut queue, &Command::Break { by, only });
         assert!(matches!(outcome.reply, Reply::Broken { holders: 1, .. }));
         let holders = queue.look(START).holders;
         assert_eq!(holders.len(), 1);

@@ -14,6 +14,7 @@ use super::Inner;
 use super::acquire_record::blocking;
 use super::directory::{Directory, INBOXES, RECORDS, SESSIONS};
 use super::liveness::is_dead_file;
+use super::name::file_name;
 use super::record_file::RecordFile;
 
 /// How many keys and sessions one sweep looks into.
@@ -58,8 +59,8 @@ pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
 /// nobody up.
 pub(super) async fn on_opening(store: &Arc<Inner>) -> Result<(), StoreError> {
     // A directory lists itself and the one above it too.
-    let found = Found::read(&store.directory, FEW + 3);
-    if found.clients.len() + found.keys.len() <= FEW {
+    let found = find(&store.directory, FEW + 3);
+    if found.iter().map(Vec::len).sum::<usize>() <= FEW {
         sweep_found(store, found);
         return Ok(());
     }
@@ -70,75 +71,54 @@ pub(super) async fn on_opening(store: &Arc<Inner>) -> Result<(), StoreError> {
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
 /// whether there may be more to remove at once.
 pub(super) fn sweep(store: &Arc<Inner>) -> bool {
-    sweep_found(store, Found::read(&store.directory, NAMES))
+    sweep_found(store, find(&store.directory, NAMES))
 }
 
-/// The names of what there is, without their endings.
-struct Found {
-    clients: Vec<String>,
-    keys: Vec<String>,
+/// The names of clients and of keys, without their endings, at most so many of each kind. They
+/// start somewhere else each time, so that in the end all have their turn.
+fn find(directory: &Directory, most: usize) -> [Vec<String>; 2] {
+    let names = |sub, ending| {
+        let mut names = directory.names(sub, ending, most).unwrap_or_default();
+        let start = random_u64() % names.len().max(1) as u64;
+        names.rotate_left(usize::try_from(start).unwrap_or(0));
+        names
+    };
+    let clients = [names(SESSIONS, ""), names(INBOXES, ".sock")].concat();
+    [clients, names(RECORDS, ".rec")]
 }
 
-impl Found {
-    /// At most so many of each kind.
-    fn read(directory: &Directory, most: usize) -> Self {
-        let clients = [(SESSIONS, ""), (INBOXES, ".sock")].into_iter();
-        Self {
-            clients: clients
-                .flat_map(|(sub, ending)| names(directory, sub, ending, most))
-                .collect(),
-            keys: names(directory, RECORDS, ".rec", most),
-        }
-    }
-}
-
-fn sweep_found(store: &Arc<Inner>, found: Found) -> bool {
-    for name in found.clients.into_iter().take(LOOKS) {
-        if name != super::name::file_name(store.session.inbox().as_str()) {
+fn sweep_found(store: &Arc<Inner>, [clients, keys]: [Vec<String>; 2]) -> bool {
+    for name in clients.into_iter().take(LOOKS) {
+        if name != file_name(store.session.inbox().as_str()) {
             is_dead_file(&store.directory, &name);
         }
     }
     store.directory.remove_unfinished(wall(), NAMES);
-    let places = found
-        .keys
-        .into_iter()
-        .map(|name| RecordFile::of(store, &name));
-    let old: Vec<_> = places.filter(is_old).take(LOOKS).collect();
-    let removed = old.iter().filter(|place| sweep_key(place)).count();
+    // Not used for so long that they are worth a look.
+    let records = keys.iter().map(|name| RecordFile::of(store, name));
+    let old = records.filter(|record| {
+        let used = store.directory.last_written(&record.name);
+        used.is_some_and(|used| used + store.retention <= wall())
+    });
+    let old: Vec<_> = old.take(LOOKS).collect();
+    let removed = old.iter().filter(|record| is_removed(record)).count();
     old.len() == LOOKS && removed > 0
 }
 
-/// Whether the key was not used for so long that it is worth a look.
-fn is_old(record: &RecordFile) -> bool {
-    let used = record.store.directory.last_written(&record.name);
-    used.is_some_and(|used| used + record.store.retention <= wall())
-}
-
-/// Whether it was removed.
-fn sweep_key(place: &RecordFile) -> bool {
-    let Ok(Some(locked)) = place.try_lock() else {
+/// Removes a record that has expired. Whether it did.
+fn is_removed(record: &RecordFile) -> bool {
+    let Ok(Some(guard)) = record.try_lock() else {
         return false;
     };
-    let expired = match place.read() {
-        Ok(Some(record)) => record.header.expires <= place.store.clock.now(),
+    let expired = match record.read() {
+        Ok(Some(found)) => found.header.expires <= record.store.clock.now(),
         Ok(None) => true,
         Err(_) => false,
     };
     if expired {
-        locked.remove();
+        guard.remove();
     }
     expired
-}
-
-/// The names in a part of the directory, without their endings. Starts
-/// somewhere else each time, so that in the end all have their turn.
-fn names(directory: &Directory, sub: &str, ending: &str, most: usize) -> Vec<String> {
-    let mut names = directory.names(sub, ending, most).unwrap_or_default();
-    if !names.is_empty() {
-        let start = random_u64() % names.len() as u64;
-        names.rotate_left(usize::try_from(start).unwrap_or(0));
-    }
-    names
 }
 
 #[cfg(test)]

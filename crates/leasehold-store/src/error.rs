@@ -35,19 +35,10 @@ pub enum ErrorKind {
     Closed,
 }
 
+/// Its name in lower case.
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Timeout => "timeout",
-            Self::Deadlock => "deadlock",
-            Self::Lost => "lost",
-            Self::Unavailable => "unavailable",
-            Self::Refused => "refused",
-            Self::Unsupported => "unsupported",
-            Self::Invalid => "invalid",
-            Self::Corrupt => "corrupt",
-            Self::Closed => "closed",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 

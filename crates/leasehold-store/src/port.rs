@@ -1,6 +1,6 @@
 //! The trait [`LockStore`]: one step on one key, and the capabilities of a store.
 //!
-//! Each bullet under *Contract* is a test case of the same name in `contract.rs`, which every
+//! Each bullet under *Contract* is a test case of the same name in `contract/`, which every
 //! store must pass.
 
 use std::collections::BTreeSet;

@@ -21,14 +21,10 @@ pub enum Severity {
     Unsafe,
 }
 
+/// Its name in lower case.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Fine => "fine",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Unsafe => "unsafe",
-        })
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 

@@ -113,7 +113,7 @@ async fn steps(
     };
     let (heard, mut pushes) = mpsc::unbounded_channel();
     let listened = store.listen(Arc::new(Heard(heard))).await;
-    let _ear = listened.map_err(|error| ("listen for pushes", error))?;
+    let _inbox = listened.map_err(|error| ("listen for pushes", error))?;
 
     let first = claim(false);
     let taken = store.claim(key, &first).await;

@@ -62,7 +62,7 @@ impl From<Errno> for Stop {
 pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
     walk(path, makes).map_err(|stop| {
         let shown = path.display();
-        let (message, hint) = match stop {
+        match stop {
             Stop::Absent(missing) => {
                 let parent = path.parent().unwrap_or(path).to_string_lossy();
                 let make = command("mkdir -p", &[&parent]);
@@ -73,12 +73,12 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
                         missing.display()
                     ),
                 };
-                return refused(
+                refused(
                     message,
                     format!("if the path is right, make it first: {make}"),
-                );
+                )
             }
-            Stop::Barred(at) => (
+            Stop::Barred(at) => refused(
                 format!(
                     "cannot open the directory {shown}: user {} may not pass {}",
                     geteuid().as_raw(),
@@ -86,14 +86,14 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
                 ),
                 "name a directory that this user can reach with local:/some/dir",
             ),
-            Stop::LinkOf(owner, link) => (
+            Stop::LinkOf(owner, link) => refused(
                 format!(
                     "cannot open the directory {shown}: {} is a symbolic link of user {owner}",
                     link.display()
                 ),
                 "name the directory that it should be with local:/some/dir",
             ),
-            Stop::Failed(Errno::NOTDIR) => (
+            Stop::Failed(Errno::NOTDIR) => refused(
                 format!("{shown} is not a directory"),
                 "name a directory with local:/some/dir",
             ),
@@ -107,11 +107,10 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
                 };
                 let message = format!("cannot {doing} the directory {shown}: {cause}");
                 let hint = "name a directory on a local disk with local:/some/dir";
-                return refused(message, hint).with_source(cause);
+                refused(message, hint).with_source(cause)
             }
-            Stop::Failed(errno) => return failed(path, "open or make", errno),
-        };
-        refused(message, hint)
+            Stop::Failed(errno) => failed(path, "open or make", errno),
+        }
     })
 }
 

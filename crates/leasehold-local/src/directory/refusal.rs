@@ -33,35 +33,34 @@ impl Wrong<'_> {
             let url = options::url(path, usual.retention, None, Some(&group.text()));
             command("leasehold init -S", &[&url])
         };
-        let (message, hint) = match *self {
-            Self::Absent(group) => (
+        match *self {
+            Self::Absent(group) => refused(
                 format!("there is no directory {shown}"),
                 format!("{} makes it, as root", init(group)),
             ),
-            Self::NotShared(group) => (
+            Self::NotShared(group) => refused(
                 format!("the directory {shown} was not made for the group {group}"),
                 format!("{}, as root, shares a directory that is empty", init(group)),
             ),
-            Self::OfAnother(group, wanted) => (
+            Self::OfAnother(group, wanted) => refused(
                 format!("the directory {shown} is for the group {group}, not for {wanted}"),
                 format!("name it with ?group={}, or another directory", group.text()),
             ),
-            Self::BadMark => (
+            Self::BadMark => refused(
                 format!(
                     "{} does not say for which group it is, or may not be read",
                     path.join(MARK).display()
                 ),
-                "write the number of the group into it, as the owner of the directory, with mode 640"
-                    .to_owned(),
+                "write the number of the group into it, as the owner of the directory, with mode 640",
             ),
-            Self::OfStranger(owner, group) => (
+            Self::OfStranger(owner, group) => refused(
                 format!(
                     "the directory {shown} is for the group {group}; its owner {owner} has not made \
                      it or is no member"
                 ),
-                "make another one, as root, and name that with local:/some/dir?group=NAME".to_owned(),
+                "make another one, as root, and name that with local:/some/dir?group=NAME",
             ),
-            Self::ForeignPart(part, owner, group) => (
+            Self::ForeignPart(part, owner, group) => refused(
                 format!(
                     "{} belongs to user {owner}, not to the owner of the directory",
                     part.display()
@@ -72,11 +71,13 @@ impl Wrong<'_> {
                     init(group)
                 ),
             ),
-            Self::Missing(part, group) => (
+            Self::Missing(part, group) => refused(
                 format!("{} is missing", part.display()),
-                format!("{}, as the owner of the directory, makes it again", init(group)),
+                format!(
+                    "{}, as the owner of the directory, makes it again",
+                    init(group)
+                ),
             ),
-        };
-        refused(message, hint)
+        }
     }
 }

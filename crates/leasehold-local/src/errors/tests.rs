@@ -51,18 +51,9 @@ fn sources() -> Vec<(PathBuf, String)> {
 /// A path that stands in a command as it is can be any command.
 #[test]
 fn every_command_of_a_hint_has_its_arguments_quoted() {
-    let programs = [
-        "chmod ",
-        "chown ",
-        "chgrp ",
-        "mkdir ",
-        "rm ",
-        "mv ",
-        "groupadd ",
-        "usermod ",
-        "mount ",
-        "leasehold init -S ",
-    ];
+    let programs = "chmod chown chgrp mkdir rm mv groupadd usermod mount";
+    let programs = programs.split(' ').chain(["leasehold init -S"]);
+    let programs: Vec<_> = programs.map(|program| format!("{program} ")).collect();
     let mut found = 0;
     for (path, text) in sources() {
         let code = text
@@ -72,8 +63,8 @@ fn every_command_of_a_hint_has_its_arguments_quoted() {
         for (number, literal) in code.split('"').enumerate().filter(|(n, _)| n % 2 == 1) {
             let before = code.split('"').nth(number - 1).unwrap_or_default();
             let literal = &format!("{literal} ");
-            let starts = |program: &&&str| {
-                literal.starts_with(**program) || literal.contains(&format!(" {program}"))
+            let starts = |program: &&String| {
+                literal.starts_with(&**program) || literal.contains(&format!(" {program}"))
             };
             if let Some(program) = programs.iter().find(starts) {
                 found += 1;
@@ -112,15 +103,8 @@ fn what_the_system_answered_is_named_as_what_it_is() {
 
 #[test]
 fn directories_of_the_system_are_known() {
-    for path in [
-        "/",
-        "/tmp",
-        "/srv/",
-        "/var/lib",
-        "/usr/local",
-        "/dev/shm",
-        "/etc/cron.d",
-    ] {
+    let of_system = "/ /tmp /srv/ /var/lib /usr/local /dev/shm /etc/cron.d";
+    for path in of_system.split(' ') {
         assert!(is_of_system(Path::new(path)), "{path}");
     }
     for path in ["/var/lib/jobs", "/home/ann", "/tmp/ann", "/srv/locks"] {

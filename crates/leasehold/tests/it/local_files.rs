@@ -1,12 +1,6 @@
 //! The directory of the local store: owner and permissions, full disks, long paths, files that
 //! remain.
 #![cfg(all(unix, feature = "local"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on fails"
-)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

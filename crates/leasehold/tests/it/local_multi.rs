@@ -1,11 +1,5 @@
 //! Several keys of the local store in one step, while others use them too.
 #![cfg(all(unix, feature = "local"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on fails"
-)]
 
 use std::collections::HashMap;
 use std::fs;

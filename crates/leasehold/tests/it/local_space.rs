@@ -1,12 +1,5 @@
 //! The local store on a full disk: leases are still renewed and released.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test that cannot go on fails"
-)]
 
 use std::fs;
 use std::time::Duration;

@@ -1,99 +1,21 @@
 //! Crashes of clients of the local store: each test kills real processes, which run this binary
 //! in a special role.
 #![cfg(all(unix, feature = "local"))]
-#![allow(clippy::print_stderr, reason = "another process says where it is")]
 
 use std::fs;
-use std::future::pending;
 use std::time::Duration;
 
+use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::{
-    LIMIT, Place, claimed, eventually, has_all, key, locking, moment, open, parts, release,
-    released, role as given_role, waiters,
+    LIMIT, Place, claimed, eventually, freed, has_all, key, locking, moment, parts, release,
+    released, waiters,
 };
+use leasehold::Lease;
 use leasehold::core::{ClaimId, Renew, Snapshot};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Verbs as _};
-use leasehold::{Lease, Owner, connect};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-/// How soon what a dead process held is free: far below any TTL used here.
-const FREED: Duration = Duration::from_secs(5);
-
-/// Long enough for a busy machine to look while it lasts.
-const MIN_HOLD: Duration = Duration::from_secs(3);
-
-/// The owner that several processes are.
-const OWNER: &str = "00000000000000000000000000000007";
-
-// ---- the roles ----
-
-/// Not a test by itself: what the other processes do, until they are killed.
-#[tokio::test]
-async fn role() {
-    let Some((role, url)) = given_role() else {
-        return;
-    };
-    match role.as_str() {
-        "keep" => keep(&url).await,
-        "nest" => nest(&url).await,
-        "watch" => watch(&url).await,
-        "churn all" => churn_all(&url).await,
-        other => panic!("no role {other}"),
-    }
-}
-
-async fn keep(url: &str) {
-    let client = connect(url).await.unwrap();
-    let mutex = client.mutex("k").unwrap().with_min_hold(MIN_HOLD).unwrap();
-    let lease = mutex.lock().await.unwrap();
-    eprintln!("held {}", lease.token());
-    pending::<()>().await;
-}
-
-async fn nest(url: &str) {
-    let client = connect(url).await.unwrap();
-    let owner = Owner::parse(OWNER).unwrap();
-    let lock = client.reentrant("k", &owner).unwrap();
-    let lease = lock.lock().await.unwrap();
-    eprintln!("held {}", lease.token());
-    pending::<()>().await;
-}
-
-async fn watch(url: &str) {
-    let store = open(url).await;
-    store.watch(&key("k"), LIMIT).await.unwrap();
-    eprintln!("watching");
-    pending::<()>().await;
-}
-
-/// Claims all keys and releases them, for ever.
-async fn churn_all(url: &str) {
-    let store = open(url).await;
-    for number in 0.. {
-        let id = u128::from(std::process::id()) << 64 | number;
-        assert!(all(&store, id).await, "nobody else wants them");
-        release_all(&store, id).await;
-        if number == 0 {
-            eprintln!("churning");
-        }
-    }
-}
-
-// ---- what they have in common ----
-
-const ALL: [&str; 3] = ["c", "a", "b"];
-
-async fn all(store: &LocalStore, id: u128) -> bool {
-    has_all(store, &parts(store, &ALL, id)).await
-}
-
-async fn release_all(store: &LocalStore, id: u128) {
-    for name in ALL {
-        store.release(&key(name), &release(id)).await.unwrap();
-    }
-}
 
 /// Somebody who waits for `k`, and stands in line already.
 async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
@@ -115,13 +37,6 @@ async fn seen(store: &LocalStore, as_it_should_be: impl Fn(&Snapshot) -> bool) -
     look().await
 }
 
-/// It is freed soon.
-async fn freed(next: JoinHandle<Lease>, within: Duration) -> Lease {
-    timeout(within, next).await.expect("free in time").unwrap()
-}
-
-// ---- the tests ----
-
 #[tokio::test]
 async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let place = Place::new();
@@ -134,7 +49,7 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let kept = &kept.holders[0].claim;
     assert_eq!(kept.deadline, kept.since + MIN_HOLD);
 
-    let lease = freed(next, MIN_HOLD + FREED).await;
+    let lease = freed(next).await;
     let holders = store.inspect(&key("k")).await.unwrap().holders;
     assert_eq!(holders[0].token, lease.token());
     assert!(holders[0].claim.since >= kept.deadline);
@@ -158,7 +73,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         let early = timeout(Duration::from_millis(900), &mut next).await;
         assert!(early.is_err(), "the other process still works");
         nested[1 - first_to_die].kill();
-        let lease = freed(next, FREED).await;
+        let lease = freed(next).await;
         let _ = lease.release().await.unwrap();
     }
 }
@@ -208,8 +123,10 @@ async fn killed_in_the_middle_of_several_keys_leaves_none_taken() {
         churning.says("churning").await;
         moment(5_000).await;
         churning.kill();
-        let granted = all(&store, id).await;
+        let granted = has_all(&store, &parts(&store, &ALL, id)).await;
         assert!(granted, "the dead are buried in the same step");
-        release_all(&store, id).await;
+        for name in ALL {
+            store.release(&key(name), &release(id)).await.unwrap();
+        }
     }
 }

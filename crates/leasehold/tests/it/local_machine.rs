@@ -1,31 +1,13 @@
 //! What the local store assumes of its machine, looked at from other namespaces: containers of one
 //! kernel go on excluding each other, and where it cannot know, it is refused.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(clippy::print_stderr, reason = "another process says where it is")]
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::process::Command;
 
-use crate::local_support::{Place, held, is_allowed, role as given_role, try_k};
+use crate::local_support::{Place, held, is_allowed};
 use leasehold::{ErrorKind, connect};
 use tempfile::TempDir;
-
-/// Not a test by itself: what the other processes do.
-#[tokio::test]
-async fn role() {
-    let Some((_, url)) = given_role() else {
-        return;
-    };
-    let client = match connect(&url).await {
-        Ok(client) => client,
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-            eprintln!("refused: {error}; {}", error.hint().unwrap());
-            return;
-        }
-    };
-    let taken = try_k(&client).await;
-    eprintln!("{}", if taken.is_some() { "granted" } else { "busy" });
-}
 
 /// A shell in a mount namespace of its own, which prepares it and goes on with the rest.
 fn after(prepare: &str) -> Vec<String> {

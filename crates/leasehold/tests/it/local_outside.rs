@@ -1,7 +1,7 @@
 //! Interference with the local store: its directory is removed or replaced, other users hold its
 //! files, processes have another time since boot.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(clippy::print_stderr, reason = "another process says where it is")]
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::local_support::{
-    LIMIT, Place, held as held_at, is_allowed, refusal, role as given_role, try_k, waiters,
-};
+use crate::local_support::{LIMIT, Place, held as held_at, is_allowed, refusal, waiters};
 use leasehold::core::{Loss, Standpoint};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use tempfile::TempDir;
@@ -20,21 +18,6 @@ use tokio::time::timeout;
 
 /// Some user who is not us.
 const OTHER: u32 = 4_242;
-
-/// Not a test by itself: what the other processes do.
-#[tokio::test]
-async fn role() {
-    let Some((role, url)) = given_role() else {
-        return;
-    };
-    match role.as_str() {
-        "try" => {
-            let taken = try_k(&connect(&url).await.unwrap()).await;
-            eprintln!("{}", if taken.is_some() { "granted" } else { "busy" });
-        }
-        other => panic!("no role {other}"),
-    }
-}
 
 // ---- a directory that is removed or replaced while it is in use ----
 

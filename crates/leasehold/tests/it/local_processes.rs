@@ -1,110 +1,15 @@
 //! The local store with several processes: each test runs this binary in a special role.
 #![cfg(all(unix, feature = "local"))]
-#![allow(clippy::print_stderr, reason = "another process says where it is")]
 
 use std::collections::HashSet;
-use std::env;
-use std::fs::{self, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{
-    Place, Process, claim, claimed, eventually, held, key, locking, moment, open, release,
-    released, role as given_role, try_k, waiters,
+    Place, Process, claimed, eventually, freed, held, key, locking, moment, released, try_k,
+    waiters,
 };
-use leasehold::store::{LockStore, Verbs as _};
-use leasehold::{Client, Lease, connect};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-/// How soon a dead holder's key is free: far below any TTL used here.
-const FREED: Duration = Duration::from_secs(15);
-
-// ---- the roles ----
-
-/// Not a test by itself: what the other processes do.
-#[tokio::test]
-async fn role() {
-    let Some((role, url)) = given_role() else {
-        return;
-    };
-    match role.as_str() {
-        "hold" => hold(&url).await,
-        "guard" => guard(&url).await,
-        "add" => add(&url).await,
-        "churn" => churn(&url).await,
-        other => panic!("no role {other}"),
-    }
-}
-
-/// Holds the key until its input ends.
-async fn hold(url: &str) {
-    let (_client, lease) = held(url).await;
-    eprintln!("held {}", lease.token());
-    let rest = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    rest.await.unwrap().unwrap();
-    let _ = lease.release().await.unwrap();
-    eprintln!("released");
-}
-
-/// Holds the key, with a child that lives for it until the input ends.
-async fn guard(url: &str) {
-    let store = Arc::new(open(url).await);
-    for lifeline in store.lifelines() {
-        rustix::io::fcntl_setfd(lifeline, rustix::io::FdFlags::empty()).unwrap();
-    }
-    let client = Client::builder().with_store(store).connect().await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let mut child = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
-    eprintln!("held {}", lease.token());
-    let ended = tokio::task::spawn_blocking(move || child.wait());
-    ended.await.unwrap().unwrap();
-}
-
-/// Reads, adds and writes twenty times; a log line says which value it wrote.
-async fn add(url: &str) {
-    let directory = env::var("LEASEHOLD_TEST_COUNTER").unwrap();
-    let directory = Path::new(&directory);
-    let client = connect(url).await.unwrap();
-    let key = client.mutex("counter").unwrap();
-    for _ in 0..20 {
-        let lease = key.lock().await.unwrap();
-        let counter = directory.join("counter");
-        let value: u64 = fs::read_to_string(&counter).unwrap().parse().unwrap();
-        let temporary = directory.join(format!("new-{}", std::process::id()));
-        fs::write(&temporary, (value + 1).to_string()).unwrap();
-        fs::rename(&temporary, &counter).unwrap();
-        let log = OpenOptions::new().append(true).open(directory.join("log"));
-        let line = format!("{} {}\n", value + 1, lease.token());
-        log.unwrap().write_all(line.as_bytes()).unwrap();
-        let _ = lease.release().await.unwrap();
-    }
-    eprintln!("done");
-}
-
-/// Claims and releases for ever, through the port.
-async fn churn(url: &str) {
-    let (store, key) = (open(url).await, key("k"));
-    for number in 0.. {
-        let id = u128::from(std::process::id()) << 64 | number;
-        store.claim(&key, &claim(&store, id)).await.unwrap();
-        store.release(&key, &release(id)).await.unwrap();
-        if number == 0 {
-            eprintln!("churning");
-        }
-    }
-}
-
-/// Freed long before the TTL.
-async fn freed(next: JoinHandle<Lease>) {
-    let lease = timeout(FREED, next).await.expect("free in time").unwrap();
-    let _ = lease.release().await.unwrap();
-}
-
-// ---- the tests ----
 
 #[tokio::test]
 async fn grants_come_in_order_of_arrival() {
@@ -136,7 +41,7 @@ async fn a_killed_holder_frees_its_key() {
     let next = locking(&client);
     waiters(&client, 1).await;
     holder.kill();
-    freed(next).await;
+    let _ = freed(next).await.release().await.unwrap();
     // Who goes at once leaves what the dead have left to those who come.
     eventually(
         async || place.files("sessions") <= 1,
@@ -161,7 +66,7 @@ async fn killed_waiters_are_passed() {
     let next = locking(&client);
     waiters(&client, 3).await;
     dying.iter_mut().for_each(Process::kill);
-    freed(next).await;
+    let _ = freed(next).await.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -189,7 +94,7 @@ async fn a_child_lives_for_its_killed_parent() {
     let early = timeout(Duration::from_millis(900), &mut next).await;
     assert!(early.is_err(), "the child still works under the lease");
     guard.stdin = None;
-    freed(next).await;
+    let _ = freed(next).await.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

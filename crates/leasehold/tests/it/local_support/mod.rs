@@ -1,9 +1,10 @@
 //! Helpers of the tests of the local store.
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
+pub(crate) mod roles;
+
 use std::env;
 use std::fs;
-use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -16,6 +17,9 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+/// How soon what a dead process held is free: far below any TTL used here.
+pub(crate) const FREED: Duration = Duration::from_secs(15);
 
 /// How long anything may take on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -96,6 +100,11 @@ pub(crate) fn locking(client: &Client) -> JoinHandle<Lease> {
     tokio::spawn(async move { mutex.lock().await.unwrap() })
 }
 
+/// It is free soon, long before the TTL.
+pub(crate) async fn freed(next: JoinHandle<Lease>) -> Lease {
+    timeout(FREED, next).await.expect("free in time").unwrap()
+}
+
 /// Waits until so many wait for `k`.
 pub(crate) async fn waiters(client: &Client, number: usize) {
     let so_many = async || client.inspect("k").await.unwrap().waiters.len() == number;
@@ -138,13 +147,7 @@ pub(crate) fn is_allowed(by: &[&str]) -> bool {
     allowed
 }
 
-/// The role of this process and the address of its store; `None`: it runs the tests.
-pub(crate) fn role() -> Option<(String, String)> {
-    let role = env::var("LEASEHOLD_TEST_ROLE").ok()?;
-    Some((role, env::var("LEASEHOLD_TEST_URL").unwrap()))
-}
-
-/// This test binary again, in a role: that of the `role` beside the test that starts it.
+/// This test binary again, in a role.
 pub(crate) struct Process {
     child: Child,
     pub(crate) stdin: Option<ChildStdin>,
@@ -152,10 +155,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    #[track_caller]
     fn start(by: &[&str], role: &str, place: &Place) -> Self {
-        let module = Path::new(Location::caller().file()).file_stem().unwrap();
-        let roles = format!("{}::role", module.display());
         let me = env::current_exe().unwrap();
         let mut command = match by {
             [] => Command::new(me),
@@ -166,7 +166,7 @@ impl Process {
             }
         };
         let mut child = command
-            .args(["--exact", &roles, "--nocapture"])
+            .args(["--exact", "local_support::roles::role", "--nocapture"])
             .env("LEASEHOLD_TEST_ROLE", role)
             .env("LEASEHOLD_TEST_URL", &place.1)
             .env("LEASEHOLD_TEST_COUNTER", place.0.path())
@@ -229,13 +229,11 @@ impl Place {
     }
 
     /// Starts this test binary in a role.
-    #[track_caller]
     pub(crate) fn start(&self, role: &str) -> Process {
         Process::start(&[], role, self)
     }
 
     /// The same, started by another program.
-    #[track_caller]
     pub(crate) fn start_under(&self, by: &[&str], role: &str) -> Process {
         Process::start(by, role, self)
     }

@@ -2,8 +2,7 @@
 //!
 //! The kernel lets go of the lock with the last descriptor, however the client
 //! ended, and a child that was given the descriptor goes on living for it. Forked children
-//! close it. A
-//! process id could be somebody else's by the time it is looked at.
+//! close it. A process id could be somebody else's by the time it is looked at.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -33,9 +33,6 @@ const MAX_BYTES: usize = 64 * 1024;
 /// (`net.unix.max_dgram_qlen`). Who finds that many may have missed some.
 const KEPT: usize = 10;
 
-/// What fits the address of a socket, the closing zero not counted.
-const MAX_SOCKET_PATH: usize = 103;
-
 /// Sends each event to its inbox, without waiting for anybody.
 pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) {
     let mut letters: BTreeMap<&Inbox, Vec<Push>> = BTreeMap::new();
@@ -80,17 +77,16 @@ fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
     }
 }
 
-/// A path of the socket that fits an address. Long directories are reached
-/// through the open descriptor, where there is `/proc`; so are those of a group, in which the names
-/// on the way may be anything by now.
+/// A path of the socket. Where there is `/proc` it leads through the open descriptor, so that it
+/// fits an address however long the directory's is, and whatever names on the way are by now.
 fn socket_path(directory: &Directory, name: &str) -> PathBuf {
-    let path = directory.path().join(name);
-    let is_long = path.as_os_str().len() > MAX_SOCKET_PATH;
-    if cfg!(target_os = "linux") && (is_long || directory.is_shared()) {
-        let (at, name) = directory.at(name);
-        return by_descriptor(&at).join(name);
+    match cfg!(target_os = "linux") {
+        true => {
+            let (at, name) = directory.at(name);
+            by_descriptor(&at).join(name)
+        }
+        false => directory.path().join(name),
     }
-    path
 }
 
 /// Whether the inbox of this client is open, and how it hears.

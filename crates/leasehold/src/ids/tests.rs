@@ -34,8 +34,9 @@ fn the_default_is_random() {
 #[test]
 fn an_audit_can_read_host_process_and_time() {
     let ids = ClaimIds::host_process_time();
+    let copy = ids.clone();
     let before = clock::wall().as_micros();
-    let (first, second) = (ids.next().unwrap(), ids.clone().next().unwrap());
+    let (first, second) = (ids.next().unwrap(), copy.next().unwrap());
     let after = clock::wall().as_micros();
     for (id, sequence) in [(first, "0000"), (second, "0001")] {
         let fields: Vec<&str> = id.expose().split('-').collect();

@@ -10,26 +10,26 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 
-use crate::cli::WaitArgs;
 use crate::duration::millis;
 use crate::failure::Failure;
+use crate::lock_request::{Acquired, LockRequest};
 use crate::output::{Acknowledgements, Event, Keys, Printer};
 use crate::retries::Retries;
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::{ClaimView, KeyView};
 use crate::waiting::{Live, not_at_once};
-use crate::wanted::{Got, Wanted};
-use crate::{standing, sys};
+use crate::{lease_status, sys};
 
 /// How long asking who holds may take, when it is only for a message.
-const CURIOSITY: Duration = Duration::from_secs(1);
+const HOLDER_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it may take at the end of the waiting: without an answer the store counts as out of
 /// reach, and not the key as busy.
-const LAST_LOOK: Duration = Duration::from_secs(3);
+const FINAL_LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a live line is brought up to date.
-const TICK: Duration = Duration::from_millis(250);
+const LIVE_LINE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a changed position is said where there is no live line; `-v` says each change.
-const NEWS: Duration = Duration::from_secs(30);
+const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How it came out.
 pub(crate) enum Outcome {
@@ -41,46 +41,19 @@ pub(crate) enum Outcome {
     Signalled(Signal),
 }
 
-/// How long to wait, and what is said when that was in vain.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    Wait(Wait),
-    /// Not at all, as it is done once in so long: busy is nothing to worry about.
-    Once {
-        least: Duration,
-    },
-}
-
-impl From<&WaitArgs> for Patience {
-    fn from(asked: &WaitArgs) -> Self {
-        Self::Wait(asked.limit.wait().value)
-    }
-}
-
-impl Patience {
-    /// How long to wait.
-    pub(crate) fn wait(self) -> Wait {
-        match self {
-            Self::Wait(wait) => wait,
-            Self::Once { .. } => Wait::No,
-        }
-    }
-}
-
 /// Asks for the lock and waits as long as was said, through outages of the store too.
 pub(crate) async fn acquire(
-    client: &Client,
-    wanted: &Wanted,
-    patience: Patience,
-    retries: &mut Retries<'_>,
-    signals: &mut Signals,
+    session: &mut Session<'_>,
+    request: &LockRequest,
     printer: &Printer,
 ) -> Result<Outcome, Failure> {
-    let mut scene = Scene {
-        client,
+    let keys = Keys::from(&*request.keys);
+    tracing::info!(leasehold.key = %keys, "asking");
+    let mut ui = AcquireUi {
+        client: &session.client,
         printer,
-        wanted,
-        retries,
+        request,
+        retries: &mut session.retries,
         position: 0,
         rejoined: 0,
         rejoined_before: 0,
@@ -89,32 +62,31 @@ pub(crate) async fn acquire(
         news: News::default(),
         live: None,
     };
-    tracing::info!(leasehold.key = %Keys::from(&*wanted.keys), "asking");
-    let ended = scene.persist(signals).await;
-    scene.live = None;
+    let ended = ui.acquire_with_retries(&mut session.signals).await;
+    ui.live = None;
     printer.show_live(None);
     Ok(match ended? {
-        Ending::Got(Got { held, recovered }) => {
-            scene.retries.usable();
+        Ending::Got(Acquired { held, recovered }) => {
+            ui.retries.usable();
             printer.event(&Event::Acquired {
-                keys: Keys::from(&*wanted.keys),
-                tokens: standing::tokens(&held),
-                waited_ms: millis(scene.retries.waited(held.waited())),
-                acknowledged: standing::acknowledged(&held).map(Acknowledgements::from),
+                keys,
+                tokens: lease_status::tokens(&held),
+                waited_ms: millis(ui.retries.waited(held.waited())),
+                acknowledged: lease_status::acknowledged(&held).map(Acknowledgements::from),
                 recovered,
-                announced: scene.announced || scene.retries.was_interrupted(),
+                announced: ui.announced || ui.retries.was_interrupted(),
             });
             Outcome::Granted(held)
         }
         Ending::Busy | Ending::TimedOut => {
-            scene.busy(patience).await?;
+            ui.busy().await?;
             Outcome::Conflict
         }
         Ending::Signalled(signal) => {
             printer.event(&Event::Withdrawn {
-                keys: Keys::from(&*wanted.keys),
+                keys,
                 signal: signal.as_raw(),
-                waited_ms: millis(scene.retries.elapsed()),
+                waited_ms: millis(ui.retries.elapsed()),
             });
             Outcome::Signalled(signal)
         }
@@ -122,7 +94,7 @@ pub(crate) async fn acquire(
 }
 
 enum Ending {
-    Got(Got),
+    Got(Acquired),
     /// The store says so.
     Busy,
     /// It was not granted in time; whether the store is still there is not known.
@@ -131,10 +103,10 @@ enum Ending {
 }
 
 /// What is shown while the lock is asked for.
-struct Scene<'a, 'p> {
+struct AcquireUi<'a, 'p> {
     client: &'a Client,
     printer: &'a Printer,
-    wanted: &'a Wanted,
+    request: &'a LockRequest,
     retries: &'a mut Retries<'p>,
     position: u64,
     /// How often the place in the queue was lost, all in all.
@@ -162,10 +134,15 @@ struct Seen {
 /// Somebody is being asked who holds the key, while the waiting goes on.
 type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 
-impl<'a> Scene<'a, '_> {
+impl<'a> AcquireUi<'a, '_> {
     /// Looks who holds it, to say so; the first time not before the wait is worth a line.
     fn look_for_line(&self, first: bool) -> Asking<'a> {
-        let looked = look(self.client, self.wanted, self.retries.start(), CURIOSITY);
+        let looked = look(
+            self.client,
+            self.request,
+            self.retries.start(),
+            HOLDER_LOOKUP_TIMEOUT,
+        );
         let in_vain = |seen: &Seen| seen.closed.is_some() || seen.endless.is_some();
         match first && !self.printer.is_live() {
             true => Box::pin(not_at_once(looked, in_vain)),
@@ -174,10 +151,10 @@ impl<'a> Scene<'a, '_> {
     }
 
     /// Tries until there is an answer, or the time is over.
-    async fn persist(&mut self, signals: &mut Signals) -> Result<Ending, Failure> {
+    async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Ending, Failure> {
         loop {
             let wait = self.retries.left();
-            let tried = self.play(wait, signals).await;
+            let tried = self.try_acquire(wait, signals).await;
             let unheard = self.position == 0 && wait != Wait::No;
             let failure = match tried {
                 Ok(Ending::TimedOut) if unheard => match self.retries.outage() {
@@ -187,7 +164,12 @@ impl<'a> Scene<'a, '_> {
                 },
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
                 Ok(Ending::TimedOut) => {
-                    let looked = look(self.client, self.wanted, self.retries.start(), LAST_LOOK);
+                    let looked = look(
+                        self.client,
+                        self.request,
+                        self.retries.start(),
+                        FINAL_LOOKUP_TIMEOUT,
+                    );
                     let failure = match looked.await {
                         Ok(seen) => seen.closed,
                         Err(failure) => Some(failure).filter(|failure| failure.passing),
@@ -208,28 +190,21 @@ impl<'a> Scene<'a, '_> {
     }
 
     /// One try.
-    async fn play(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
+    async fn try_acquire(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
-        let hear = move |found: &Deadlock| {
-            let found = Some(found.to_string());
-            tell.send_if_modified(|told| {
-                *told != found && {
-                    *told = found;
-                    true
-                }
-            });
-        };
-        let how = self.wanted.how(wait, hear).on_progress(move |now| {
+        let how = self.request.how(wait, move |found| tell_news(&tell, found));
+        let how = how.on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
-        let (client, wanted, start) = (self.client, self.wanted, self.retries.start());
-        let asking = wanted.acquire(client, how);
+        let (client, request, start) = (self.client, self.request, self.retries.start());
+        let asking = request.acquire(client, how);
         let mut asking = pin!(self.retries.time_limit().of(asking));
-        let mut tick = interval(TICK);
+        let mut tick = interval(LIVE_LINE_INTERVAL);
         let mut answers = self.retries.not_now().listen();
-        let looks = wanted.looks_first(client, wait);
-        let mut who: Option<Asking<'_>> = looks.then(|| look(client, wanted, start, CURIOSITY));
+        let looks = request.looks_first(client, wait);
+        let mut who: Option<Asking<'_>> =
+            looks.then(|| look(client, request, start, HOLDER_LOOKUP_TIMEOUT));
         loop {
             tokio::select! {
                 biased;
@@ -249,8 +224,8 @@ impl<'a> Scene<'a, '_> {
                     }
                 }
                 Ok(()) = deadlock.changed() => {
-                    let (found, keys) = (deadlock.borrow_and_update().clone(), &*wanted.keys);
-                    let (keys, deadlock) = (Keys::from(keys), found.unwrap_or_default());
+                    let deadlock = deadlock.borrow_and_update().clone().unwrap_or_default();
+                    let keys = Keys::from(&*request.keys);
                     self.printer.event(&Event::Deadlocked { keys, deadlock });
                 }
                 failure = self.retries.follow(&mut answers), if wait != Wait::No => {
@@ -270,7 +245,7 @@ impl<'a> Scene<'a, '_> {
                     let live = self.live.as_mut();
                     let elapsed = self.retries.elapsed();
                     if live.is_some_and(|live| live.tick(elapsed)) && who.is_none() {
-                        who = Some(look(client, wanted, start, CURIOSITY));
+                        who = Some(look(client, request, start, HOLDER_LOOKUP_TIMEOUT));
                     }
                 }
             }
@@ -296,7 +271,7 @@ impl<'a> Scene<'a, '_> {
         if anew {
             self.rejoined = rejoined;
             self.printer.event(&Event::Rejoined {
-                keys: Keys::from(&*self.wanted.keys),
+                keys: Keys::from(&*self.request.keys),
                 times: rejoined,
             });
         }
@@ -312,7 +287,7 @@ impl<'a> Scene<'a, '_> {
     fn tell_position(&mut self) {
         self.news.told(self.position);
         self.printer.event(&Event::Moved {
-            key: self.wanted.key().to_owned(),
+            key: self.request.key().to_owned(),
             position: self.position,
             waited_ms: millis(self.retries.elapsed()),
         });
@@ -330,13 +305,13 @@ impl<'a> Scene<'a, '_> {
         }
         let view = seen.map(|seen| seen.view);
         if self.live.is_none() && self.printer.is_live() {
-            let live = Live::new(self.wanted.key(), self.position);
+            let live = Live::new(self.request.key(), self.position);
             self.printer.show_live(Some(live.bar()));
             self.live = Some(live);
         }
         if let Some(live) = &mut self.live {
             let key = view.as_ref().map(|view| &*view.key);
-            let key = key.unwrap_or_else(|| self.wanted.key());
+            let key = key.unwrap_or_else(|| self.request.key());
             live.held(key, view.as_ref(), self.retries.elapsed());
         } else {
             let (key, holders) = self.blocking(view);
@@ -351,10 +326,16 @@ impl<'a> Scene<'a, '_> {
     }
 
     /// Says who has it. In an outage, where that is nobody else, it is the outage's failure.
-    async fn busy(&mut self, patience: Patience) -> Result<(), Failure> {
-        let seen = look(self.client, self.wanted, self.retries.start(), CURIOSITY).await;
+    async fn busy(&mut self) -> Result<(), Failure> {
+        let seen = look(
+            self.client,
+            self.request,
+            self.retries.start(),
+            HOLDER_LOOKUP_TIMEOUT,
+        )
+        .await;
         let view = seen.ok().map(|seen| seen.view);
-        if let (Patience::Once { least }, Some(view)) = (patience, &view) {
+        if let (Some(least), Some(view)) = (self.request.once, &view) {
             self.printer.event(&Event::skipped(view, least));
             return Ok(());
         }
@@ -362,8 +343,8 @@ impl<'a> Scene<'a, '_> {
         if let Some(failure) = self.retries.outage().filter(|_| !others) {
             return Err(self.retries.gave_up(failure));
         }
-        let waited = match patience {
-            Patience::Wait(Wait::For(_)) => self.retries.elapsed(),
+        let waited = match self.request.patience.wait {
+            Wait::For(_) => self.retries.elapsed(),
             _ => Duration::ZERO,
         };
         let (key, holders) = self.blocking(view);
@@ -379,7 +360,7 @@ impl<'a> Scene<'a, '_> {
     fn blocking(&self, view: Option<KeyView>) -> (String, Vec<ClaimView>) {
         match view {
             Some(view) => (view.key, view.holders),
-            None => (self.wanted.key().to_owned(), Vec::new()),
+            None => (self.request.key().to_owned(), Vec::new()),
         }
     }
 }
@@ -401,7 +382,7 @@ impl News {
             return false;
         };
         self.pending = told != position;
-        self.pending && (at_once || at.elapsed() >= NEWS)
+        self.pending && (at_once || at.elapsed() >= POSITION_REPORT_INTERVAL)
     }
 
     fn told(&mut self, position: u64) {
@@ -416,15 +397,20 @@ impl News {
     /// Completes when a position that has changed is to be said.
     fn due(&self) -> impl Future<Output = ()> + use<> {
         let told = self.told.map_or_else(Instant::now, |(_, at)| at);
-        sleep_until(told + NEWS)
+        sleep_until(told + POSITION_REPORT_INTERVAL)
     }
 }
 
 /// Looks at the key; of several at the one that we wait for, or that is not free.
-fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Duration) -> Asking<'a> {
+fn look<'a>(
+    client: &'a Client,
+    request: &'a LockRequest,
+    start: Instant,
+    limit: Duration,
+) -> Asking<'a> {
     let looked = async move {
-        let seen = join_all(wanted.keys.iter().map(|key| client.inspect(key))).await;
-        let endless = wanted.endless(seen.iter().flatten());
+        let seen = join_all(request.keys.iter().map(|key| client.inspect(key))).await;
+        let endless = request.endless(seen.iter().flatten());
         let (pid, host) = (std::process::id(), sys::host());
         // Another process may have had our number before us.
         let oldest = start.elapsed() + Duration::from_secs(1);
@@ -447,7 +433,7 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
         let waits = view.waiters.iter().any(|claim| ours(&view, claim));
         let waits_for_nobody = waits && view.holders.is_empty();
         let closed = match waits_for_nobody {
-            true => wanted.closed(client).await,
+            true => request.closed(client).await,
             false => None,
         };
         // What was granted too late for us is ours, and nobody to be blamed.
@@ -463,6 +449,17 @@ fn look<'a>(client: &'a Client, wanted: &'a Wanted, start: Instant, limit: Durat
         let looked = timeout(limit, looked).await;
         looked.unwrap_or_else(|_| Err(Failure::unanswered(limit)))
     })
+}
+
+/// Passes on a deadlock, unless it is the one that was passed on before.
+fn tell_news(told: &watch::Sender<Option<String>>, found: &Deadlock) {
+    let found = Some(found.to_string());
+    told.send_if_modified(|told| {
+        *told != found && {
+            *told = found;
+            true
+        }
+    });
 }
 
 async fn settled(who: &mut Option<Asking<'_>>) -> Result<Seen, Failure> {

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::child::End;
 use crate::cli::Command;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
@@ -75,18 +76,16 @@ fn wait(mut stream: UnixStream, child: Pid) -> Status {
         return exit::OK.into();
     }
     let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), WaitIdOptions::EXITED));
-    let ended = ended.ok().flatten();
-    let signal = ended.as_ref().and_then(|ended| ended.terminating_signal());
-    let code = ended.and_then(|ended| ended.exit_status());
-    Status {
-        code: match signal {
-            Some(signal) => exit::signalled(signal),
-            None => code
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(exit::SYSTEM),
-        },
-        signal,
-        typed: None,
+    match ended {
+        Ok(Some(ended)) => {
+            let (code, signal) = End::of(&ended).status();
+            Status {
+                code,
+                signal,
+                typed: None,
+            }
+        }
+        _ => exit::SYSTEM.into(),
     }
 }
 

@@ -1,123 +1,20 @@
 //! From the arguments to a client of the store.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
+use leasehold::observe::Observer;
 use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
-use leasehold::{Access, Any, Client, ClientBuilder, Initialised, MultiLease, Settings, TlsFiles};
-use rustix::process::Signal;
+use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
 
-use crate::acquire::{Outcome, Patience, acquire};
-use crate::cli::{AccessArgs, LeaseArgs, StoreArgs};
+use crate::cli::{AccessArgs, StoreArgs};
 use crate::config::{Origin, Setting, password_of_environment};
-use crate::exit::Status;
+use crate::env;
 use crate::failure::Failure;
-use crate::guarded::ended_by;
-use crate::nested::handed_on;
-use crate::output::Printer;
-pub(crate) use crate::retries::Asking;
-use crate::retries::Retries;
-use crate::signals::Signals;
-use crate::wanted::Wanted;
-use crate::{env, exit, place};
-
-/// How long giving back may take at the end.
-const GOODBYE: Duration = Duration::from_secs(2);
+use crate::nested_store::handed_on;
 
 /// Connects, for looking only.
 pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
     open(store, Settings::default()).await
-}
-
-/// A client that can hold, and what waits with it.
-pub(crate) struct Connected<'a> {
-    pub(crate) client: Client,
-    pub(crate) retries: Retries<'a>,
-    pub(crate) signals: Signals,
-}
-
-impl Connected<'_> {
-    /// Asks for the lock, does the work under it, and leaves the store. `conflict` is the status
-    /// where the lock was not obtained in time.
-    pub(crate) async fn hold(
-        mut self,
-        wanted: &Wanted,
-        patience: Patience,
-        conflict: u8,
-        printer: &Printer,
-        work: impl AsyncFnOnce(&Client, MultiLease<Any>, &mut Signals) -> Result<Status, Failure>,
-    ) -> Result<Status, Failure> {
-        let (client, signals) = (&self.client, &mut self.signals);
-        let retries = &mut self.retries;
-        let acquiring = acquire(client, wanted, patience, retries, signals, printer);
-        let status = match acquiring.await {
-            Ok(Outcome::Granted(held)) => work(client, held, signals).await,
-            Ok(Outcome::Conflict) => Ok(conflict.into()),
-            Ok(Outcome::Signalled(signal)) => Ok(ended_by(signal)),
-            // It gave up in a deadlock.
-            Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
-                status: conflict,
-                ..failure
-            }),
-            Err(failure) => Err(failure),
-        };
-        let limit = match &status {
-            // It has not answered until now.
-            Err(failure) if failure.passing => self.retries.left_to_stop(),
-            _ => GOODBYE,
-        };
-        let _ = client.shutdown(limit.min(GOODBYE)).await;
-        status
-    }
-}
-
-/// Connects, for holding: as [`connect_patiently`].
-pub(crate) async fn connect_to_hold<'a>(
-    store: &StoreArgs,
-    lease: &LeaseArgs,
-    asking: Asking<'_>,
-    printer: &'a Printer,
-) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
-    let settings = Settings::default()
-        .with_ttl(lease.ttl().value)
-        .with_label(lease.label.as_ref().map(|label| label.value.clone()));
-    settings.check()?;
-    connect_patiently(store, settings, asking, printer).await
-}
-
-/// Connects through outages of the store as long as there is time; until a signal.
-pub(crate) async fn connect_patiently<'a>(
-    store: &StoreArgs,
-    settings: Settings,
-    asking: Asking<'_>,
-    printer: &'a Printer,
-) -> Result<ControlFlow<Signal, Connected<'a>>, Failure> {
-    place::say_if_elsewhere(store, printer);
-    let mut signals = Signals::listen()?;
-    let mut retries = Retries::new(asking, printer);
-    loop {
-        let opened = tokio::select! {
-            opened = retries.time_limit().of(open_to_ask(store, settings.clone(), &retries)) => {
-                opened.flatten()
-            }
-            signal = signals.next() => return Ok(ControlFlow::Break(signal)),
-        };
-        let failure = match opened {
-            Ok(client) => {
-                retries.usable();
-                return Ok(ControlFlow::Continue(Connected {
-                    client,
-                    retries,
-                    signals,
-                }));
-            }
-            Err(failure) => failure,
-        };
-        if let Some(signal) = retries.pause(failure, &mut signals).await? {
-            return Ok(ControlFlow::Break(signal));
-        }
-    }
 }
 
 /// A client, and the raw server behind it where there is one.
@@ -156,27 +53,18 @@ pub(crate) async fn initialise(store: &StoreArgs) -> Result<Vec<Initialised>, Fa
     Ok(builder(store)?.initialise().await?)
 }
 
-/// Leaves the store: what is still held or waited for is given back. What the store does not
-/// confirm ends with its TTL.
-pub(crate) async fn leave(client: &Client) {
-    let _ = client.shutdown(GOODBYE).await;
-}
-
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
     Ok(builder(store)?.settings(settings).connect().await?)
 }
 
 /// The same, and what the store answers to claims is heard.
-async fn open_to_ask(
+pub(crate) async fn open_to_ask(
     store: &StoreArgs,
     settings: Settings,
-    retries: &Retries<'_>,
+    observer: impl Observer,
 ) -> Result<Client, Failure> {
     let builder = builder(store)?.settings(settings);
-    Ok(builder
-        .observer(retries.not_now().clone())
-        .connect()
-        .await?)
+    Ok(builder.observer(observer).connect().await?)
 }
 
 /// What opens the store.

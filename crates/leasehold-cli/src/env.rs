@@ -53,7 +53,15 @@ pub(crate) const CONTEXT: &str = "LEASEHOLD_CONTEXT";
 pub(crate) const TERM: &str = "LEASEHOLD_TERM";
 
 /// The process that systemd means, by its id: the one that takes its sockets, and answers its watchdog.
-pub(crate) const OF_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+const OF_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+
+/// Those by which systemd means the parent of this process.
+pub(crate) fn of_parent() -> impl Iterator<Item = &'static str> {
+    let id = std::os::unix::process::parent_id().to_string();
+    OF_PROCESS
+        .into_iter()
+        .filter(move |name| std::env::var_os(name).is_some_and(|value| *value == *id))
+}
 
 /// What is read, for the help and the manual: a variable, two spaces, what it means.
 pub(crate) const READ: &str = "\

@@ -64,14 +64,15 @@ impl From<u8> for Status {
 }
 
 impl Status {
-    /// A signal ended us.
-    pub(crate) fn by(signal: Signal) -> Self {
-        let signal = signal.as_raw();
-        Self {
-            code: signalled(signal),
-            signal: Some(signal),
+    /// A signal ended us, and no command ran. Nothing is waited for much longer.
+    pub(crate) fn ended_by(signal: Signal) -> Self {
+        let status = Self {
+            code: signalled(signal.as_raw()),
+            signal: Some(signal.as_raw()),
             typed: None,
-        }
+        };
+        status.at_the_latest();
+        status
     }
 
     /// The lease was lost under the command.

@@ -9,7 +9,6 @@ compile_error!("the leasehold command needs process groups and signals, as Unix 
 
 mod acquire;
 mod background;
-mod bound;
 mod child;
 mod cli;
 mod commands;
@@ -20,27 +19,29 @@ mod env;
 mod exit;
 mod failure;
 mod feed;
-mod guarded;
 mod history;
+mod lease_status;
+mod lifetime;
 mod load_limit;
+mod lock_request;
 mod metrics_file;
 mod moment;
-mod nested;
+mod nested_store;
 mod not_now;
-mod outer_hold;
 mod output;
 mod parent;
 mod place;
 mod recovery;
 mod retries;
+mod run_child;
 mod saved;
+mod self_deadlock;
+mod session;
 mod signals;
-mod standing;
 mod sys;
 mod user_file;
 mod view;
 mod waiting;
-mod wanted;
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
@@ -48,12 +49,15 @@ use std::os::fd::AsFd as _;
 use crate::cli::{Command, OutputArgs};
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::guarded::conclude;
 use crate::output::Printer;
+use crate::run_child::conclude;
 
 fn main() {
+    if let Some(status) = child::run_if_started_anew() {
+        Status::from(status).end()
+    }
     parent::note();
-    sys::ignore_file_size();
+    sys::survive_file_size();
     let status = match cli::parse(std::env::args_os()) {
         Ok(mut cli) => match background::begin(&mut cli.command) {
             Some(status) => status,

@@ -8,7 +8,10 @@ use crate::exit;
 use crate::failure::Failure;
 
 #[cfg(target_os = "linux")]
-use {crate::sys, std::io, std::os::fd::OwnedFd};
+use {
+    crate::sys::{self, parent_of, process_fields},
+    std::os::fd::OwnedFd,
+};
 
 /// The parent at the start of this process; 0 is one in another PID namespace.
 static AT_START: AtomicI32 = AtomicI32::new(0);
@@ -120,20 +123,6 @@ impl Parent {
     }
 }
 
-/// What the kernel says of a process behind its name: state, parent, group, session, and so on.
-#[cfg(target_os = "linux")]
-fn fields(pid: Pid) -> io::Result<Vec<String>> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let behind = stat.rsplit(')').next().unwrap_or_default();
-    Ok(behind.split_whitespace().map(str::to_owned).collect())
-}
-
-#[cfg(target_os = "linux")]
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let fields = fields(pid).ok()?;
-    Pid::from_raw(fields.get(1)?.parse().ok()?)
-}
-
 /// Whether our parent cannot be the process that has started us: that one ended before we looked, and
 /// the system gave us to this one.
 ///
@@ -142,7 +131,7 @@ fn parent_of(pid: Pid) -> Option<Pid> {
 #[cfg(target_os = "linux")]
 fn is_only_a_reaper(parent: Pid) -> bool {
     let us = rustix::process::getpid();
-    let (Ok(ours), Ok(theirs)) = (fields(us), fields(parent)) else {
+    let (Ok(ours), Ok(theirs)) = (process_fields(us), process_fields(parent)) else {
         return false;
     };
     let number = us.to_string();
@@ -157,7 +146,7 @@ fn is_only_a_reaper(parent: Pid) -> bool {
 fn shell_of(mut pid: Pid) -> Pid {
     // Where the stack, the arguments and the environment are; random for each program that starts.
     let places = |pid: Pid| {
-        let fields = fields(pid).ok()?;
+        let fields = process_fields(pid).ok()?;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let known = fields.get(25).is_some_and(|stack| stack != "0");
         known.then(|| {

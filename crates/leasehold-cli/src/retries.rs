@@ -27,10 +27,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// another server of a quorum comes back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What is asked for, and how patiently.
+/// How patiently the lock is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asking<'k> {
-    pub(crate) keys: &'k [String],
+pub(crate) struct Patience {
     /// How long the lock is waited for.
     pub(crate) wait: Wait,
     /// The longest outage that is waited through, if it is not as long as the lock is waited for.
@@ -42,9 +41,7 @@ pub(crate) struct Asking<'k> {
 pub(crate) struct Retries<'a> {
     printer: &'a Printer,
     keys: Keys,
-    wait: Wait,
-    /// The longest outage that is waited through, if it is not as long as the lock is waited for.
-    retry_for: Option<Duration>,
+    patience: Patience,
     start: Instant,
     pauses: Backoff,
     outage: Option<Outage>,
@@ -76,20 +73,14 @@ struct Outage {
 
 impl<'a> Retries<'a> {
     /// The time begins now.
-    pub(crate) fn new(asking: Asking<'_>, printer: &'a Printer) -> Self {
-        let Asking {
-            keys,
-            wait,
-            retry_for,
-        } = asking;
+    pub(crate) fn new(keys: &[String], patience: Patience, printer: &'a Printer) -> Self {
         // Those who wait for the same server should not all come back at once.
         let nanoseconds = clock_gettime(ClockId::Realtime).tv_nsec.unsigned_abs();
         let seed = (u64::from(std::process::id()) << 32) ^ nanoseconds;
         Self {
             printer,
             keys: Keys::from(keys),
-            wait,
-            retry_for,
+            patience,
             start: Instant::now(),
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
             outage: None,
@@ -113,7 +104,7 @@ impl<'a> Retries<'a> {
     /// What is left of the time. When it is over, the lock may still be free: it is asked for
     /// once, in any case.
     pub(crate) fn left(&self) -> Wait {
-        match self.wait {
+        match self.patience.wait {
             Wait::For(limit) => match limit.saturating_sub(self.start.elapsed()) {
                 Duration::ZERO => Wait::No,
                 left => Wait::For(left),
@@ -123,22 +114,17 @@ impl<'a> Retries<'a> {
     }
 
     fn limit(&self) -> Option<Duration> {
-        match self.wait {
+        match self.patience.wait {
             Wait::For(limit) => Some(limit),
             _ => None,
         }
     }
 
-    /// When a store that does not answer is waited for no longer: the time is over, and one
-    /// allowance with it.
-    pub(crate) fn stop(&self) -> Option<Instant> {
-        self.start.checked_add(self.limit()?)?.checked_add(GRACE)
-    }
-
-    /// How much is left until then.
+    /// How much is left until a store that does not answer is waited for no longer: the time is over
+    /// then, and one allowance with it.
     pub(crate) fn left_to_stop(&self) -> Duration {
-        let left = |stop: Instant| stop.saturating_duration_since(Instant::now());
-        self.stop().map_or(Duration::MAX, left)
+        let stop = self.limit().map(|limit| limit.saturating_add(GRACE));
+        stop.map_or(Duration::MAX, |stop| stop.saturating_sub(self.elapsed()))
     }
 
     /// The same, as a limit.
@@ -194,7 +180,7 @@ impl<'a> Retries<'a> {
         failure: Failure,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, Failure> {
-        let retries = self.retry_for.is_some() || !matches!(self.wait, Wait::No);
+        let retries = self.patience.retry_for.is_some() || !matches!(self.patience.wait, Wait::No);
         if !failure.passing || !retries {
             return Err(failure);
         }
@@ -245,14 +231,14 @@ impl<'a> Retries<'a> {
 
     /// For how long the store is asked again from now on, while it cannot be used.
     fn left_for_the_store(&self) -> Duration {
-        let waiting = match (self.wait, self.left()) {
+        let waiting = match (self.patience.wait, self.left()) {
             // Only the outage is waited through, and not the holder.
-            (Wait::No, _) if self.retry_for.is_some() => Duration::MAX,
+            (Wait::No, _) if self.patience.retry_for.is_some() => Duration::MAX,
             (_, Wait::Forever) => Duration::MAX,
             (_, Wait::For(left)) => left,
             _ => Duration::ZERO,
         };
-        let Some(limit) = self.retry_for else {
+        let Some(limit) = self.patience.retry_for else {
             return waiting;
         };
         let outage = self.outage.as_ref().map(|outage| outage.since.elapsed());
@@ -278,7 +264,7 @@ impl<'a> Retries<'a> {
     /// Completes when the outage has lasted as long as it may; never where the wait for the lock
     /// is all that limits it.
     async fn outage_over(&self) -> Failure {
-        match (&self.outage, self.retry_for) {
+        match (&self.outage, self.patience.retry_for) {
             (Some(outage), Some(_)) => {
                 sleep(self.left_for_the_store()).await;
                 outage.last.clone()

@@ -1,11 +1,13 @@
 //! What the system offers and Rust does not: the command's `unsafe` code, but for the shim's.
 
+use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 /// The name of this machine, as others see it beside our claims.
 pub(crate) fn host() -> String {
@@ -19,6 +21,21 @@ pub(crate) fn host() -> String {
 pub(crate) fn boot() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     boot.unwrap_or_default().trim().to_owned()
+}
+
+/// What the kernel says of a process behind its name: state, parent, group, session, and so on.
+#[cfg(target_os = "linux")]
+pub(crate) fn process_fields(pid: Pid) -> io::Result<Vec<String>> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    // The name may hold anything.
+    let stat = String::from_utf8_lossy(&stat);
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    Ok(behind.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(process_fields(pid).ok()?.get(1)?.parse().ok()?)
 }
 
 /// This user's home directory by the system's list of users, whatever the environment says.
@@ -61,23 +78,79 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     }
 }
 
-/// Whether this process ignores SIGXFSZ although its caller does not.
-static IGNORES_FILE_SIZE: AtomicBool = AtomicBool::new(false);
-
-/// Has writing fail where a file must not get larger: the signal would end us, and so the job.
+/// Ignores the signal from now on, as do the programs that this process becomes or starts.
 #[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
-pub(crate) fn ignore_file_size() {
-    if is_ignored(Signal::XFSZ) {
-        return;
-    }
+pub(crate) fn ignore(signal: Signal) {
     // SAFETY: ignoring a signal runs no code.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    IGNORES_FILE_SIZE.store(true, Ordering::Relaxed);
+    unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
 }
 
-/// Whether we ignore the signal by ourselves, and what we start should not.
-pub(crate) fn ignores_itself(signal: i32) -> bool {
-    signal == libc::SIGXFSZ && IGNORES_FILE_SIZE.load(Ordering::Relaxed)
+/// Has writing fail where a file must not get larger: the signal would end us, and so the job. What we
+/// start does not inherit that, as it would if we ignored the signal.
+pub(crate) fn survive_file_size() {
+    if !is_ignored(Signal::XFSZ) {
+        // Without it only such a write ends us.
+        let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
+    }
+}
+
+/// Which signals this thread does not take now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    Nothing,
+    Everything,
+    AllBut(Signal),
+    /// In addition to those that it has not taken before.
+    Also(Signal),
+}
+
+/// Blocks these signals for this thread. What it starts inherits that.
+#[allow(
+    unsafe_code,
+    reason = "the signal mask of a thread needs the C library"
+)]
+pub(crate) fn block(blocked: Blocked) {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset` or
+    // `sigfillset`; the calls cannot fail with these arguments.
+    unsafe {
+        match blocked {
+            Blocked::Nothing | Blocked::Also(_) => libc::sigemptyset(set.as_mut_ptr()),
+            Blocked::Everything | Blocked::AllBut(_) => libc::sigfillset(set.as_mut_ptr()),
+        };
+        let how = match blocked {
+            Blocked::Also(signal) => {
+                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+                libc::SIG_BLOCK
+            }
+            Blocked::AllBut(signal) => {
+                libc::sigdelset(set.as_mut_ptr(), signal.as_raw());
+                libc::SIG_SETMASK
+            }
+            Blocked::Nothing | Blocked::Everything => libc::SIG_SETMASK,
+        };
+        libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// Waits for one of these signals, which are blocked; answers it and who has sent it, if that was a
+/// process.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "no safe interface says who has sent a signal")]
+pub(crate) fn next_signal(signals: &[Signal]) -> Option<(i32, Option<Pid>)> {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: both are writable and of the right type; the set is initialised by `sigemptyset`, and all
+    // zeroes are a valid `info`, with process id 0 for the kernel.
+    let (signal, sender) = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+        }
+        let signal = libc::sigwaitinfo(set.as_ptr(), info.as_mut_ptr());
+        (signal, info.assume_init().si_pid())
+    };
+    (signal > 0).then(|| (signal, Pid::from_raw(sender)))
 }
 
 /// Ends this process by the signal, whatever is done about it now, and without a core dump of ours.
@@ -94,15 +167,11 @@ pub(crate) fn die_by(signal: i32) {
         maximum: Some(0),
     };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-    let mut only = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: all zeroes are a valid action: the default one. The set is writable, and initialised by
-    // `sigemptyset`; what is no signal is refused.
+    block(Blocked::Nothing);
+    // SAFETY: all zeroes are a valid action: the default one; what is no signal is refused.
     unsafe {
         let default = MaybeUninit::<libc::sigaction>::zeroed();
         libc::sigaction(signal, default.as_ptr(), ptr::null_mut());
-        libc::sigemptyset(only.as_mut_ptr());
-        libc::sigaddset(only.as_mut_ptr(), signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, only.as_ptr(), ptr::null_mut());
         libc::raise(signal);
     }
 }
@@ -126,28 +195,34 @@ pub(crate) fn stop_self() {
     }
 }
 
-/// Blocks SIGTTOU for this thread: a background process that takes the terminal, or writes to one
-/// that is set so, is stopped otherwise. A child begins with nothing blocked.
-#[allow(
-    unsafe_code,
-    reason = "the signal mask of a thread needs the C library"
-)]
-pub(crate) fn block_ttou() {
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset`; the calls
-    // cannot fail with these arguments.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), libc::SIGTTOU);
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut());
-    }
-}
-
 /// Another descriptor for the same open file; an error if that number is not open.
 #[allow(unsafe_code, reason = "the number comes from the command line")]
-pub(crate) fn duplicate(number: std::os::fd::RawFd) -> std::io::Result<std::os::fd::OwnedFd> {
+pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the number is not negative. If it is not open, the only call that uses it says so.
-    unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+    unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+}
+
+/// Closes all descriptors from that on: those that this process was started with.
+#[allow(
+    unsafe_code,
+    reason = "descriptors of others are known by their numbers"
+)]
+pub(crate) fn close_from(first: RawFd) {
+    #[cfg(target_os = "linux")]
+    {
+        let flags: libc::c_uint = 0;
+        // SAFETY: nothing in this process uses a descriptor behind those from here on.
+        let closed =
+            unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
+        if closed == 0 {
+            return;
+        }
+    }
+    for number in first..1024 {
+        // Older systems: as many as a process has unless it asks for more.
+        // SAFETY: as above.
+        unsafe { libc::close(number) };
+    }
 }
 
 /// Completes when the descriptor is readable; nothing where that cannot be waited for.
@@ -156,7 +231,7 @@ pub(crate) fn duplicate(number: std::os::fd::RawFd) -> std::io::Result<std::os::
     reason = "the runtime offers no other way to wait for a descriptor"
 )]
 #[cfg(target_os = "linux")]
-pub(crate) fn readable(fd: &std::os::fd::OwnedFd) -> Option<impl Future<Output = ()>> {
+pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
     use std::os::fd::AsFd;
 
     use tokio::io::Interest;

@@ -1,35 +1,41 @@
 //! The guarded command as a process: in its own group, tied to our life by a shim, reaped once.
 
-mod guard;
+mod anew;
+mod loss_policy;
 mod named;
 mod orphans;
+#[cfg(target_os = "linux")]
+mod probe;
 mod program;
 mod shim;
 mod supervise;
 mod terminal;
 mod tree;
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
+    Pid, Signal, WaitIdStatus, getpgid, kill_process_group, test_kill_process,
+    test_kill_process_group,
 };
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use self::shim::{PidVariable, Plan, Report, Request, c_string};
+use self::probe::Probe;
+use self::shim::{Report, Request};
 use self::terminal::Terminal;
-use crate::{env, exit, sys};
+use crate::{exit, sys};
 
-pub(crate) use guard::{Guard, OnLost};
+pub(crate) use anew::run_if_started_anew;
+
+pub(crate) use loss_policy::{LossPolicy, OnLost};
 pub(crate) use named::NamedProcess;
 pub(crate) use orphans::reap_orphans;
-pub(crate) use program::check;
+pub(crate) use program::{check, failure};
+pub(crate) use shim::Shim;
 pub(crate) use supervise::{Ended, Supervision};
 
 /// How long that which sleeps in the kernel is waited for after it was killed.
@@ -41,17 +47,12 @@ const SHIM_KILLED: &str = "the process between leasehold and the command was kil
 /// How the child is to be started.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
-    /// The program and its arguments.
-    pub(crate) program: &'a OsString,
-    pub(crate) arguments: &'a [OsString],
     /// Set for the child.
-    pub(crate) given: Vec<(&'static str, String)>,
+    pub(crate) given: Vec<(String, String)>,
     /// Not for the child.
-    pub(crate) withheld: Vec<&'static str>,
+    pub(crate) withheld: Vec<String>,
     /// Open files that the child shares: while it lives, so does its hold.
     pub(crate) lifelines: Vec<BorrowedFd<'a>>,
-    /// Whether what it has started counts as the child does, to the end of all.
-    pub(crate) with_children: bool,
 }
 
 /// The child, not yet reaped: its process id and group are its own as long as this lives, or until
@@ -60,14 +61,15 @@ pub(crate) struct Start<'a> {
 pub(crate) struct Child {
     pid: Pid,
     /// Its parent, and the ancestor of all that it has started.
-    shim: Pid,
+    shim: Shim,
     reports: UnixStream,
     end: Option<End>,
-    with_children: bool,
     /// Whether the shim has reaped it: its number may be another's.
     reaped: bool,
     /// The child itself, whatever becomes of the shim.
     handle: Option<OwnedFd>,
+    /// What tells of its terminal.
+    probe: Option<Probe>,
 }
 
 /// What has become of the child.
@@ -77,8 +79,6 @@ pub(crate) enum Change {
     Ended,
     /// It was stopped by this signal.
     Stopped(i32),
-    /// The terminal has sent this signal to it.
-    Typed(i32),
     /// Nothing is left of what it had started.
     Alone,
 }
@@ -91,6 +91,14 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// Of a process that has ended.
+    pub(crate) fn of(ended: &WaitIdStatus) -> Self {
+        match ended.exit_status() {
+            Some(code) => Self::Exited(code),
+            None => Self::Signalled(ended.terminating_signal().unwrap_or_default()),
+        }
+    }
+
     /// As shells have it: the status, and the signal that led to it.
     pub(crate) fn status(self) -> (u8, Option<i32>) {
         match self {
@@ -122,43 +130,29 @@ impl Reach {
 
 impl Child {
     /// Starts the child, in front of the terminal if there is one for it.
-    pub(crate) fn start(start: Start<'_>, terminal: Option<&Terminal>) -> io::Result<Self> {
-        let arguments = [start.program].into_iter().chain(start.arguments);
-        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        for name in start.withheld {
-            environment.remove(&OsString::from(name));
-        }
-        for (name, value) in start.given {
-            environment.insert(name.into(), value.into());
-        }
-        let of_its_pid = of_its_pid(&mut environment);
-        let variable = |(mut name, value): (OsString, OsString)| {
-            name.push("=");
-            name.push(value);
-            c_string(&name)
-        };
-        let arguments = arguments.map(|it| c_string(it));
-        let (shim, pid, reports) = shim::start(&Plan {
-            arguments: arguments.collect::<io::Result<_>>()?,
-            environment: environment
-                .into_iter()
-                .map(variable)
-                .collect::<io::Result<_>>()?,
-            of_its_pid,
-            inherit: start.lifelines.iter().map(AsRawFd::as_raw_fd).collect(),
-            at_terminal: terminal.is_some(),
-            terminal: terminal.and_then(Terminal::for_the_start),
-            with_children: start.with_children,
-        })?;
+    pub(crate) fn start(
+        mut shim: Shim,
+        start: Start<'_>,
+        terminal: Option<&Terminal>,
+    ) -> io::Result<Self> {
+        let mut probe = None;
+        let before = terminal.map(|terminal| {
+            |group| {
+                probe = Probe::begin(group);
+                terminal.give_at_start(group);
+            }
+        });
+        let pid = shim.start(start, before)?;
+        let reports = shim.socket.try_clone()?;
         reports.set_nonblocking(true)?;
         Ok(Self {
             pid,
             shim,
             reports: UnixStream::from_std(reports)?,
             end: None,
-            with_children: start.with_children,
             reaped: false,
             handle: handle(pid),
+            probe,
         })
     }
 
@@ -178,8 +172,7 @@ impl Child {
         // It is reaped there, because it would hide who else has ended.
         self.reaped = cfg!(target_os = "linux");
         Request::Outlast.write(&self.reports);
-        let mut left = Vec::new();
-        tree::each_descendant(self.shim, &mut |pid| left.push(pid));
+        let left = tree::descendants(self.shim.pid);
         let someone = match self.reaped {
             true => !left.is_empty(),
             false => test_kill_process_group(self.pid).is_ok(),
@@ -206,7 +199,7 @@ impl Child {
             let _ = kill_process_group(group, signal);
         }
         let mut seen = self.end.is_some();
-        tree::each_descendant(self.shim, &mut |pid| {
+        for pid in tree::descendants(self.shim.pid) {
             seen |= pid == self.pid;
             let group = self.group().filter(|_| signal != Signal::KILL);
             let had_it = group.is_some_and(|group| getpgid(Some(pid)) == Ok(group));
@@ -214,10 +207,10 @@ impl Child {
                 pid,
                 match had_it {
                     true => test_kill_process(pid),
-                    false => tree::signal(pid, self.shim, signal),
+                    false => tree::signal(pid, self.shim.pid, signal),
                 },
             );
-        });
+        }
         if !seen {
             reach.count(self.pid, test_kill_process(self.pid));
         }
@@ -265,49 +258,47 @@ impl Child {
                 Ok(Some(Change::Ended))
             }
             Some(Report::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
-            Some(Report::Typed(signal)) => Ok(Some(Change::Typed(signal))),
             Some(Report::Alone) => Ok(Some(Change::Alone)),
             _ => Err(io::Error::other(SHIM_KILLED)),
         }
     }
 
-    /// Reaps the child that has ended.
+    /// What the terminal has sent to the child, which has ended.
+    pub(crate) fn typed(&mut self) -> Option<i32> {
+        self.probe.take().and_then(Probe::finish)
+    }
+
+    /// Leaves the child that has ended: with the shim nobody uses its number any more.
     pub(crate) fn reap(self) -> io::Result<End> {
-        if self.with_children && self.end.is_some() {
-            // It would take the close for our death, and kill what we could not.
-            Request::Leave.write(&self.reports);
-        }
-        // The shim ends when nobody listens to it.
-        self.end.ok_or_else(|| Errno::CHILD.into())
+        let end = self.end.ok_or(Errno::CHILD)?;
+        // Before its socket is closed: what we could not kill it is not to kill for us.
+        self.shim.end();
+        Ok(end)
     }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        shim::over();
-    }
-}
-
-/// Takes out what systemd has meant for us, and so for the command: whose sockets they are, and who
-/// answers the watchdog.
-fn of_its_pid(environment: &mut BTreeMap<OsString, OsString>) -> Vec<PidVariable> {
-    let ours = std::process::id().to_string();
-    let mut named = env::OF_PROCESS.to_vec();
-    named.retain(|name| {
-        let names_us = |value: &OsString| *value == *ours;
-        environment.get(OsStr::new(name)).is_some_and(names_us)
-    });
-    for name in &named {
-        environment.remove(OsStr::new(name));
-        // Says the same of our process, in a number that nobody but we could tell.
-        environment.remove(OsStr::new(&format!("{name}FDID")));
-    }
-    named.into_iter().map(PidVariable::new).collect()
 }
 
 #[cfg(target_os = "linux")]
 fn handle(pid: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+/// Elsewhere leasehold goes by how the command has ended.
+#[cfg(not(target_os = "linux"))]
+mod probe {
+    use rustix::process::Pid;
+
+    #[derive(Debug)]
+    pub(super) struct Probe;
+
+    impl Probe {
+        pub(super) fn begin(_group: Pid) -> Option<Self> {
+            None
+        }
+
+        pub(super) fn finish(self) -> Option<i32> {
+            None
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -100,7 +100,11 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
             Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
                 .hint("raise the limit of open files (ulimit -n)")
         }
-        // Of the pipe on which the shim reports.
+        // There is no shim.
+        io::ErrorKind::Unsupported => {
+            Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
+        }
+        // Of the socket on which the shim reports.
         io::ErrorKind::UnexpectedEof => {
             Failure::new(exit::SYSTEM, format!("cannot start {name}: {SHIM_KILLED}"))
         }

@@ -10,15 +10,15 @@ use rustix::process::{Pid, Signal};
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
 
-use super::guard::Action;
+use super::loss_policy::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, Guard, LONGEST_END, NamedProcess, Start, program};
+use super::{Change, Child, End, LONGEST_END, LossPolicy, NamedProcess, Shim, Start};
 use crate::duration::millis;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
+use crate::lease_status::{LeaseStatus, renewal_error};
 use crate::output::{Event, Keys, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
-use crate::standing::{Standing, Trouble};
 use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
@@ -98,18 +98,21 @@ impl<'a> Supervision<'a> {
         })
     }
 
-    /// Starts the child and stays with it to its end.
+    /// Starts the child, in front of the terminal if there is one for it.
+    pub(crate) fn start(&self, shim: Shim, start: Start<'_>) -> io::Result<Child> {
+        Child::start(shim, start, self.terminal.as_ref())
+    }
+
+    /// Stays with the child to its end; `with_children`, until nothing is left of what it has started.
     pub(crate) async fn run(
         mut self,
-        start: Start<'_>,
+        mut child: Child,
+        with_children: bool,
         held: &MultiLease<Any>,
-        mut guard: Guard,
+        mut guard: LossPolicy,
     ) -> Result<Ended, Failure> {
-        let (program, with_children) = (start.program, start.with_children);
-        let mut child = Child::start(start, self.terminal.as_ref())
-            .map_err(|error| program::failure(program, &error))?;
         let mut watched = self.watch(&mut child, held, &mut guard).await;
-        self.infer_typed(&child);
+        self.typed(&mut child);
         if with_children && watched.is_ok() && !guard.kills() {
             self.take_terminal_back(&child);
             if let Some(left) = child.outlast().filter(|_| !guard.lost()) {
@@ -140,10 +143,12 @@ impl<'a> Supervision<'a> {
         })
     }
 
-    /// The terminal has sent a signal to the child, and not to us: as good as asked.
-    fn typed(&mut self, signal: i32) {
+    /// Takes note of what the terminal has sent to the child, which has ended, and not to us: as good as
+    /// asked.
+    fn typed(&mut self, child: &mut Child) {
+        let typed = child.typed().or_else(|| self.infer_typed(child));
         let sent = [Signal::INT, Signal::QUIT, Signal::HUP];
-        let sent = sent.into_iter().find(|sent| sent.as_raw() == signal);
+        let sent = sent.into_iter().find(|sent| Some(sent.as_raw()) == typed);
         if let Some(signal) = sent.filter(|&signal| !sys::is_ignored(signal)) {
             self.typed = Some(signal);
             self.asked = Some(signal);
@@ -151,16 +156,14 @@ impl<'a> Supervision<'a> {
     }
 
     /// Where nothing beside the child tells it: what has ended it in front of the terminal was typed.
-    fn infer_typed(&mut self, child: &Child) {
-        if let (false, None, Some(End::Signalled(signal)), Some(group), Some(terminal)) = (
-            cfg!(target_os = "linux"),
-            self.asked,
-            child.end(),
-            child.group(),
-            &self.terminal,
-        ) && terminal.is_of(group)
-        {
-            self.typed(signal);
+    fn infer_typed(&self, child: &Child) -> Option<i32> {
+        let (false, None) = (cfg!(target_os = "linux"), self.asked) else {
+            return None;
+        };
+        let in_front = self.terminal.as_ref()?.is_of(child.group()?);
+        match child.end()? {
+            End::Signalled(signal) if in_front => Some(signal),
+            _ => None,
         }
     }
 
@@ -179,22 +182,18 @@ impl<'a> Supervision<'a> {
         &mut self,
         child: &mut Child,
         held: &MultiLease<Any>,
-        guard: &mut Guard,
+        guard: &mut LossPolicy,
     ) -> io::Result<()> {
         loop {
-            let (now, standing) = self.look(child, guard, held);
+            let (now, status) = self.look(child, guard, held);
             if guard.kills() {
                 if child.end().is_some() {
                     return Ok(());
                 }
-                self.kill(child, guard, standing.key);
+                self.kill(child, guard, status.key);
             }
             match child.change()? {
                 Some(Change::Ended | Change::Alone) => return Ok(()),
-                Some(Change::Typed(signal)) => {
-                    self.typed(signal);
-                    continue;
-                }
                 Some(Change::Stopped(signal)) => {
                     if self.stopped(child, signal) {
                         // The lease may have ended meanwhile: that comes first.
@@ -205,14 +204,14 @@ impl<'a> Supervision<'a> {
                 }
                 None => {}
             }
-            let pause = guard.sleep(now, standing.remaining, standing.standpoint);
+            let pause = guard.sleep(now, status.remaining, status.standpoint);
             let known = guard.lost();
             tokio::select! {
                 biased;
                 () = child.may_have_changed() => {}
                 signal = self.signals.next() => {
                     let sequel = (!guard.lost()).then_some(Sequel::Kept);
-                    self.forward(child, signal, standing.key, sequel);
+                    self.forward(child, signal, status.key, sequel);
                 }
                 _ = self.stops.recv() => {
                     child.signal(Signal::TSTP);
@@ -270,12 +269,12 @@ impl<'a> Supervision<'a> {
 
     /// Kills all that is left of the child after its own end: a lease that is not lost is given
     /// back only then. What is not ours to kill is named, and waited for where that is safer.
-    async fn end_all(&mut self, child: &Child, held: &MultiLease<Any>, guard: &mut Guard) {
+    async fn end_all(&mut self, child: &Child, held: &MultiLease<Any>, guard: &mut LossPolicy) {
         let begun = Instant::now();
         let mut pause = ROUND;
         loop {
-            let (_, standing) = self.look(child, guard, held);
-            let waits = match self.kill(child, guard, standing.key) {
+            let (_, status) = self.look(child, guard, held);
+            let waits = match self.kill(child, guard, status.key) {
                 Left::Nothing => false,
                 Left::Dying => begun.elapsed() < LONGEST_END,
                 Left::Refused => guard.keeps(),
@@ -298,24 +297,24 @@ impl<'a> Supervision<'a> {
     fn look<'h>(
         &mut self,
         child: &Child,
-        guard: &mut Guard,
+        guard: &mut LossPolicy,
         held: &'h MultiLease<Any>,
-    ) -> (Instant, Standing<'h>) {
-        let (now, standing) = (Instant::now(), Standing::of(held));
-        if let Some(action) = guard.look(now, standing.remaining, standing.standpoint) {
-            let trouble = Trouble::of(held, standing.key);
-            self.act(child, guard, action, standing.key, trouble);
+    ) -> (Instant, LeaseStatus<'h>) {
+        let (now, status) = (Instant::now(), LeaseStatus::of(held));
+        if let Some(action) = guard.look(now, status.remaining, status.standpoint) {
+            let cause = renewal_error(held, status.key);
+            self.act(child, guard, action, status.key, cause);
         }
-        (now, standing)
+        (now, status)
     }
 
     fn act(
         &mut self,
         child: &Child,
-        guard: &Guard,
+        guard: &LossPolicy,
         action: Action,
         key: &str,
-        trouble: Option<Trouble>,
+        cause: Option<String>,
     ) {
         let (signal, measure, reason, left) = match action {
             Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
@@ -341,7 +340,7 @@ impl<'a> Supervision<'a> {
             reason,
             remaining_ms: (!left.is_zero()).then(|| millis(left)),
             action,
-            trouble: trouble.filter(|_| matters),
+            cause: cause.filter(|_| matters),
         };
         self.printer.event(&match left {
             Duration::ZERO if overdue => Event::Overdue {
@@ -360,7 +359,7 @@ impl<'a> Supervision<'a> {
     }
 
     /// Kills the child and all that it has started, as often as it takes.
-    fn kill(&mut self, child: &Child, guard: &Guard, key: &str) -> Left {
+    fn kill(&mut self, child: &Child, guard: &LossPolicy, key: &str) -> Left {
         let reach = child.signal_all(Signal::KILL);
         let left = match (reach.reached, &*reach.refused) {
             (0, []) => Left::Nothing,
@@ -427,7 +426,7 @@ impl<'a> Supervision<'a> {
 }
 
 /// What comes of a command that is not to be ended.
-fn sequel(guard: &Guard) -> Sequel {
+fn sequel(guard: &LossPolicy) -> Sequel {
     match guard.keeps() {
         true => Sequel::Kept,
         false => Sequel::MayOverlap,

@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::{Pid, Signal, getpgrp};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-use crate::sys;
+use crate::sys::{self, Blocked};
 
 /// The controlling terminal of this process. The child's group is another than
 /// ours, and a terminal serves one group at a time: the foreground is handed to
@@ -28,7 +27,9 @@ impl Terminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let tty = File::from(rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?);
         let modes = tcgetattr(&tty).ok();
-        sys::block_ttou();
+        // A background process that takes the terminal, or writes to one that is set so, is stopped
+        // otherwise.
+        sys::block(Blocked::Also(Signal::TTOU));
         Some(Self {
             tty,
             ours: getpgrp(),
@@ -36,11 +37,12 @@ impl Terminal {
         })
     }
 
-    /// The terminal if the child is to have it from the start: someone sits there, and no other
-    /// program of a pipeline shares our group and its turn.
-    pub(crate) fn for_the_start(&self) -> Option<RawFd> {
-        let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
-        (interactive && self.is_ours()).then_some(self.tty.as_raw_fd())
+    /// Hands the foreground to a child that is to have it from the start: someone sits there, and no
+    /// other program of a pipeline shares our group and its turn.
+    pub(crate) fn give_at_start(&self, group: Pid) {
+        if io::stdin().is_terminal() && io::stdout().is_terminal() && self.is_ours() {
+            self.give(group);
+        }
     }
 
     /// Whether it is that group's turn.

@@ -14,9 +14,9 @@ use super::{
     tables,
 };
 use crate::background::Front;
-use crate::bound::Inherited;
 use crate::config::{Setting, typed};
 use crate::duration;
+use crate::lifetime::InheritedFd;
 use crate::parent::Parent;
 
 /// Run a command while holding a lock
@@ -136,8 +136,8 @@ pub(crate) struct HoldArgs {
     /// Release the lock at the end of file on descriptor N
     ///
     /// For a pipe whose other end the script keeps open.
-    #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = Inherited::parse)]
-    pub(crate) fd: Option<Inherited>,
+    #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = InheritedFd::parse)]
+    pub(crate) fd: Option<InheritedFd>,
     /// Save the lease to this file, for `leasehold renew` and `leasehold release`
     ///
     /// Only this user can read the file: whoever has it can renew and release the lease. leasehold

@@ -12,7 +12,7 @@ use std::path::Path;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Configurable;
-use crate::{env, exit, guarded};
+use crate::{env, exit, run_child};
 
 pub(crate) use jobs::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
 pub(crate) use looking::{
@@ -192,7 +192,7 @@ pub(crate) const TABLES: [(&str, &str); 4] = [
     ("Exit status", exit::TABLE),
     (
         "Processes that the command leaves running",
-        guarded::LEFT_RUNNING,
+        run_child::LEFT_RUNNING,
     ),
     ("Environment", env::READ),
     ("Environment of the command", env::GIVEN),

@@ -1,127 +1,73 @@
 //! `leasehold elect`: a command where it leads, term after term.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::{Any, Client, MultiLease, Wait};
 use tokio::time::{Instant, sleep};
 
-use crate::acquire::{self, Outcome, Patience};
+use crate::acquire::{Outcome, acquire};
 use crate::cli::ElectArgs;
-use crate::connect::{Asking, connect_to_hold, leave};
 use crate::duration::millis;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::guarded::{Again, Guarded, ended_by};
+use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
-use crate::retries::Retries;
+use crate::run_child::{Again, RunChild};
+use crate::session::Session;
 use crate::signals::Signals;
-use crate::wanted::Wanted;
-use crate::{place, standing};
+use crate::{lease_status, place};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
-    let (store, lease) = (&args.common.store, &args.lease);
-    let wanted = Wanted::leader(&args.key, args.note.as_deref(), lease)?;
+    let (store, lease, key) = (&args.common.store, &args.lease, &args.key);
+    let request = LockRequest::leader(key, args.note.as_deref(), &args.retry, lease)?;
     place::check_of_election(store)?;
-    let again = if args.once {
-        Again::IfLost
-    } else {
-        Again::Always
+    let again = match args.once {
+        true => Again::IfLost,
+        false => Again::Always,
     };
-    let command = Guarded::check(&args.command, &args.guard, store, &lease.ttl(), None, again)?;
-    let connecting = connect_to_hold(store, lease, asking(&wanted, args), printer);
-    let connected = match connecting.await? {
-        ControlFlow::Continue(connected) => connected,
-        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
-    };
-    let (client, mut signals) = (connected.client, connected.signals);
-    let mut retries = connected.retries;
-    let mut candidate = Candidate {
-        args,
-        wanted,
-        command,
-        client: &client,
-        printer,
-        pauses: Pauses::default(),
-    };
-    let status = candidate.stand(&mut retries, &mut signals).await;
-    leave(&client).await;
-    status
-}
-
-/// Candidates wait for ever, and for an outage as long as was said.
-fn asking<'a>(wanted: &'a Wanted, args: &ElectArgs) -> Asking<'a> {
-    Asking {
-        keys: &wanted.keys,
-        wait: Wait::Forever,
-        retry_for: args.retry.limit(),
-    }
-}
-
-struct Candidate<'a> {
-    args: &'a ElectArgs,
-    wanted: Wanted,
-    command: Guarded<'a>,
-    client: &'a Client,
-    printer: &'a Printer,
-    pauses: Pauses,
-}
-
-impl Candidate<'_> {
-    async fn stand(
-        &mut self,
-        retries: &mut Retries<'_>,
-        signals: &mut Signals,
-    ) -> Result<Status, Failure> {
+    let command = RunChild::check(&args.command, &args.guard, store, &lease.ttl(), None, again)?;
+    let stand = async |session: &mut Session<'_>| {
+        let mut pauses = Pauses::default();
         loop {
-            let (client, wanted, printer) = (self.client, &self.wanted, self.printer);
-            retries.begin_again();
-            let patience = Patience::Wait(Wait::Forever);
-            let elected = acquire::acquire(client, wanted, patience, retries, signals, printer);
-            match elected.await? {
-                Outcome::Granted(held) => {
-                    if let Some(status) = self.lead(held, signals).await? {
-                        return Ok(status);
-                    }
-                }
-                Outcome::Signalled(signal) => return Ok(ended_by(signal)),
+            session.retries.begin_again();
+            let held = match acquire(session, &request, printer).await? {
+                Outcome::Granted(held) => Some(held),
+                Outcome::Signalled(signal) => return Ok(Status::ended_by(signal)),
                 // Waiting for ever does not end without an answer.
-                Outcome::Conflict => self.pauses.after(Duration::ZERO),
+                Outcome::Conflict => None,
+            };
+            let begun = Instant::now();
+            if let Some(held) = held {
+                printer.event(&Event::Leading {
+                    key: key.clone(),
+                    term: lease_status::tokens(&held)
+                        .first()
+                        .and_then(|(_, term)| *term),
+                });
+                let (client, signals) = (&session.client, &mut session.signals);
+                let done = command
+                    .run(client, &request, held, None, signals, printer)
+                    .await?;
+                if done.ends {
+                    return Ok(done.outcome());
+                }
+                pauses.after(begun.elapsed());
+                printer.event(&Event::TermEnded {
+                    key: key.clone(),
+                    status: (!done.lost).then_some(done.status.code),
+                    again_in_ms: millis(pauses.next),
+                });
+            } else {
+                pauses.after(Duration::ZERO);
             }
             tokio::select! {
-                signal = signals.next() => return Ok(ended_by(signal)),
-                () = sleep(self.pauses.next) => {}
+                signal = session.signals.next() => return Ok(Status::ended_by(signal)),
+                () = sleep(pauses.next) => {}
             }
         }
-    }
-
-    /// One term; answers the status unless we are to stand again.
-    async fn lead(
-        &mut self,
-        held: MultiLease<Any>,
-        signals: &mut Signals,
-    ) -> Result<Option<Status>, Failure> {
-        let begun = Instant::now();
-        let (client, printer, key) = (self.client, self.printer, &self.args.key);
-        printer.event(&Event::Leading {
-            key: key.clone(),
-            term: standing::tokens(&held).first().and_then(|(_, term)| *term),
-        });
-        let command = &self.command;
-        let run = command.run(client, &self.wanted, held, None, signals, printer);
-        let done = run.await?;
-        if done.ends {
-            return Ok(Some(done.outcome()));
-        }
-        self.pauses.after(begun.elapsed());
-        printer.event(&Event::TermEnded {
-            key: key.clone(),
-            status: (!done.lost).then_some(done.status.code),
-            again_in_ms: millis(self.pauses.next),
-        });
-        Ok(None)
-    }
+    };
+    let (asking, signals) = ((&*request.keys, request.patience), Signals::listen()?);
+    Session::with(store, &request.settings, asking, signals, printer, stand).await
 }
 
 /// How long to wait between terms: a command that ends at once is not to spin.

@@ -1,28 +1,24 @@
 //! `leasehold hold`: a lock without a command.
 
 use std::future::{pending, ready};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
-use rustix::process::Signal;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::acquire::Patience;
-use crate::bound::Bound;
 use crate::cli::HoldArgs;
 use crate::commands::saved_lease::save;
-use crate::connect::{Asking, connect_to_hold};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::guarded::ended_by;
+use crate::lease_status::{renewal_error, tokens};
+use crate::lifetime::LifetimeGuard;
+use crate::lock_request::LockRequest;
 use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
 use crate::saved::{Place, SavedFile, SavedLease};
+use crate::session::Session;
 use crate::signals::Signals;
-use crate::standing::{Trouble, tokens};
-use crate::wanted::Wanted;
 
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
@@ -38,45 +34,29 @@ struct Shown<'a> {
 
 /// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
-    let mut wanted = Wanted::of(&args.lock, &args.lease)?;
+    let request = LockRequest::of(&args.lock, &args.wait, &args.lease)?;
     // Before the lock is waited for.
     args.save.as_deref().map(Place::at).transpose()?;
-    wanted.deadlock_timeout = args.wait.deadlock_timeout;
-    let patience = Patience::from(&args.wait);
-    let asking = Asking {
-        keys: &wanted.keys,
-        wait: patience.wait(),
-        retry_for: args.wait.retry.limit(),
-    };
-    let bound = Bound::of(args)?;
-    let mut end = Box::pin(bound.clone().end());
-    let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
-    let connecting = tokio::select! {
-        biased;
-        () = &mut end => return Ok(ended_by(Signal::HUP)),
-        connecting = connecting => connecting?,
-    };
-    let mut connected = match connecting {
-        ControlFlow::Continue(connected) => connected,
-        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
-    };
-    if args.detach && connected.client.capabilities().liveness {
-        let message = "on this store a lock ends with the process that has acquired it";
-        return Err(Failure::usage(message)
-            .hint("leave --detach out, and let `leasehold hold` run in the background"));
-    }
-    connected.signals.end_with(end);
-    let conflict = args.wait.conflict_status();
-    let keeping = async |client: &Client, held, signals: &mut Signals| {
-        let keeping = keep(args, client, held, signals, printer);
-        let status = keeping.await?;
-        if status == exit::LOST {
-            bound.lost();
+    let lifetime = LifetimeGuard::of(args)?;
+    let mut signals = Signals::listen()?;
+    signals.end_with(lifetime.clone().end());
+    let work = async |session: &mut Session<'_>| {
+        if args.detach && session.client.capabilities().liveness {
+            let message = "on this store a lock ends with the process that has acquired it";
+            return Err(Failure::usage(message)
+                .hint("leave --detach out, and let `leasehold hold` run in the background"));
         }
-        Ok(status.into())
+        let keeping = async |client: &_, held, signals: &mut _| {
+            let status = keep(args, client, held, signals, printer).await?;
+            if status == exit::LOST {
+                lifetime.lost();
+            }
+            Ok(status.into())
+        };
+        session.hold(&request, printer, keeping).await
     };
-    let held = connected.hold(&wanted, patience, conflict, printer, keeping);
-    held.await
+    let (store, asking) = (&args.common.store, (&*request.keys, request.patience));
+    Session::with(store, &request.settings, asking, signals, printer, work).await
 }
 
 async fn keep(
@@ -169,7 +149,7 @@ fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&SavedFile>, printer
         reason,
         remaining_ms: None,
         action: Measure::None,
-        trouble: Trouble::of(held, &key).filter(|_| reason == Loss::Unanswered),
+        cause: renewal_error(held, &key).filter(|_| reason == Loss::Unanswered),
     }));
     exit::LOST
 }

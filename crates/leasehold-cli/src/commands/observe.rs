@@ -4,13 +4,15 @@ use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 use leasehold::Key;
-use leasehold::{Leader, Token, Wait};
+use leasehold::{Leader, Settings, Token, Wait};
 use serde::Serialize;
 
 use crate::cli::ElectArgs;
-use crate::connect::{Asking, connect_to_hold, leave};
 use crate::failure::Failure;
 use crate::output::{Printer, escape};
+use crate::retries::Patience;
+use crate::session::{Session, leave};
+use crate::signals::Signals;
 use crate::view::{OwnerView, known, since};
 use crate::{exit, place};
 
@@ -28,16 +30,19 @@ struct Seen<'a> {
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
     place::check_of_election(&args.common.store)?;
-    let asking = Asking {
-        keys: std::slice::from_ref(&args.key),
+    let settings = Settings::default().with_ttl(args.lease.ttl().value);
+    settings.check()?;
+    let patience = Patience {
         wait: Wait::Forever,
         retry_for: args.retry.limit(),
     };
-    let connecting = connect_to_hold(&args.common.store, &args.lease, asking, printer);
-    let ControlFlow::Continue(connected) = connecting.await? else {
+    let asking = (std::slice::from_ref(&args.key), patience);
+    let signals = Signals::listen()?;
+    let connecting = Session::connect(&args.common.store, &settings, asking, signals, printer);
+    let ControlFlow::Continue(mut session) = connecting.await? else {
         return Ok(exit::OK);
     };
-    let (client, mut signals) = (connected.client, connected.signals);
+    let (client, signals) = (&session.client, &mut session.signals);
     let mut leaders = client.election(&args.key)?.observe();
     loop {
         let told = tokio::select! {
@@ -49,7 +54,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
             Err(error) => {
                 let failure = Failure::from(error);
                 if !failure.passing {
-                    leave(&client).await;
+                    leave(client).await;
                     return Err(failure);
                 }
                 // It goes on by itself when the store answers again.
@@ -62,7 +67,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
         }
     }
     drop(leaders);
-    leave(&client).await;
+    leave(client).await;
     Ok(exit::OK)
 }
 

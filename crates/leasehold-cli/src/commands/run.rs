@@ -1,22 +1,20 @@
 //! `leasehold run`: a command under a lock.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::{Any, Client, MultiLease};
+use leasehold::Wait;
 
-use crate::acquire::Patience;
 use crate::child::OnLost;
-use crate::cli::{LeaseArgs, RunArgs};
-use crate::connect::{Asking, connect_to_hold};
+use crate::cli::RunArgs;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::guarded::{Again, Guarded, ended_by};
+use crate::lock_request::LockRequest;
 use crate::output::Printer;
 use crate::place;
 use crate::recovery::Recovery;
+use crate::run_child::{Again, RunChild};
+use crate::session::Session;
 use crate::signals::Signals;
-use crate::wanted::Wanted;
 
 /// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
 const LONGEST_CUT: Duration = Duration::from_secs(30);
@@ -24,55 +22,47 @@ const LONGEST_CUT: Duration = Duration::from_secs(30);
 /// Runs the command; answers the exit status.
 pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
     let store = &args.common.store;
-    let mut wanted = Wanted::of(&args.lock, &args.lease)?;
-    wanted.deadlock_timeout = args.wait.deadlock_timeout;
-    let (patience, conflict) = match args.every {
-        None => (Patience::from(&args.wait), args.wait.conflict_status()),
-        Some(period) => {
-            let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
-            wanted.min_hold = Some(least);
-            let skipped = args.wait.conflict_exit_code.unwrap_or(exit::OK);
-            (Patience::Once { least }, skipped)
-        }
-    };
-    let (ttl, max_hold) = (wanted.ttl(&args.lease), wanted.max_hold);
+    let mut request = LockRequest::of(&args.lock, &args.wait, &args.lease)?;
+    if let Some(period) = args.every {
+        let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
+        request.min_hold = Some(least);
+        request.once = Some(least);
+        request.patience.wait = Wait::No;
+        request.conflict = args.wait.conflict_exit_code.unwrap_or(exit::OK);
+    }
+    let (ttl, max_hold) = (request.ttl(&args.lease), request.max_hold);
     let command = args.command();
-    let command = Guarded::check(&command, &args.guard, store, &ttl, max_hold, Again::Never)?;
-    let lease = LeaseArgs {
-        ttl: Some(ttl),
-        ..args.lease.clone()
-    };
+    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, Again::Never)?;
+    request.settings = request.settings.with_ttl(ttl.value);
+    request.settings.check()?;
     if args.guard.on_lost != OnLost::Ignore {
         // The command is ended then, and the lease kept until it has: it need not obey.
-        wanted.max_hold = None;
+        request.max_hold = None;
     }
     if args.every.is_some() {
         place::say_if_every_machine_runs_it(store, printer);
     }
-    let asking = Asking {
-        keys: &wanted.keys,
-        wait: patience.wait(),
-        retry_for: args.wait.retry.limit(),
+    let (settings, keys) = (request.settings.clone(), request.keys.clone());
+    let asking = (&*keys, request.patience);
+    let signals = Signals::listen()?;
+    let work = async |session: &mut Session<'_>| {
+        let recovery = match &args.recover_as {
+            None => None,
+            Some(name) => {
+                Some(Recovery::begin(name, &session.client, &mut request, printer).await?)
+            }
+        };
+        let work = async |client: &_, held, signals: &mut _| {
+            let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
+            let lifeline = kept.as_ref().map(|kept| kept.lifeline());
+            let done = command.run(client, &request, held, lifeline, signals, printer);
+            let done = done.await?;
+            if let Some(kept) = kept.filter(|_| done.settled) {
+                kept.clear(printer);
+            }
+            Ok(done.outcome())
+        };
+        session.hold(&request, printer, work).await
     };
-    let connecting = connect_to_hold(store, &lease, asking, printer);
-    let connected = match connecting.await? {
-        ControlFlow::Continue(connected) => connected,
-        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
-    };
-    let recovery = match &args.recover_as {
-        None => None,
-        Some(name) => Some(Recovery::begin(name, &connected.client, &mut wanted, printer).await?),
-    };
-    let work = async |client: &Client, held: MultiLease<Any>, signals: &mut Signals| {
-        let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
-        let lifeline = kept.as_ref().map(|kept| kept.lifeline());
-        let done = command.run(client, &wanted, held, lifeline, signals, printer);
-        let done = done.await?;
-        if let Some(kept) = kept.filter(|_| done.settled) {
-            kept.clear(printer);
-        }
-        Ok(done.outcome())
-    };
-    let held = connected.hold(&wanted, patience, conflict, printer, work);
-    held.await
+    Session::with(store, &settings, asking, signals, printer, work).await
 }

@@ -1,6 +1,5 @@
 //! `leasehold wait`: until a key is free, without taking it.
 
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,61 +7,58 @@ use leasehold::{Client, Key, Settings, Wait};
 use tokio::time::{sleep, timeout};
 
 use crate::cli::WaitForArgs;
-use crate::connect::{Asking, connect_patiently, leave};
 use crate::duration::millis;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::guarded::ended_by;
 use crate::output::{Event, Keys, Printer};
-use crate::retries::Retries;
+use crate::retries::{Patience, Retries};
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::KeyView;
 use crate::waiting::SHORT_WAIT;
 
 /// Waits until nobody holds the key.
 pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status, Failure> {
-    Key::new(&args.key)?;
-    let asking = Asking {
-        keys: std::slice::from_ref(&args.key),
+    let key = &args.key;
+    Key::new(key)?;
+    let patience = Patience {
         wait: args.wait.as_ref().map_or(Wait::Forever, |wait| wait.value),
         retry_for: args.retry.limit(),
     };
-    let connecting = connect_patiently(&args.common.store, Settings::default(), asking, printer);
-    let connected = match connecting.await? {
-        ControlFlow::Continue(connected) => connected,
-        ControlFlow::Break(signal) => return Ok(ended_by(signal)),
-    };
-    let (client, mut retries, mut signals) =
-        (connected.client, connected.retries, connected.signals);
-    let waited = wait_patiently(args, &client, &mut retries, &mut signals, printer).await;
-    leave(&client).await;
-    waited
-}
-
-async fn wait_patiently(
-    args: &WaitForArgs,
-    client: &Client,
-    retries: &mut Retries<'_>,
-    signals: &mut Signals,
-    printer: &Printer,
-) -> Result<Status, Failure> {
-    let key = &args.key;
-    let mut told = false;
-    loop {
-        let limit = retries.time_limit();
-        let freed = limit.of(until_free(key, client, retries, &mut told, printer));
-        let failure = tokio::select! {
-            signal = signals.next() => return Ok(withdrawn(key, signal, retries, printer)),
-            freed = freed => match freed.flatten() {
-                Ok(true) => return Ok(exit::OK.into()),
-                Ok(false) => return Ok(args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()),
-                Err(failure) => failure,
-            },
+    let work = async |session: &mut Session<'_>| {
+        let Session {
+            client,
+            retries,
+            signals,
+        } = session;
+        let mut told = false;
+        let signal = loop {
+            let limit = retries.time_limit();
+            let freed = limit.of(until_free(key, client, retries, &mut told, printer));
+            let failure = tokio::select! {
+                signal = signals.next() => break signal,
+                freed = freed => match freed.flatten() {
+                    Ok(true) => return Ok(exit::OK.into()),
+                    Ok(false) => {
+                        return Ok(args.conflict_exit_code.unwrap_or(exit::CONFLICT).into());
+                    }
+                    Err(failure) => failure,
+                },
+            };
+            if let Some(signal) = retries.pause(failure, signals).await? {
+                break signal;
+            }
         };
-        if let Some(signal) = retries.pause(failure, signals).await? {
-            return Ok(withdrawn(key, signal, retries, printer));
-        }
-    }
+        printer.event(&Event::Withdrawn {
+            keys: Keys::from(std::slice::from_ref(key)),
+            signal: signal.as_raw(),
+            waited_ms: millis(retries.elapsed()),
+        });
+        Ok(Status::ended_by(signal))
+    };
+    let (store, asking) = (&args.common.store, (std::slice::from_ref(key), patience));
+    let (settings, signals) = (Settings::default(), Signals::listen()?);
+    Session::with(store, &settings, asking, signals, printer, work).await
 }
 
 /// Answers whether it is free; else the time is over, and who holds it was said.
@@ -120,18 +116,4 @@ async fn until_free(
         },
     });
     Ok(is_free)
-}
-
-fn withdrawn(
-    key: &str,
-    signal: rustix::process::Signal,
-    retries: &Retries<'_>,
-    printer: &Printer,
-) -> Status {
-    printer.event(&Event::Withdrawn {
-        keys: Keys::from(std::slice::from_ref(&key.to_owned())),
-        signal: signal.as_raw(),
-        waited_ms: millis(retries.elapsed()),
-    });
-    ended_by(signal)
 }

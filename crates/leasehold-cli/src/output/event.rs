@@ -12,7 +12,6 @@ use serde::{Serialize, Serializer};
 use crate::child::NamedProcess;
 use crate::duration::millis;
 use crate::failure::Failure;
-use crate::standing::Trouble;
 use crate::view::{ClaimView, KeyView};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
@@ -195,9 +194,8 @@ pub(crate) struct LeaseEnd {
     pub(crate) remaining_ms: Option<u64>,
     pub(crate) action: Measure,
     /// What kept it from being renewed.
-    #[serde(serialize_with = "why", rename = "cause")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) cause: Option<String>,
 }
 
 /// Who has a grant besides the server that made it.
@@ -318,14 +316,6 @@ impl From<&Failure> for Event {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
 fn loss_name<S: Serializer>(loss: &Loss, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(loss.name())
-}
-
-#[allow(clippy::ref_option, reason = "as serde asks for it")]
-fn why<S: Serializer>(trouble: &Option<Trouble>, serializer: S) -> Result<S::Ok, S::Error> {
-    trouble
-        .as_ref()
-        .map(|trouble| &trouble.why)
-        .serialize(serializer)
 }
 
 /// `token`, and of several keys `tokens` by key; neither where the store has none.

@@ -9,8 +9,7 @@ use rustix::process::Signal;
 use super::event::{Event, Keys, LeaseEnd, Measure, Sequel};
 use crate::child::NamedProcess;
 use crate::duration::spoken;
-use crate::standing::Trouble;
-use crate::view::{held_by, ran};
+use crate::view::{ClaimView, held_by, ran};
 
 impl Event {
     /// For people; nothing where only programs want to know, or those who said `-v`.
@@ -81,27 +80,13 @@ impl Event {
                 key,
                 holders,
                 waited_ms,
-            } => {
-                let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
-                match waited_ms {
-                    0 => format!("{key} is {held}"),
-                    _ => format!("gave up after {}: {key} is {held}", millis(*waited_ms)),
-                }
-            }
+            } => conflict(key, holders, *waited_ms),
             Self::Skipped {
                 key,
                 again_in_ms,
                 holders,
                 ..
-            } => {
-                let ran = holders.first().map(ran);
-                let ran = ran.unwrap_or_else(|| "is taken".to_owned());
-                let again = match again_in_ms {
-                    0 => "when that has ended".to_owned(),
-                    _ => format!("in {}", millis(*again_in_ms)),
-                };
-                format!("skipped: {key} {ran}; it can run again {again}")
-            }
+            } => skipped(key, holders.first(), *again_in_ms),
             _ => return None,
         })
     }
@@ -127,8 +112,8 @@ impl Event {
             },
             Self::Expiring(end) => expiring(end) + end.action.words(),
             Self::Lost(end) => {
-                let because = because(end.trouble.as_ref());
                 let LeaseEnd { key, reason, .. } = end;
+                let because = because(end.cause.as_deref().unwrap_or_default());
                 format!("lost {key}: {reason}{because}{}", end.action.words())
             }
             Self::Overdue { key, reason } => {
@@ -194,6 +179,23 @@ fn millis(ms: u64) -> String {
     spoken(Duration::from_millis(ms))
 }
 
+fn conflict(key: &str, holders: &[ClaimView], waited_ms: u64) -> String {
+    let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
+    match waited_ms {
+        0 => format!("{key} is {held}"),
+        _ => format!("gave up after {}: {key} is {held}", millis(waited_ms)),
+    }
+}
+
+fn skipped(key: &str, holder: Option<&ClaimView>, again_in_ms: u64) -> String {
+    let ran = holder.map_or_else(|| "is taken".to_owned(), ran);
+    let again = match again_in_ms {
+        0 => "when that has ended".to_owned(),
+        _ => format!("in {}", millis(again_in_ms)),
+    };
+    format!("skipped: {key} {ran}; it can run again {again}")
+}
+
 fn words_of(tokens: &[(String, Option<u64>)]) -> String {
     let numbers = tokens.iter().filter_map(|(_, token)| *token);
     let numbers: Vec<_> = numbers.map(|token| token.to_string()).collect();
@@ -204,8 +206,11 @@ fn words_of(tokens: &[(String, Option<u64>)]) -> String {
     }
 }
 
-fn because(trouble: Option<&Trouble>) -> String {
-    trouble.map_or(String::new(), |trouble| format!(" ({})", trouble.why))
+fn because(cause: &str) -> String {
+    match cause {
+        "" => String::new(),
+        cause => format!(" ({cause})"),
+    }
 }
 
 fn expiring(end: &LeaseEnd) -> String {
@@ -213,9 +218,9 @@ fn expiring(end: &LeaseEnd) -> String {
     if end.reason == Loss::MaxHold {
         return format!("{key} ends in {left}: {}", end.reason);
     }
-    let because = match &end.trouble {
+    let because = match &end.cause {
         None => ": no answer".to_owned(),
-        trouble => because(trouble.as_ref()),
+        Some(cause) => because(cause),
     };
     format!("cannot renew {key}{because}; the lease ends in {left}")
 }
@@ -439,7 +444,7 @@ mod tests {
                 reason: Loss::Unanswered,
                 remaining_ms: Some(1_500),
                 action: Measure::None,
-                trouble: why.map(|why| Trouble { why: why.into() }),
+                cause: why.map(str::to_owned),
             })
         };
         assert_eq!(
@@ -462,7 +467,7 @@ mod tests {
             reason: Loss::Gone,
             remaining_ms: None,
             action: Measure::Term,
-            trouble: None,
+            cause: None,
         });
         assert!(lost.is_urgent());
         assert_eq!(

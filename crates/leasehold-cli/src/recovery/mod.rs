@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep};
 
 use self::file::Opened;
 use crate::failure::Failure;
+use crate::lock_request::LockRequest;
 use crate::output::Printer;
 use crate::sys;
-use crate::wanted::Wanted;
 
 /// The longest name, in bytes: it becomes a part of a file's.
 const LONGEST_NAME: usize = 64;
@@ -62,11 +62,11 @@ pub(crate) struct Kept {
 }
 
 impl Recovery {
-    /// Has `wanted` go on with the lease of the process before, if that is provably gone.
+    /// Has `request` go on with the lease of the process before, if that is provably gone.
     pub(crate) async fn begin(
         name: &str,
         client: &Client,
-        wanted: &mut Wanted,
+        request: &mut LockRequest,
         printer: &Printer,
     ) -> Result<Self, Failure> {
         check(name)?;
@@ -78,7 +78,7 @@ impl Recovery {
         }
         let store = client.store_url();
         let directory = file::directory()?;
-        let path = directory.join(file::name_of(name, store, wanted.key()));
+        let path = directory.join(file::name_of(name, store, request.key()));
         let failed = |error: io::Error| file::refused(&path, &error);
         file::prepare(&directory)?;
         let mut opened = file::open(&path).map_err(failed)?;
@@ -90,8 +90,8 @@ impl Recovery {
         let before = match opened {
             Opened::Ours(mut before) => {
                 file::permitted(&before, &path)?;
-                match read(&mut before, name, store, wanted.key()) {
-                    Ok(state) => wanted.recover = state.map(|state| state.parts.into_any()),
+                match read(&mut before, name, store, request.key()) {
+                    Ok(state) => request.recover = state.map(|state| state.parts.into_any()),
                     Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
                 }
                 Some(before)
@@ -99,7 +99,7 @@ impl Recovery {
             Opened::Busy => {
                 printer.warn(format!(
                     "the previous {name:?}, or a child of it, is still running; waiting for {}",
-                    wanted.key()
+                    request.key()
                 ));
                 None
             }

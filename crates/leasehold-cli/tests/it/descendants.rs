@@ -5,16 +5,23 @@
 )]
 
 use std::fs::{Permissions, copy, set_permissions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
 use leasehold_testkit::process::{Process, Signal};
-use rustix::process::{Pid, geteuid, kill_process, kill_process_group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
 use crate::common::{Store, events, leasehold};
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
+
+const LIMIT: Timespec = Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
 
 /// One in another session, one in another session whose parent has ended, and one in a
 /// group of its own, as a shell with job control has it. All of them share the output.
@@ -94,6 +101,74 @@ async fn a_shim_that_is_killed_ends_the_command() {
     let ended = process.finish().await;
     assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
     assert!(ended.stderr.contains("was killed"), "{}", ended.stderr);
+}
+
+/// A process that is known after its end.
+struct Watched {
+    pid: Pid,
+    handle: OwnedFd,
+}
+
+impl Watched {
+    fn new(pid: Pid) -> Self {
+        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        Self { pid, handle }
+    }
+
+    /// Waits until it has.
+    fn has_ended(&self) {
+        let mut ended = [PollFd::new(&self.handle, PollFlags::IN)];
+        assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "it runs for ever");
+    }
+}
+
+/// The only child of a leasehold that waits.
+fn shim_of(waiting: &Process) -> Pid {
+    let children = format!("/proc/{0}/task/{0}/children", waiting.pid());
+    let children = std::fs::read_to_string(children).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+}
+
+/// It gets ready while leasehold waits, and waits for it.
+#[tokio::test]
+async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
+    let store = Store::local();
+    let (_holder, _) = store.holder(&["k"]).await;
+    let waiting = store.spawn(&["run", "k", "--", "true"]);
+    waiting.stderr().wait_for("waiting for k").await;
+    let shim = Watched::new(shim_of(&waiting));
+    waiting.signal(Signal::KILL);
+    waiting.finish().await;
+    shim.has_ended();
+}
+
+#[tokio::test]
+async fn a_shim_that_is_killed_before_it_is_needed_is_replaced() {
+    let store = Store::local();
+    let (holder, _) = store.holder(&["k"]).await;
+    let waiting = store.spawn(&["run", "k", "--", "echo", "ran"]);
+    waiting.stderr().wait_for("waiting for k").await;
+    let shim = Watched::new(shim_of(&waiting));
+    kill_process(shim.pid, Signal::KILL).unwrap();
+    shim.has_ended();
+    holder.signal(Signal::TERM);
+    assert_eq!(waiting.finish().await.stdout, "ran\n");
+}
+
+/// Its program is known without `/proc`, too.
+#[tokio::test]
+async fn without_proc_it_runs_a_command() {
+    if !is_root("mounting over /proc") {
+        return;
+    }
+    let run = Store::memory().command(&["run", "k", "--", "echo", "ran"]);
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(run.get_program()).args(run.get_args());
+    command.env("LEASEHOLD_STORE", "memory:");
+    let ended = Process::run(command).await;
+    assert_eq!(ended.stdout, "ran\n", "{}", ended.stderr);
 }
 
 /// A user who has no rights, and a program that gives them root's.

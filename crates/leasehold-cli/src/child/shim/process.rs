@@ -1,33 +1,41 @@
 //! The shim itself: a process of one thread that waits, reports, and kills.
 
-use std::ffi::CStr;
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, RawFd};
-use std::ptr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    setpgid, wait, waitid,
+    wait, waitid,
 };
+use rustix::stdio;
 
 use super::super::tree;
-use super::command::begin;
-use super::probe::Probe;
-#[cfg(target_os = "linux")]
 use super::reaping::{is_alone, reap_all_but};
-use super::signals::Mask;
-use super::{Birth, End, Report, Request, borrow, exit, last_error};
+use super::{End, MOST_DESCRIPTORS, Plan, Report, Request};
+use crate::sys::{self, Blocked};
+use crate::{env, exit};
 
 /// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
 const LONGEST_ROUND: Duration = Duration::from_millis(100);
 
 /// How often the process group is looked at where no event tells that it is empty.
-#[cfg(not(target_os = "linux"))]
-const LOOK: libc::timespec = libc::timespec {
+const GROUP_CHECK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+
+/// Scripts use lower numbers for files of their own.
+const ABOVE_THOSE_OF_SCRIPTS: RawFd = 64;
 
 /// How far the command has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,39 +49,160 @@ enum Stage {
     Alone,
 }
 
-/// What has come out of waiting.
-enum News {
-    /// A child may have changed.
-    OfChild,
-    OfLeasehold(Request),
-    /// Leasehold has closed its end, or is gone.
-    Closed,
+/// Is the shim, to its end. Answers the exit status, which nobody reads.
+pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
+    sys::block(Blocked::Everything);
+    #[cfg(target_os = "linux")]
+    {
+        let _ = rustix::process::set_child_subreaper(Some(getpid()));
+        let _ = rustix::thread::set_name(c"leasehold-shim");
+    }
+    let with_children = arguments.next().is_some_and(|it| it == "true");
+    let Some(program) = arguments.next() else {
+        return exit::USAGE;
+    };
+    let arguments = arguments.collect();
+    // Leasehold ends without a command where it does not get the lock.
+    let Ok((descriptors, plan)) = receive() else {
+        return exit::OK;
+    };
+    match start(program, arguments, descriptors, plan) {
+        Ok(child) => match stay_alone() {
+            Ok(woken) => watch(child, with_children, woken),
+            // The command dies with this process.
+            Err(_) => exit::SYSTEM,
+        },
+        Err(error) => {
+            let error = error.raw_os_error().unwrap_or(libc::EIO);
+            Report::Failed(error).write(stdio::stdin());
+            exit::CANNOT_RUN
+        }
+    }
 }
 
-/// Is the shim, in the copy, to its end.
-pub(super) fn run(birth: &Birth<'_>) -> ! {
-    // What is sent to leasehold's whole group, SIGKILL among it, is not meant for the shim.
-    let _ = setpgid(None, None);
-    let me = getpid();
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_child_subreaper(Some(me));
-    let forked = begin(birth, me);
-    let Some(child) = (forked > 0).then_some(forked).and_then(Pid::from_raw) else {
-        Report::Failed(last_error()).write(borrow(birth.reports));
-        exit(1);
+/// What leasehold sends when it has the lock.
+fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut length = [0; size_of::<usize>()];
+    let received = recvmsg(
+        stdio::stdin(),
+        &mut [IoSliceMut::new(&mut length)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if received.bytes != length.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    let descriptors = descriptors.collect();
+    let mut text = vec![0; usize::from_ne_bytes(length)];
+    io::stdin().read_exact(&mut text)?;
+    Ok((descriptors, serde_json::from_slice(&text)?))
+}
+
+/// Starts the command: what it arranges for itself before its program begins is done in a copy of
+/// this process, which has one thread.
+#[allow(
+    unsafe_code,
+    reason = "only here a command can have what it is to have"
+)]
+fn start(
+    program: OsString,
+    arguments: Vec<OsString>,
+    descriptors: Vec<OwnedFd>,
+    plan: Plan,
+) -> io::Result<Pid> {
+    let mut command = Command::new(&program);
+    let mut descriptors = descriptors.into_iter();
+    command.stdin(descriptors.next().map_or_else(Stdio::null, Stdio::from));
+    let lifelines: Vec<_> = descriptors
+        .map(|lifeline| fcntl_dupfd_cloexec(&lifeline, ABOVE_THOSE_OF_SCRIPTS).unwrap_or(lifeline))
+        .collect();
+    for lifeline in &lifelines {
+        fcntl_setfd(lifeline, FdFlags::empty())?;
+    }
+    // Systemd has meant leasehold, and so the command.
+    let of_its_pid: Vec<_> = env::of_parent().collect();
+    let ignores_children = sys::is_ignored(Signal::CHILD);
+    if ignores_children {
+        // Else the end of a child leaves no trace.
+        signal_hook::flag::register(libc::SIGCHLD, Arc::default())?;
+    }
+    let shim = getpid();
+    let reports = stdio::stdin().try_clone_to_owned()?;
+    let become_the_program = move || {
+        die_with(shim)?;
+        let pid = getpid().as_raw_nonzero().get();
+        Report::Started(pid).write(reports.as_fd());
+        if plan.waits && Request::read(reports.as_fd()) != Some(Request::Begin) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if ignores_children {
+            sys::ignore(Signal::CHILD);
+        }
+        sys::block(Blocked::Nothing);
+        let mut command = Command::new(&program);
+        command.args(&arguments).envs(plan.given.iter().cloned());
+        for name in &plan.withheld {
+            command.env_remove(name);
+        }
+        for name in &of_its_pid {
+            command.env(name, pid.to_string());
+            // Says the same of leasehold's process, in a number that nobody but that could tell.
+            command.env_remove(format!("{name}FDID"));
+        }
+        Err(command.exec())
     };
-    Report::Started(child.as_raw_nonzero().get()).write(borrow(birth.reports));
-    // Nothing of leasehold's stays open here: no pipe whose end somebody waits for, no lifeline.
-    let _ = rustix::stdio::dup2_stdin(borrow(birth.reports));
-    let mut probe = Probe::of(birth);
-    close_from(probe.first_unused());
-    let _ = rustix::process::chdir(c"/");
-    name(c"leasehold-shim");
-    let reports = borrow(0);
-    wake_by_children();
+    // SAFETY: the copy of a process of one thread may do whatever this one may.
+    unsafe { command.process_group(0).pre_exec(become_the_program) };
+    command.spawn().map(|child| Pid::from_child(&child))
+}
+
+/// A shim that is killed, by the system when memory is short, say, takes the command along.
+#[cfg(target_os = "linux")]
+fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that died before the request was made sends nothing any more.
+    match rustix::process::getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the other systems' face of a fallible call"
+)]
+fn die_with(_parent: Pid) -> io::Result<()> {
+    Ok(())
+}
+
+/// Leaves nothing of leasehold's open here but the reports on standard input: no pipe whose end somebody
+/// waits for, no lifeline. Answers what is readable when a child has changed.
+fn stay_alone() -> io::Result<UnixStream> {
+    stdio::dup2_stdout(stdio::stdin())?;
+    stdio::dup2_stderr(stdio::stdin())?;
+    sys::close_from(3);
+    let _ = std::env::set_current_dir("/");
+    let (woken, wake) = UnixStream::pair()?;
+    woken.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(libc::SIGCHLD, wake)?;
+    sys::block(Blocked::AllBut(Signal::CHILD));
+    Report::Began.write(stdio::stdin());
+    Ok(woken)
+}
+
+/// Follows the command to its end, and leasehold to its own.
+fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
+    let reports = stdio::stdin();
     let mut stage = Stage::Runs;
     loop {
-        if stage == Stage::Runs && look(child, &mut probe, reports) {
+        if stage == Stage::Runs && look(child, reports) {
             stage = Stage::Ended;
         }
         match stage {
@@ -82,44 +211,45 @@ pub(super) fn run(birth: &Birth<'_>) -> ! {
                 stage = Stage::Alone;
             }
             Stage::Left | Stage::Alone => {}
-            #[cfg(target_os = "linux")]
-            Stage::Runs | Stage::Ended => reap_all_but(&[Some(child), probe.pid()]),
-            #[cfg(not(target_os = "linux"))]
+            Stage::Runs | Stage::Ended if cfg!(target_os = "linux") => reap_all_but(Some(child)),
             Stage::Runs | Stage::Ended => {}
         }
-        match wait_for_news(stage) {
-            News::OfChild => {}
-            News::OfLeasehold(Request::Outlast) => stage = Stage::Left,
-            News::OfLeasehold(Request::Leave) => exit(0),
-            News::Closed => {
-                let guarded = match stage {
-                    Stage::Runs | Stage::Left => true,
-                    Stage::Ended => birth.plan.with_children,
-                    Stage::Alone => false,
-                };
-                if guarded {
-                    kill_everything(me, child, stage);
-                }
-                exit(0);
-            }
+        let is_polled = stage == Stage::Left && cfg!(not(target_os = "linux"));
+        let mut both = [
+            PollFd::from_borrowed_fd(reports, PollFlags::IN),
+            PollFd::new(&woken, PollFlags::IN),
+        ];
+        let limit = is_polled.then_some(&GROUP_CHECK_INTERVAL);
+        // An error is a signal that has come.
+        let is_said = poll(&mut both, limit).is_ok() && !both[0].revents().is_empty();
+        while woken.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+        if !is_said {
+            continue;
         }
+        if Request::read(reports) == Some(Request::Outlast) {
+            stage = Stage::Left;
+            continue;
+        }
+        // Leasehold is gone.
+        let guarded = match stage {
+            Stage::Runs | Stage::Left => true,
+            Stage::Ended => with_children,
+            Stage::Alone => false,
+        };
+        if guarded {
+            kill_everything(child, stage);
+        }
+        return exit::OK;
     }
 }
 
-/// Reports what has changed about the command, and what its terminal has sent. Answers whether it
-/// has ended.
-fn look(child: Pid, probe: &mut Probe, reports: BorrowedFd<'_>) -> bool {
-    probe.look(reports);
+/// Reports what has changed about the command. Answers whether it has ended.
+fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     let now = WaitIdOptions::NOHANG;
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
         if !status.stopped() {
-            let end = match status.exit_status() {
-                Some(code) => End::Exited(code),
-                None => End::Signalled(status.terminating_signal().unwrap_or_default()),
-            };
-            probe.finish(reports);
-            Report::Ended(end).write(reports);
+            Report::Ended(End::of(&status)).write(reports);
             return true;
         }
         // Taken note of, so that the next look sees what comes next.
@@ -130,18 +260,15 @@ fn look(child: Pid, probe: &mut Probe, reports: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Whether all that the command has started is gone. This reaps the command: it would hide the
-/// others that have ended.
-#[cfg(target_os = "linux")]
-fn is_alone_after(_child: Pid) -> bool {
-    is_alone()
-}
-
-/// Whether its process group is: whatever has left it is not known here. A group that is not ours to
-/// signal counts as empty, as one does that has nothing but the command's own remains.
-#[cfg(not(target_os = "linux"))]
+/// Whether all that the command has started is gone. On Linux this reaps the command, which would hide
+/// the others that have ended. Elsewhere its process group counts: whatever has left it is not known. A
+/// group that is not ours to signal counts as empty, as one does that has nothing but the command's own
+/// remains.
 fn is_alone_after(child: Pid) -> bool {
-    rustix::process::test_kill_process_group(child).is_err()
+    match cfg!(target_os = "linux") {
+        true => is_alone(),
+        false => rustix::process::test_kill_process_group(child).is_err(),
+    }
 }
 
 /// Kills all that is below this process and lets itself be killed, the newest and the hidden too:
@@ -150,7 +277,7 @@ fn is_alone_after(child: Pid) -> bool {
     clippy::disallowed_methods,
     reason = "a process of one thread; no event tells that a grandchild has ended"
 )]
-fn kill_everything(me: Pid, child: Pid, stage: Stage) {
+fn kill_everything(child: Pid, stage: Stage) {
     let mut reaped = cfg!(target_os = "linux") && stage == Stage::Left;
     let mut pause = Duration::from_millis(1);
     loop {
@@ -160,9 +287,9 @@ fn kill_everything(me: Pid, child: Pid, stage: Stage) {
             // Counts where `/proc` is not to be seen.
             hit |= kill_process(child, Signal::KILL).is_ok();
         }
-        tree::each_descendant(me, &mut |pid| {
-            hit |= tree::signal(pid, me, Signal::KILL).is_ok();
-        });
+        for pid in tree::descendants(getpid()) {
+            hit |= tree::signal(pid, getpid(), Signal::KILL).is_ok();
+        }
         while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
             reaped |= pid == child;
         }
@@ -172,92 +299,4 @@ fn kill_everything(me: Pid, child: Pid, stage: Stage) {
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_ROUND);
     }
-}
-
-/// Has a child that changes wake [`wait_for_news`], and nothing else.
-#[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
-fn wake_by_children() {
-    extern "C" fn woken(_signal: libc::c_int) {}
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeroes are a valid action; the handler does nothing, so it may run anywhere.
-    unsafe {
-        (*action.as_mut_ptr()).sa_sigaction = woken as extern "C" fn(libc::c_int) as usize;
-        libc::sigaction(libc::SIGCHLD, action.as_ptr(), ptr::null_mut());
-    }
-}
-
-/// Waits until leasehold says something, on standard input here, or a child has changed.
-#[allow(
-    unsafe_code,
-    reason = "only this call waits with another signal mask, and misses no signal"
-)]
-fn wait_for_news(stage: Stage) -> News {
-    let mask = Mask::everything().without(Signal::CHILD);
-    let limit = limit(stage);
-    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let mut wanted = MaybeUninit::<libc::fd_set>::zeroed();
-    // SAFETY: the set is initialised by `FD_ZERO` and has room for descriptor 0; null pointers
-    // stand for sets that are not asked about, and for no limit.
-    let ready = unsafe {
-        libc::FD_ZERO(wanted.as_mut_ptr());
-        libc::FD_SET(0, wanted.as_mut_ptr());
-        libc::pselect(
-            1,
-            wanted.as_mut_ptr(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            limit,
-            &raw const mask.0,
-        )
-    };
-    match ready > 0 {
-        false => News::OfChild,
-        true => Request::read(borrow(0)).map_or(News::Closed, News::OfLeasehold),
-    }
-}
-
-/// For how long there may be no news.
-#[cfg(target_os = "linux")]
-fn limit(_stage: Stage) -> Option<libc::timespec> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn limit(stage: Stage) -> Option<libc::timespec> {
-    (stage == Stage::Left).then_some(LOOK)
-}
-
-/// Shows in lists of processes what this one is.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "no safe interface that is compiled in")]
-pub(super) fn name(name: &'static CStr) {
-    // SAFETY: the name is a C string; what is behind its first 15 bytes is not taken.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn name(_name: &'static CStr) {}
-
-/// Closes all descriptors but those below the first.
-#[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
-pub(super) fn close_from(first: RawFd) {
-    #[cfg(target_os = "linux")]
-    {
-        let first = first.cast_unsigned();
-        let flags: libc::c_uint = 0;
-        // SAFETY: nothing in this process uses a descriptor behind those from here on.
-        let closed =
-            unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
-        if closed == 0 {
-            return;
-        }
-    }
-    // Older systems: as many as a process has unless it asks for more.
-    (first..1024).for_each(close);
-}
-
-#[allow(unsafe_code, reason = "descriptors cross the fork as numbers")]
-pub(super) fn close(fd: RawFd) {
-    // SAFETY: the number belongs to this process's copy, and is not used behind this.
-    unsafe { libc::close(fd) };
 }

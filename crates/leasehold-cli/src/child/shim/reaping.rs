@@ -1,24 +1,17 @@
 //! Reaping: of all children of a process, or of all but one.
-//!
-//! Nothing here allocates or takes a lock: the shim uses it in its copy of leasehold.
 
 use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, wait};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
 
-use super::reap;
-
-/// Reaps the children that have ended, but for those.
+/// Reaps the children that have ended, but for that one.
 ///
-/// The system names the oldest child that has ended. Behind one of `kept`, once that has ended, no
-/// other is seen.
-pub(super) fn reap_all_but(kept: &[Option<Pid>]) {
-    while let Some(pid) = ended() {
-        if kept.contains(&Some(pid)) {
-            return;
-        }
-        reap(pid);
+/// The system names the oldest child that has ended. Behind the one that is kept, once that has ended,
+/// no other is seen.
+pub(super) fn reap_all_but(kept: Option<Pid>) {
+    while let Some(pid) = ended().filter(|&pid| Some(pid) != kept) {
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
     }
 }
 

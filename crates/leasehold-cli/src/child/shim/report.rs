@@ -1,5 +1,6 @@
 //! What the shim and leasehold say to each other.
 
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::End;
@@ -7,15 +8,15 @@ use super::End;
 /// What the shim says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::child) enum Report {
-    /// The command begins, with this process id.
+    /// The command is there, with this process id, and its program has not begun.
     Started(i32),
+    /// Its program has begun.
+    Began,
     /// It did not come to that, for this reason.
     Failed(i32),
     /// It was stopped by this signal.
     Stopped(i32),
     Ended(End),
-    /// The terminal, or another than leasehold, has sent this signal to its group.
-    Typed(i32),
     /// Nothing is left of what it had started.
     Alone,
 }
@@ -26,11 +27,11 @@ impl Report {
     fn to_bytes(self) -> [u8; Self::LENGTH] {
         let (tag, value) = match self {
             Self::Started(pid) => (b's', pid),
+            Self::Began => (b'b', 0),
             Self::Failed(error) => (b'f', error),
             Self::Stopped(signal) => (b't', signal),
             Self::Ended(End::Exited(code)) => (b'e', code),
             Self::Ended(End::Signalled(signal)) => (b'k', signal),
-            Self::Typed(signal) => (b'c', signal),
             Self::Alone => (b'a', 0),
         };
         let [a, b, c, d] = value.to_ne_bytes();
@@ -41,14 +42,21 @@ impl Report {
         let value = i32::from_ne_bytes([a, b, c, d]);
         Some(match tag {
             b's' => Self::Started(value),
+            b'b' => Self::Began,
             b'f' => Self::Failed(value),
             b't' => Self::Stopped(value),
             b'e' => Self::Ended(End::Exited(value)),
             b'k' => Self::Ended(End::Signalled(value)),
-            b'c' => Self::Typed(value),
             b'a' => Self::Alone,
             _ => return None,
         })
+    }
+
+    /// What the shim says next.
+    pub(super) fn receive(from: &mut impl Read) -> io::Result<Self> {
+        let mut bytes = [0; Self::LENGTH];
+        from.read_exact(&mut bytes)?;
+        Self::from_bytes(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Nobody there to read it is seen when the other end is closed.
@@ -57,22 +65,22 @@ impl Report {
     }
 }
 
-/// What leasehold says to the shim of a command that has ended. It says nothing when it is killed.
+/// What leasehold says to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::child) enum Request {
-    /// Report when nothing is left of what the command had started. The command's number is not used
+    /// Have the command's program begin.
+    Begin,
+    /// The command has ended: report when nothing is left of what the command had started. The command's number is not used
     /// any more.
     Outlast,
-    /// End, whatever is left.
-    Leave,
 }
 
 impl Request {
     /// A shim that is not there any more shows when its reports are read.
     pub(in crate::child) fn write(self, to: impl AsFd) {
         let byte = match self {
+            Self::Begin => b'b',
             Self::Outlast => b'o',
-            Self::Leave => b'l',
         };
         let _ = rustix::io::write(to, &[byte]);
     }
@@ -81,8 +89,8 @@ impl Request {
     pub(super) fn read(from: BorrowedFd<'_>) -> Option<Self> {
         let mut byte = [0];
         match (rustix::io::read(from, &mut byte), byte) {
+            (Ok(1), [b'b']) => Some(Self::Begin),
             (Ok(1), [b'o']) => Some(Self::Outlast),
-            (Ok(1), [b'l']) => Some(Self::Leave),
             _ => None,
         }
     }

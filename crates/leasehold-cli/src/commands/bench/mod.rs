@@ -15,10 +15,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::store::redis::ServerCost;
 
 use crate::cli::BenchArgs;
-use crate::connect::{Measured, connect_to_measure, leave};
+use crate::connect::{Measured, connect_to_measure};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
+use crate::session::leave;
 
 use figures::Figures;
 

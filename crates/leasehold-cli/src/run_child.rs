@@ -1,24 +1,24 @@
 //! A command under what is held: started, guarded to its end, and the lock given back.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease, Released};
-use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 
-use crate::child::{self, Ended, Guard, Start, Supervision};
+use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::cli::{GuardArgs, StoreArgs};
 use crate::config::Setting;
 use crate::connect::Opening;
 use crate::env;
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::nested::HandedOn;
+use crate::lock_request::LockRequest;
+use crate::nested_store::HandedOn;
 use crate::output::{Event, Keys, Printer};
 use crate::signals::Signals;
-use crate::wanted::Wanted;
 
 /// How long it may take to say with the lock that its job has failed.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
@@ -38,13 +38,6 @@ which they are       on Linux all that the command has started, in other groups 
 /// How long the store has to confirm a release: shorter than all that is left to do may take.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// The status where a signal ended us, and no command ran. Nothing is waited for much longer.
-pub(crate) fn ended_by(signal: Signal) -> Status {
-    let status = Status::by(signal);
-    status.at_the_latest();
-    status
-}
-
 /// Says how it ended, whatever happened.
 pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> Status {
     let ended = ended.unwrap_or_else(|failure| {
@@ -58,7 +51,7 @@ pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> Sta
 
 /// A command that may run, and how it is guarded.
 #[derive(Debug)]
-pub(crate) struct Guarded<'a> {
+pub(crate) struct RunChild<'a> {
     program: &'a OsString,
     arguments: &'a [OsString],
     how: &'a GuardArgs,
@@ -67,6 +60,8 @@ pub(crate) struct Guarded<'a> {
     ttl: Duration,
     max_hold: Option<Duration>,
     again: Again,
+    /// The shim of the first run, which gets ready while the lock is asked for.
+    shim: RefCell<Option<Shim>>,
 }
 
 /// Whether another run follows one that nobody asked to end.
@@ -101,7 +96,7 @@ impl Done {
     }
 }
 
-impl<'a> Guarded<'a> {
+impl<'a> RunChild<'a> {
     /// Refuses what cannot work, before the lock is asked for.
     pub(crate) fn check(
         command: &'a [OsString],
@@ -116,7 +111,7 @@ impl<'a> Guarded<'a> {
         };
         let grace = how.grace.grace(ttl)?.value;
         child::check(program)?;
-        Ok(Self {
+        let guarded = Self {
             program,
             arguments,
             how,
@@ -125,20 +120,28 @@ impl<'a> Guarded<'a> {
             ttl: ttl.value,
             max_hold,
             again,
-        })
+            shim: RefCell::default(),
+        };
+        guarded.shim.replace(Some(guarded.begin_shim()?));
+        Ok(guarded)
+    }
+
+    fn begin_shim(&self) -> Result<Shim, Failure> {
+        Shim::begin(self.program, self.arguments, self.how.with_children)
+            .map_err(|error| child::failure(self.program, &error))
     }
 
     /// Runs the command to its end, and gives the lock back.
     pub(crate) async fn run(
         &self,
         client: &Client,
-        wanted: &Wanted,
+        request: &LockRequest,
         held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
         signals: &mut Signals,
         printer: &Printer,
     ) -> Result<Done, Failure> {
-        let mut given = wanted.given(client, &held);
+        let mut given = request.given(client, &held);
         given.push((env::STORE, client.store_url().to_owned()));
         let mut withheld = vec![env::PASSWORD];
         // In the command's environment they would belong to this store.
@@ -155,18 +158,30 @@ impl<'a> Guarded<'a> {
         if !client.capabilities().tokens {
             withheld.extend(theirs);
         }
+        let owned = |(name, value): (&str, String)| (name.to_owned(), value);
         let start = Start {
-            program: self.program,
-            arguments: self.arguments,
-            given,
-            withheld,
+            given: given.into_iter().map(owned).collect(),
+            withheld: withheld.into_iter().map(str::to_owned).collect(),
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
-            with_children: self.how.with_children,
         };
         let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
-        let guard = Guard::new(self.how.on_lost, self.grace, self.ttl, longest);
+        let guard = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
         let supervision = Supervision::begin(printer, signals)?;
-        let ended = supervision.run(start, &held, guard).await;
+        // Those of a leader's later terms begin here.
+        let shim = self.shim.take().filter(Shim::is_there);
+        let shim = shim.map_or_else(|| self.begin_shim(), Ok);
+        let child = shim.and_then(|shim| {
+            let child = supervision.start(shim, start);
+            child.map_err(|error| child::failure(self.program, &error))
+        });
+        let ended = match child {
+            Ok(child) => {
+                supervision
+                    .run(child, self.how.with_children, &held, guard)
+                    .await
+            }
+            Err(failure) => Err(failure),
+        };
         let ends = ended.as_ref().map_or(true, |ended| self.ends(ended));
         if let (true, Ok(ended)) = (ends, &ended) {
             ended.status().at_the_latest();
@@ -179,9 +194,9 @@ impl<'a> Guarded<'a> {
             }
             ended => {
                 if let Ok(Ended { end, .. }) = ended {
-                    say_failure(&held, wanted, end.status().0).await;
+                    say_failure(&held, request, end.status().0).await;
                 }
-                give_back(held, wanted, printer).await
+                give_back(held, request, printer).await
             }
         };
         let ended = ended?;
@@ -203,7 +218,7 @@ impl<'a> Guarded<'a> {
     }
 }
 
-impl Guarded<'_> {
+impl RunChild<'_> {
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the
     /// store asks for a password.
     fn hand_on(&self, client: &Client, printer: &Printer) -> Option<HandedOn> {
@@ -221,8 +236,8 @@ impl Guarded<'_> {
 }
 
 /// Says with a lock that stays taken that its job has failed: to the starts that are skipped.
-async fn say_failure(held: &MultiLease<Any>, wanted: &Wanted, status: u8) {
-    if let ([lease], Some(_), 1..) = (held.parts(), wanted.min_hold, status) {
+async fn say_failure(held: &MultiLease<Any>, request: &LockRequest, status: u8) {
+    if let ([lease], Some(_), 1..) = (held.parts(), request.min_hold, status) {
         // Without an answer it is not known.
         let _ = timeout(NOTE_LIMIT, lease.set_note(format!("exit status {status}"))).await;
     }
@@ -230,9 +245,13 @@ async fn say_failure(held: &MultiLease<Any>, wanted: &Wanted, status: u8) {
 
 /// A release that fails changes nothing about what the command did. One that comes too late does:
 /// the lock was lost under the command, and nobody had noticed.
-async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) -> Option<Released> {
+async fn give_back(
+    held: MultiLease<Any>,
+    request: &LockRequest,
+    printer: &Printer,
+) -> Option<Released> {
     let Ok(released) = timeout(RELEASE, held.release()).await else {
-        let keys = Keys::from(&*wanted.keys);
+        let keys = Keys::from(&*request.keys);
         printer.warn(format!(
             "the store has not confirmed the release of {keys} within 2 s; without it the lock ends \
              with its TTL"
@@ -243,7 +262,7 @@ async fn give_back(held: MultiLease<Any>, wanted: &Wanted, printer: &Printer) ->
         Ok(released) => {
             let still_ours = released == Released::StillOurs;
             printer.event(&Event::Released {
-                keys: Keys::from(&*wanted.keys),
+                keys: Keys::from(&*request.keys),
                 still_ours,
             });
             Some(released)

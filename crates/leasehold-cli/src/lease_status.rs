@@ -5,16 +5,9 @@ use std::time::Duration;
 use leasehold::store::Acknowledged;
 use leasehold::{Any, Lease, Loss, MultiLease, Standpoint};
 
-/// Why a renewal failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// As the store said it, or the way there; or that there was no answer.
-    pub(crate) why: String,
-}
-
 /// How things stand with what is held, at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing<'a> {
+pub(crate) struct LeaseStatus<'a> {
     /// The key that ends first, or has.
     pub(crate) key: &'a str,
     /// What is left of it.
@@ -23,7 +16,7 @@ pub(crate) struct Standing<'a> {
     pub(crate) standpoint: Standpoint,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> LeaseStatus<'a> {
     /// Looks at the lease that is lost, else at the one that ends first.
     pub(crate) fn of(held: &'a MultiLease<Any>) -> Self {
         let all = held.parts().iter().map(|lease| Self {
@@ -43,16 +36,12 @@ impl<'a> Standing<'a> {
     }
 }
 
-impl Trouble {
-    /// Why the key was not renewed, if it was not: as the store said, or the way there.
-    pub(crate) fn of(held: &MultiLease<Any>, key: &str) -> Option<Self> {
-        let mut leases = held.parts().iter();
-        let error = leases.find(|lease| lease.key().as_str() == key)?;
-        let error = error.last_error()?;
-        Some(Self {
-            why: error.reason().to_owned(),
-        })
-    }
+/// Why the key was not renewed, if it was not: as the store said, or the way there; or that there was
+/// no answer.
+pub(crate) fn renewal_error(held: &MultiLease<Any>, key: &str) -> Option<String> {
+    let mut leases = held.parts().iter();
+    let lease = leases.find(|lease| lease.key().as_str() == key)?;
+    Some(lease.last_error()?.reason().to_owned())
 }
 
 /// Each key with its fencing token, if the store has any; of those who hold together, the

@@ -1,4 +1,4 @@
-//! Which lock is wanted: from the arguments to the library's verbs.
+//! Which lock is asked for: from the arguments to the library's verbs.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -8,20 +8,21 @@ use leasehold::{
     MultiLease, Note, Owner, Settings, Wait,
 };
 
-use crate::cli::{LeaseArgs, LockArgs};
+use crate::cli::{LeaseArgs, LockArgs, RetryArgs, WaitArgs};
 use crate::config::{Origin, Setting};
-use crate::env;
 use crate::failure::Failure;
-use crate::outer_hold::endless_wait;
+use crate::lease_status::tokens;
 use crate::output::ByKey;
-use crate::standing::tokens;
+use crate::retries::Patience;
+use crate::self_deadlock::endless_wait;
+use crate::{env, exit};
 
 /// How long a nested run waits before it looks for a deadlock.
 const DEADLOCK_CHECK: Duration = Duration::from_secs(1);
 
 /// What is asked of the store.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct LockRequest {
     /// At least one.
     pub(crate) keys: Vec<String>,
     mode: Mode,
@@ -33,77 +34,101 @@ pub(crate) struct Wanted {
     owner: Option<Owner>,
     /// As a leader who tells this.
     note: Option<String>,
+    pub(crate) settings: Settings,
+    pub(crate) patience: Patience,
+    /// It is done once in a period, in which the lock is kept for so long: busy is nothing to worry
+    /// about.
+    pub(crate) once: Option<Duration>,
+    /// The status where the lock was not obtained in time.
+    pub(crate) conflict: u8,
     pub(crate) min_hold: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     /// After so long it gives up if it is the youngest in a deadlock.
-    pub(crate) deadlock_timeout: Option<Duration>,
+    deadlock_timeout: Option<Duration>,
     /// The lease of a crashed process, to be recovered.
     pub(crate) recover: Option<LeaseParts<Any>>,
 }
 
 /// What was got.
 #[derive(Debug)]
-pub(crate) struct Got {
+pub(crate) struct Acquired {
     pub(crate) held: MultiLease<Any>,
     /// Whether it is the lease of the process before, gone on with.
     pub(crate) recovered: bool,
 }
 
-impl Wanted {
+impl LockRequest {
     /// What the arguments ask for. Refuses what cannot work, before anything is asked of the store.
-    pub(crate) fn of(lock: &LockArgs, lease: &LeaseArgs) -> Result<Self, Failure> {
+    pub(crate) fn of(lock: &LockArgs, wait: &WaitArgs, lease: &LeaseArgs) -> Result<Self, Failure> {
         let mode = match lock.limit {
             _ if lock.shared => Mode::SHARED,
             Some(of) if !lock.reentrant => Mode::permits(of, lock.take.unwrap_or(1)),
             _ => Mode::EXCLUSIVE,
         };
         let reentrant = lock.reentrant && !lock.shared;
-        let wanted = Self {
-            keys: lock.key.iter().chain(&lock.keys).cloned().collect(),
+        let patience = Patience {
+            wait: wait.limit.wait().value,
+            retry_for: wait.retry.limit(),
+        };
+        let keys = lock.key.iter().chain(&lock.keys).cloned().collect();
+        Ok(Self {
             mode,
-            outer: outer_context()?,
-            context: OnceCell::new(),
             owner: reentrant.then(owner).transpose()?,
-            note: None,
+            conflict: wait.conflict_status(),
             min_hold: lock.min_hold,
             max_hold: lock.max_hold,
-            deadlock_timeout: None,
-            recover: None,
-        };
-        wanted.check(lease)?;
-        Ok(wanted)
+            deadlock_timeout: wait.deadlock_timeout,
+            ..Self::exclusive(keys, patience, lease)?
+        })
     }
 
-    /// To lead on that key.
+    /// To lead on that key. Candidates wait for ever, and for an outage as long as was said.
     pub(crate) fn leader(
         key: &str,
         note: Option<&str>,
+        retry: &RetryArgs,
         lease: &LeaseArgs,
     ) -> Result<Self, Failure> {
         let note = note.unwrap_or_default().to_owned();
         Note::new(&note)?;
-        let wanted = Self {
-            keys: vec![key.to_owned()],
+        let patience = Patience {
+            wait: Wait::Forever,
+            retry_for: retry.limit(),
+        };
+        Ok(Self {
+            note: Some(note),
+            ..Self::exclusive(vec![key.to_owned()], patience, lease)?
+        })
+    }
+
+    fn exclusive(
+        keys: Vec<String>,
+        patience: Patience,
+        lease: &LeaseArgs,
+    ) -> Result<Self, Failure> {
+        for key in &keys {
+            Key::new(key)?;
+        }
+        let settings = Settings::default()
+            .with_ttl(lease.ttl().value)
+            .with_label(lease.label.as_ref().map(|label| label.value.clone()));
+        settings.check()?;
+        Ok(Self {
+            keys,
             mode: Mode::EXCLUSIVE,
             outer: outer_context()?,
             context: OnceCell::new(),
             owner: None,
-            note: Some(note),
+            note: None,
+            settings,
+            patience,
+            once: None,
+            conflict: exit::CONFLICT,
             min_hold: None,
             max_hold: None,
             deadlock_timeout: None,
             recover: None,
-        };
-        wanted.check(lease)?;
-        Ok(wanted)
-    }
-
-    fn check(&self, lease: &LeaseArgs) -> Result<(), Failure> {
-        for key in &self.keys {
-            Key::new(key)?;
-        }
-        let settings = Settings::default().with_ttl(lease.ttl().value);
-        Ok(settings.check()?)
+        })
     }
 
     /// The key that stands for all of them.
@@ -152,7 +177,7 @@ impl Wanted {
         &self,
         client: &Client,
         how: Acquire,
-    ) -> Result<Option<Got>, Error> {
+    ) -> Result<Option<Acquired>, Error> {
         let lock = self.lock(client)?;
         let (held, recovered) = match (&*self.keys, &self.recover) {
             ([_], Some(parts)) => match lock.recover(parts, how).await? {
@@ -162,7 +187,7 @@ impl Wanted {
             ([_], None) => (lock.acquire(how).await?.map(MultiLease::from), false),
             (keys, _) => (lock.on_all(keys)?.acquire(how).await?, false),
         };
-        Ok(held.map(|held| Got { held, recovered }))
+        Ok(held.map(|held| Acquired { held, recovered }))
     }
 
     fn lock(&self, client: &Client) -> Result<Lock, Error> {

@@ -48,7 +48,7 @@ enum Phase {
 
 /// Watches one lease on behalf of one child.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct LossPolicy {
     on_lost: OnLost,
     grace: Duration,
     /// How long before its end the lease counts as over: what a kill takes.
@@ -61,7 +61,7 @@ pub(crate) struct Guard {
     phase: Phase,
 }
 
-impl Guard {
+impl LossPolicy {
     pub(crate) fn new(
         on_lost: OnLost,
         grace: Duration,
@@ -225,8 +225,8 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn guard(on_lost: OnLost) -> (Guard, Instant) {
-        (Guard::new(on_lost, GRACE, TTL, None), Instant::now())
+    fn guard(on_lost: OnLost) -> (LossPolicy, Instant) {
+        (LossPolicy::new(on_lost, GRACE, TTL, None), Instant::now())
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn the_end_of_the_longest_hold_is_called_by_its_name() {
         let start = Instant::now();
-        let mut guard = Guard::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
+        let mut guard = LossPolicy::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
         assert_eq!(guard.look(start, secs(20), HELD), None);
         assert_eq!(guard.look(start + secs(41), secs(19), HELD), None);
         assert_eq!(
@@ -292,7 +292,7 @@ mod tests {
             guard.look(start + secs(60), Duration::ZERO, lost),
             Some(Action::Kill(Loss::MaxHold))
         );
-        let mut guard = Guard::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
+        let mut guard = LossPolicy::new(OnLost::Term, GRACE, TTL, Some(start + secs(60)));
         assert_eq!(guard.look(start + secs(15), secs(20), HELD), None);
         assert_eq!(
             guard.look(start + secs(30), secs(5), UNKNOWN),
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_child_that_outlives_the_longest_hold_keeps_its_lease_and_a_later_loss_is_told() {
         let start = Instant::now();
-        let mut guard = Guard::new(OnLost::Kill, GRACE, TTL, Some(start + secs(60)));
+        let mut guard = LossPolicy::new(OnLost::Kill, GRACE, TTL, Some(start + secs(60)));
         assert_eq!(guard.look(start + secs(59), secs(20), HELD), None);
         let killed = guard.look(start + secs(60), secs(19), HELD);
         assert_eq!(killed, Some(Action::Kill(Loss::MaxHold)));
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_lease_fresh_from_the_queue_is_not_mistaken_for_a_dying_one() {
-        let mut guard = Guard::new(OnLost::Term, secs(15), secs(60), None);
+        let mut guard = LossPolicy::new(OnLost::Term, secs(15), secs(60), None);
         let start = Instant::now();
         assert_eq!(
             guard.look(start, secs(7), HELD),

@@ -18,9 +18,9 @@ use crate::sys;
 
 /// A descriptor that we were started with, by its number.
 #[derive(Debug, Clone)]
-pub(crate) struct Inherited(Arc<OwnedFd>);
+pub(crate) struct InheritedFd(Arc<OwnedFd>);
 
-impl Inherited {
+impl InheritedFd {
     /// Takes the descriptor, while only those are open that we were started with.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let number: u16 = text
@@ -65,13 +65,13 @@ impl Inherited {
 
 /// What ends us beside signals and the loss of the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Bound {
+pub(crate) struct LifetimeGuard {
     parent: Option<Rc<Parent>>,
-    descriptor: Option<Inherited>,
+    descriptor: Option<InheritedFd>,
     front: Option<Rc<Front>>,
 }
 
-impl Bound {
+impl LifetimeGuard {
     /// As the arguments say, from now on.
     pub(crate) fn of(args: &HoldArgs) -> Result<Rc<Self>, Failure> {
         let parent = match (&args.parent, args.while_parent) {
@@ -95,29 +95,19 @@ impl Bound {
 
     /// Completes when one of them has ended; never if there are none.
     pub(crate) async fn end(self: Rc<Self>) {
-        let parent = async {
-            match &self.parent {
-                Some(parent) => parent.end().await,
-                None => std::future::pending().await,
-            }
-        };
-        let descriptor = async {
-            match &self.descriptor {
-                Some(descriptor) => descriptor.end().await,
-                None => std::future::pending().await,
-            }
-        };
-        let front = async {
-            match &self.front {
-                Some(front) => front.end().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            () = parent => {}
-            () = descriptor => {}
-            () = front => {}
+            () = end_of(self.parent.as_ref().map(|parent| parent.end())) => {}
+            () = end_of(self.descriptor.as_ref().map(InheritedFd::end)) => {}
+            () = end_of(self.front.as_ref().map(|front| front.end())) => {}
         }
+    }
+}
+
+/// Never, if there is nothing that could end.
+async fn end_of(end: Option<impl Future<Output = ()>>) {
+    match end {
+        Some(end) => end.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,105 @@
+//! The probe: a process of the command's group that does nothing but tell what a terminal sends to it.
+//!
+//! While the command has the terminal, Ctrl-C reaches its group and neither leasehold nor whoever has
+//! started it. What of that the command makes is not to be seen: it may end with a status of its own.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
+
+use super::anew::{PROBE, this_program};
+use crate::exit;
+use crate::sys::{self, Blocked};
+
+/// What a terminal sends to a group, and what ends a program.
+const SENT: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::QUIT];
+/// Ends the probe. Of several signals the system delivers the lowest first, so that what was sent
+/// before is read before.
+const OVER: Signal = Signal::ALARM;
+
+/// A probe that has begun.
+#[derive(Debug)]
+pub(super) struct Probe {
+    process: Child,
+    handle: OwnedFd,
+    says: ChildStdout,
+}
+
+impl Probe {
+    /// Begins one in that group, which is not its program yet, so that nothing that is sent is missed.
+    /// Without one it is not known what the terminal has sent, which is no reason not to run.
+    pub(super) fn begin(group: Pid) -> Option<Self> {
+        let mut process = this_program(PROBE)
+            .arg0("leasehold-probe")
+            .arg(std::process::id().to_string())
+            .process_group(group.as_raw_nonzero().get())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let handle = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
+        if let (Ok(handle), Some(mut says)) = (handle, process.stdout.take())
+            && says.read_exact(&mut [0]).is_ok()
+        {
+            return Some(Self {
+                process,
+                handle,
+                says,
+            });
+        }
+        let _ = process.kill().and_then(|()| process.wait());
+        None
+    }
+
+    /// Ends it, after the command: answers the first signal that was sent to both.
+    pub(super) fn finish(mut self) -> Option<i32> {
+        let _ = pidfd_send_signal(&self.handle, OVER);
+        // One that is stopped ends, too.
+        let _ = pidfd_send_signal(&self.handle, Signal::CONT);
+        let mut said = Vec::new();
+        let _ = self.says.read_to_end(&mut said);
+        let _ = self.process.wait();
+        said.first().map(|&signal| signal.into())
+    }
+}
+
+/// Is the probe, to its end. Answers the exit status, which nobody reads.
+pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
+    sys::block(Blocked::Everything);
+    let leasehold = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let leasehold = leasehold.and_then(Pid::from_raw);
+    let dies_with = set_parent_process_death_signal(Some(Signal::KILL));
+    // A parent that died before that sends nothing any more.
+    if leasehold.is_none() || getppid() != leasehold || dies_with.is_err() {
+        return exit::USAGE;
+    }
+    let _ = rustix::thread::set_name(c"leasehold-probe");
+    let _ = std::env::set_current_dir("/");
+    sys::close_from(3);
+    let mut out = io::stdout();
+    let mut say = |byte| out.write_all(&[byte]).and_then(|()| out.flush());
+    if say(0).is_err() {
+        return exit::OUTPUT;
+    }
+    let [hangup, interrupt, quit] = SENT;
+    while let Some((signal, sender)) = sys::next_signal(&[hangup, interrupt, quit, OVER]) {
+        // What leasehold itself has passed on is known there.
+        match (sender == leasehold, signal == OVER.as_raw()) {
+            (true, true) => break,
+            (true, false) | (false, true) => {}
+            (false, false) => {
+                let _ = say(u8::try_from(signal).unwrap_or_default());
+                break;
+            }
+        }
+    }
+    exit::OK
+}

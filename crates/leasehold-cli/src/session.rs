@@ -1,0 +1,118 @@
+//! A client that acquires: connected through outages of the store, asked for the lock, and left.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use leasehold::{Any, Client, MultiLease, Settings};
+use rustix::process::Signal;
+
+use crate::acquire::{Outcome, acquire};
+use crate::cli::StoreArgs;
+use crate::connect::open_to_ask;
+use crate::exit::{self, Status};
+use crate::failure::Failure;
+use crate::lock_request::LockRequest;
+use crate::output::Printer;
+use crate::place;
+use crate::retries::{Patience, Retries};
+use crate::signals::Signals;
+
+/// How long giving back may take at the end.
+const RELEASE_ALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A client, and what waits with it.
+pub(crate) struct Session<'a> {
+    pub(crate) client: Client,
+    pub(crate) retries: Retries<'a>,
+    pub(crate) signals: Signals,
+}
+
+impl<'a> Session<'a> {
+    /// Connects through outages of the store as long as there is time; until a signal.
+    pub(crate) async fn connect(
+        store: &StoreArgs,
+        settings: &Settings,
+        (keys, patience): (&[String], Patience),
+        mut signals: Signals,
+        printer: &'a Printer,
+    ) -> Result<ControlFlow<Signal, Self>, Failure> {
+        place::say_if_elsewhere(store, printer);
+        let mut retries = Retries::new(keys, patience, printer);
+        loop {
+            let observer = retries.not_now().clone();
+            let opening = open_to_ask(store, settings.clone(), observer);
+            let opened = tokio::select! {
+                biased;
+                // What we are bound to may have ended before.
+                signal = signals.next() => return Ok(ControlFlow::Break(signal)),
+                opened = retries.time_limit().of(opening) => opened.flatten(),
+            };
+            let failure = match opened {
+                Ok(client) => {
+                    retries.usable();
+                    return Ok(ControlFlow::Continue(Self {
+                        client,
+                        retries,
+                        signals,
+                    }));
+                }
+                Err(failure) => failure,
+            };
+            if let Some(signal) = retries.pause(failure, &mut signals).await? {
+                return Ok(ControlFlow::Break(signal));
+            }
+        }
+    }
+
+    /// Connects, does the work, and leaves the store.
+    pub(crate) async fn with(
+        store: &StoreArgs,
+        settings: &Settings,
+        asking: (&[String], Patience),
+        signals: Signals,
+        printer: &'a Printer,
+        work: impl AsyncFnOnce(&mut Self) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
+        let connecting = Self::connect(store, settings, asking, signals, printer);
+        let mut session = match connecting.await? {
+            ControlFlow::Continue(session) => session,
+            ControlFlow::Break(signal) => return Ok(Status::ended_by(signal)),
+        };
+        let status = work(&mut session).await;
+        match &status {
+            // The store has not answered until now.
+            Err(failure) if failure.passing => {
+                let left = session.retries.left_to_stop().min(RELEASE_ALL_TIMEOUT);
+                let _ = session.client.shutdown(left).await;
+            }
+            _ => leave(&session.client).await,
+        }
+        status
+    }
+
+    /// Asks for the lock, and does the work under it.
+    pub(crate) async fn hold(
+        &mut self,
+        request: &LockRequest,
+        printer: &Printer,
+        work: impl AsyncFnOnce(&Client, MultiLease<Any>, &mut Signals) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
+        match acquire(self, request, printer).await {
+            Ok(Outcome::Granted(held)) => work(&self.client, held, &mut self.signals).await,
+            Ok(Outcome::Conflict) => Ok(request.conflict.into()),
+            Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
+            // It gave up in a deadlock.
+            Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
+                status: request.conflict,
+                ..failure
+            }),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// Leaves the store: what is still held or waited for is given back. What the store does not
+/// confirm ends with its TTL.
+pub(crate) async fn leave(client: &Client) {
+    let _ = client.shutdown(RELEASE_ALL_TIMEOUT).await;
+}

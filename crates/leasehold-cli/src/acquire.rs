@@ -135,14 +135,15 @@ struct Seen {
 type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 
 impl<'a> AcquireUi<'a, '_> {
-    /// Looks who holds it, to say so; the first time not before the wait is worth a line.
+    /// Looks who holds it, to say so.
+    fn look(&self) -> Asking<'a> {
+        let start = self.retries.start();
+        look(self.client, self.request, start, HOLDER_LOOKUP_TIMEOUT)
+    }
+
+    /// The same for a line; the first time not before the wait is worth a line.
     fn look_for_line(&self, first: bool) -> Asking<'a> {
-        let looked = look(
-            self.client,
-            self.request,
-            self.retries.start(),
-            HOLDER_LOOKUP_TIMEOUT,
-        );
+        let looked = self.look();
         let in_vain = |seen: &Seen| seen.closed.is_some() || seen.endless.is_some();
         match first && !self.printer.is_live() {
             true => Box::pin(not_at_once(looked, in_vain)),
@@ -197,14 +198,12 @@ impl<'a> AcquireUi<'a, '_> {
         let how = how.on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
-        let (client, request, start) = (self.client, self.request, self.retries.start());
+        let (client, request) = (self.client, self.request);
         let asking = request.acquire(client, how);
         let mut asking = pin!(self.retries.time_limit().of(asking));
         let mut tick = interval(LIVE_LINE_INTERVAL);
         let mut answers = self.retries.not_now().listen();
-        let looks = request.looks_first(client, wait);
-        let mut who: Option<Asking<'_>> =
-            looks.then(|| look(client, request, start, HOLDER_LOOKUP_TIMEOUT));
+        let mut who = request.looks_first(client, wait).then(|| self.look());
         loop {
             tokio::select! {
                 biased;
@@ -245,7 +244,7 @@ impl<'a> AcquireUi<'a, '_> {
                     let live = self.live.as_mut();
                     let elapsed = self.retries.elapsed();
                     if live.is_some_and(|live| live.tick(elapsed)) && who.is_none() {
-                        who = Some(look(client, request, start, HOLDER_LOOKUP_TIMEOUT));
+                        who = Some(self.look());
                     }
                 }
             }
@@ -327,13 +326,7 @@ impl<'a> AcquireUi<'a, '_> {
 
     /// Says who has it. In an outage, where that is nobody else, it is the outage's failure.
     async fn busy(&mut self) -> Result<(), Failure> {
-        let seen = look(
-            self.client,
-            self.request,
-            self.retries.start(),
-            HOLDER_LOOKUP_TIMEOUT,
-        )
-        .await;
+        let seen = self.look().await;
         let view = seen.ok().map(|seen| seen.view);
         if let (Some(least), Some(view)) = (self.request.once, &view) {
             self.printer.event(&Event::skipped(view, least));

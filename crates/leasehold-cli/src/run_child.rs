@@ -141,45 +141,23 @@ impl<'a> RunChild<'a> {
         signals: &mut Signals,
         printer: &Printer,
     ) -> Result<Done, Failure> {
-        let mut given = request.given(client, &held);
-        given.push((env::STORE, client.store_url().to_owned()));
-        let mut withheld = vec![env::PASSWORD];
-        // In the command's environment they would belong to this store.
-        if !self.store.uses_environment() {
-            withheld.extend(env::CREDENTIALS);
-        }
         let handed_on = self.hand_on(client, printer);
-        match &handed_on {
-            Some(handed_on) => given.push((env::STORE_FILE, handed_on.path())),
-            None => withheld.push(env::STORE_FILE),
-        }
-        // A token that an outer lock has left in the environment is not this one's.
-        let theirs = [env::TOKEN, env::TOKENS, env::TERM].into_iter();
-        if !client.capabilities().tokens {
-            withheld.extend(theirs);
-        }
-        let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+        let (given, withheld) = self.environment(client, request, &held, handed_on.as_ref());
         let start = Start {
-            given: given.into_iter().map(owned).collect(),
-            withheld: withheld.into_iter().map(str::to_owned).collect(),
+            program: self.program,
+            given,
+            withheld,
             lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
         };
         let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
-        let guard = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
-        let supervision = Supervision::begin(printer, signals)?;
+        let policy = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
         // Those of a leader's later terms begin here.
         let shim = self.shim.take().filter(Shim::is_there);
         let shim = shim.map_or_else(|| self.begin_shim(), Ok);
-        let child = shim.and_then(|shim| {
-            let child = supervision.start(shim, start);
-            child.map_err(|error| child::failure(self.program, &error))
-        });
+        let child = shim
+            .and_then(|shim| Supervision::start(shim, start, (&held, policy), signals, printer));
         let ended = match child {
-            Ok(child) => {
-                supervision
-                    .run(child, self.how.with_children, &held, guard)
-                    .await
-            }
+            Ok(child) => child.run(self.how.with_children).await,
             Err(failure) => Err(failure),
         };
         let ends = ended.as_ref().map_or(true, |ended| self.ends(ended));
@@ -208,6 +186,32 @@ impl<'a> RunChild<'a> {
         })
     }
 
+    /// What is set for the command, and what of our environment is not for it.
+    fn environment(
+        &self,
+        client: &Client,
+        request: &LockRequest,
+        held: &MultiLease<Any>,
+        handed_on: Option<&HandedOn>,
+    ) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+        let mut given = request.given(client, held);
+        given.push((env::STORE, client.store_url().to_owned()));
+        let mut withheld = vec![env::PASSWORD];
+        // In the command's environment they would belong to this store.
+        if !self.store.uses_environment() {
+            withheld.extend(env::CREDENTIALS);
+        }
+        match handed_on {
+            Some(handed_on) => given.push((env::STORE_FILE, handed_on.path())),
+            None => withheld.push(env::STORE_FILE),
+        }
+        // A token that an outer lock has left in the environment is not this one's.
+        if !client.capabilities().tokens {
+            withheld.extend([env::TOKEN, env::TOKENS, env::TERM]);
+        }
+        (given, withheld)
+    }
+
     fn ends(&self, ended: &Ended) -> bool {
         let again = match self.again {
             Again::Never => false,
@@ -216,9 +220,7 @@ impl<'a> RunChild<'a> {
         };
         !again || ended.asks_us_to_end()
     }
-}
 
-impl RunChild<'_> {
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the
     /// store asks for a password.
     fn hand_on(&self, client: &Client, printer: &Printer) -> Option<HandedOn> {

@@ -12,6 +12,7 @@ mod supervise;
 mod terminal;
 mod tree;
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -47,10 +48,11 @@ const SHIM_KILLED: &str = "the process between leasehold and the command was kil
 /// How the child is to be started.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
+    pub(crate) program: &'a OsStr,
     /// Set for the child.
-    pub(crate) given: Vec<(String, String)>,
+    pub(crate) given: Vec<(&'static str, String)>,
     /// Not for the child.
-    pub(crate) withheld: Vec<String>,
+    pub(crate) withheld: Vec<&'static str>,
     /// Open files that the child shares: while it lives, so does its hold.
     pub(crate) lifelines: Vec<BorrowedFd<'a>>,
 }

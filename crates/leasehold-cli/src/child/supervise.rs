@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, LONGEST_END, LossPolicy, NamedProcess, Shim, Start};
+use super::{Change, Child, End, LONGEST_END, LossPolicy, NamedProcess, Shim, Start, program};
 use crate::duration::millis;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
@@ -71,11 +71,14 @@ enum Left {
     Refused,
 }
 
-/// What is heard while the child runs.
+/// The child that runs, its lease, and what is heard meanwhile.
 #[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
     signals: &'a mut Signals,
+    held: &'a MultiLease<Any>,
+    policy: LossPolicy,
+    child: Child,
     asked: Option<Signal>,
     typed: Option<Signal>,
     /// Who does not take signals from us, and was named.
@@ -85,68 +88,75 @@ pub(crate) struct Supervision<'a> {
 }
 
 impl<'a> Supervision<'a> {
-    /// Begins to listen, so that nothing that the child does is missed.
-    pub(crate) fn begin(printer: &'a Printer, signals: &'a mut Signals) -> Result<Self, Failure> {
+    /// Starts the child, in front of the terminal if there is one for it.
+    pub(crate) fn start(
+        shim: Shim,
+        start: Start<'_>,
+        (held, policy): (&'a MultiLease<Any>, LossPolicy),
+        signals: &'a mut Signals,
+        printer: &'a Printer,
+    ) -> Result<Self, Failure> {
+        // Before that, so that nothing that the child does is missed.
+        let stops = signals::stream(Signal::TSTP).map_err(signals::refused)?;
+        let terminal = Terminal::open();
+        let program = start.program;
+        let child = Child::start(shim, start, terminal.as_ref());
         Ok(Self {
             printer,
             signals,
+            held,
+            policy,
+            child: child.map_err(|error| program::failure(program, &error))?,
             asked: None,
             typed: None,
             refused: BTreeSet::new(),
-            stops: signals::stream(Signal::TSTP).map_err(signals::refused)?,
-            terminal: Terminal::open(),
+            stops,
+            terminal,
         })
     }
 
-    /// Starts the child, in front of the terminal if there is one for it.
-    pub(crate) fn start(&self, shim: Shim, start: Start<'_>) -> io::Result<Child> {
-        Child::start(shim, start, self.terminal.as_ref())
-    }
-
     /// Stays with the child to its end; `with_children`, until nothing is left of what it has started.
-    pub(crate) async fn run(
-        mut self,
-        mut child: Child,
-        with_children: bool,
-        held: &MultiLease<Any>,
-        mut guard: LossPolicy,
-    ) -> Result<Ended, Failure> {
-        let mut watched = self.watch(&mut child, held, &mut guard).await;
-        self.typed(&mut child);
-        if with_children && watched.is_ok() && !guard.kills() {
-            self.take_terminal_back(&child);
-            if let Some(left) = child.outlast().filter(|_| !guard.lost()) {
-                self.tell_who_is_left(&child, left, held);
+    pub(crate) async fn run(mut self, with_children: bool) -> Result<Ended, Failure> {
+        let mut watched = self.watch().await;
+        self.note_typed();
+        if with_children && watched.is_ok() && !self.policy.kills() {
+            self.take_terminal_back();
+            if let Some(left) = self.child.outlast().filter(|_| !self.policy.lost()) {
+                self.tell_who_is_left(left);
             }
-            watched = self.watch(&mut child, held, &mut guard).await;
+            watched = self.watch().await;
         }
         // Before the child is reaped, while its number is certainly its own.
         if watched.is_err() {
-            child.kill_without_shim().await;
-        } else if guard.lost() && guard.strikes() {
-            self.end_all(&child, held, &mut guard).await;
+            self.child.kill_without_shim().await;
+        } else if self.policy.lost() && self.policy.strikes() {
+            self.end_all().await;
         }
-        self.take_terminal_back(&child);
-        let end = watched.and_then(|()| child.reap()).map_err(|error| {
+        self.take_terminal_back();
+        let end = watched.and_then(|()| self.child.reap()).map_err(|error| {
             Failure::new(
                 exit::SYSTEM,
                 format!("cannot wait for the command: {error}"),
             )
         })?;
+        // Whether our caller would have got the signal had the child not had the terminal. A terminal
+        // that another group has by now sends that group its signals; one that has gone has ended all.
+        let is_for_our_caller = |typed: &Signal| match *typed {
+            Signal::HUP => end == End::Signalled(libc::SIGHUP),
+            _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
+        };
         Ok(Ended {
             end,
-            lost: guard.lost(),
+            lost: self.policy.lost(),
             asked: self.asked,
-            typed: self
-                .typed
-                .filter(|&typed| self.is_for_our_caller(typed, end)),
+            typed: self.typed.filter(is_for_our_caller),
         })
     }
 
     /// Takes note of what the terminal has sent to the child, which has ended, and not to us: as good as
     /// asked.
-    fn typed(&mut self, child: &mut Child) {
-        let typed = child.typed().or_else(|| self.infer_typed(child));
+    fn note_typed(&mut self) {
+        let typed = self.child.typed().or_else(|| self.infer_typed());
         let sent = [Signal::INT, Signal::QUIT, Signal::HUP];
         let sent = sent.into_iter().find(|sent| Some(sent.as_raw()) == typed);
         if let Some(signal) = sent.filter(|&signal| !sys::is_ignored(signal)) {
@@ -156,98 +166,88 @@ impl<'a> Supervision<'a> {
     }
 
     /// Where nothing beside the child tells it: what has ended it in front of the terminal was typed.
-    fn infer_typed(&self, child: &Child) -> Option<i32> {
+    fn infer_typed(&self) -> Option<i32> {
         let (false, None) = (cfg!(target_os = "linux"), self.asked) else {
             return None;
         };
-        let in_front = self.terminal.as_ref()?.is_of(child.group()?);
-        match child.end()? {
+        let in_front = self.terminal.as_ref()?.is_of(self.child.group()?);
+        match self.child.end()? {
             End::Signalled(signal) if in_front => Some(signal),
             _ => None,
         }
     }
 
-    /// Whether our caller would have got the signal had the child not had the terminal. A terminal
-    /// that another group has by now sends that group its signals; one that has gone has ended all.
-    fn is_for_our_caller(&self, typed: Signal, end: End) -> bool {
-        match typed {
-            Signal::HUP => end == End::Signalled(libc::SIGHUP),
-            _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
-        }
-    }
-
     /// Returns when the child has ended; after that, when nothing is left of what it had started, or
     /// the rest has to be killed.
-    async fn watch(
-        &mut self,
-        child: &mut Child,
-        held: &MultiLease<Any>,
-        guard: &mut LossPolicy,
-    ) -> io::Result<()> {
+    async fn watch(&mut self) -> io::Result<()> {
         loop {
-            let (now, status) = self.look(child, guard, held);
-            if guard.kills() {
-                if child.end().is_some() {
+            let (now, status) = self.look();
+            if self.policy.kills() {
+                if self.child.end().is_some() {
                     return Ok(());
                 }
-                self.kill(child, guard, status.key);
+                self.kill(status.key);
             }
-            match child.change()? {
+            match self.child.change()? {
                 Some(Change::Ended | Change::Alone) => return Ok(()),
                 Some(Change::Stopped(signal)) => {
-                    if self.stopped(child, signal) {
+                    if self.stopped(signal) {
                         // The lease may have ended meanwhile: that comes first.
-                        self.look(child, guard, held);
-                        self.resume(child);
+                        self.look();
+                        self.resume();
                     }
                     continue;
                 }
                 None => {}
             }
-            let pause = guard.sleep(now, status.remaining, status.standpoint);
-            let known = guard.lost();
+            let pause = self.policy.sleep(now, status.remaining, status.standpoint);
+            let known = self.policy.lost();
             tokio::select! {
                 biased;
-                () = child.may_have_changed() => {}
+                () = self.child.may_have_changed() => {}
                 signal = self.signals.next() => {
-                    let sequel = (!guard.lost()).then_some(Sequel::Kept);
-                    self.forward(child, signal, status.key, sequel);
+                    let sequel = (!self.policy.lost()).then_some(Sequel::Kept);
+                    self.forward(signal, status.key, sequel);
                 }
                 _ = self.stops.recv() => {
-                    child.signal(Signal::TSTP);
-                    if child.end().is_some() && self.terminal.is_some() {
+                    self.child.signal(Signal::TSTP);
+                    if self.child.end().is_some() && self.terminal.is_some() {
                         // Nobody reports that these have stopped.
                         sys::stop_self();
-                        self.look(child, guard, held);
-                        child.signal(Signal::CONT);
+                        self.look();
+                        self.child.signal(Signal::CONT);
                     }
                 }
-                _ = held.lost(), if !known => {}
+                _ = self.held.lost(), if !known => {}
                 () = sleep(pause) => {}
             }
         }
     }
 
     /// Has the child get a signal that we got, or what it has left.
-    fn forward(&mut self, child: &Child, signal: Signal, key: &str, then: Option<Sequel>) {
+    fn forward(&mut self, signal: Signal, key: &str, then: Option<Sequel>) {
         if ![Signal::USR1, Signal::USR2].contains(&signal) {
             self.asked = Some(signal);
         }
         let keyboard = [Signal::INT, Signal::QUIT].contains(&signal);
-        let signal = match keyboard && child.end().is_some() {
+        let signal = match keyboard && self.child.end().is_some() {
             // Shells start what runs in the background with these ignored.
             true => Signal::TERM,
             false => signal,
         };
-        let refused = child.signal(signal);
+        let refused = self.child.signal(signal);
         self.refused(refused, signal, key, then);
     }
 
     /// The child has ended, and not all that it has started.
-    fn tell_who_is_left(&self, child: &Child, left: Vec<Pid>, held: &MultiLease<Any>) {
-        let keys = held.parts().iter().map(|lease| lease.key().to_string());
+    fn tell_who_is_left(&self, left: Vec<Pid>) {
+        let keys = self
+            .held
+            .parts()
+            .iter()
+            .map(|lease| lease.key().to_string());
         let keys: Vec<_> = keys.collect();
-        let (status, signal) = child.end().map(End::status).unwrap_or_default();
+        let (status, signal) = self.child.end().map(End::status).unwrap_or_default();
         self.printer.event(&Event::LeftRunning {
             keys: Keys::from(&*keys),
             status,
@@ -257,27 +257,27 @@ impl<'a> Supervision<'a> {
     }
 
     /// Takes the terminal back from the child, if it had it.
-    fn take_terminal_back(&self, child: &Child) {
-        let (Some(terminal), Some(group)) = (&self.terminal, child.group()) else {
+    fn take_terminal_back(&self) {
+        let (Some(terminal), Some(group)) = (&self.terminal, self.child.group()) else {
             return;
         };
         terminal.take_back(group);
-        if matches!(child.end(), Some(End::Signalled(_))) && terminal.is_ours() {
+        if matches!(self.child.end(), Some(End::Signalled(_))) && terminal.is_ours() {
             terminal.restore();
         }
     }
 
     /// Kills all that is left of the child after its own end: a lease that is not lost is given
     /// back only then. What is not ours to kill is named, and waited for where that is safer.
-    async fn end_all(&mut self, child: &Child, held: &MultiLease<Any>, guard: &mut LossPolicy) {
+    async fn end_all(&mut self) {
         let begun = Instant::now();
         let mut pause = ROUND;
         loop {
-            let (_, status) = self.look(child, guard, held);
-            let waits = match self.kill(child, guard, status.key) {
+            let (_, status) = self.look();
+            let waits = match self.kill(status.key) {
                 Left::Nothing => false,
                 Left::Dying => begun.elapsed() < LONGEST_END,
-                Left::Refused => guard.keeps(),
+                Left::Refused => self.policy.keeps(),
             };
             if !waits {
                 return;
@@ -294,43 +294,31 @@ impl<'a> Supervision<'a> {
     }
 
     /// Looks at the lease, and does what is to be done about it. Answers what was seen, and when.
-    fn look<'h>(
-        &mut self,
-        child: &Child,
-        guard: &mut LossPolicy,
-        held: &'h MultiLease<Any>,
-    ) -> (Instant, LeaseStatus<'h>) {
-        let (now, status) = (Instant::now(), LeaseStatus::of(held));
-        if let Some(action) = guard.look(now, status.remaining, status.standpoint) {
-            let cause = renewal_error(held, status.key);
-            self.act(child, guard, action, status.key, cause);
+    fn look(&mut self) -> (Instant, LeaseStatus<'a>) {
+        let (now, status) = (Instant::now(), LeaseStatus::of(self.held));
+        let action = self.policy.look(now, status.remaining, status.standpoint);
+        if let Some(action) = action {
+            self.act(action, status.key);
         }
         (now, status)
     }
 
-    fn act(
-        &mut self,
-        child: &Child,
-        guard: &LossPolicy,
-        action: Action,
-        key: &str,
-        cause: Option<String>,
-    ) {
+    fn act(&mut self, action: Action, key: &str) {
         let (signal, measure, reason, left) = match action {
             Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
             Action::Kill(reason) => (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO),
             Action::Warn(reason) => (None, Measure::Ignore, reason, Duration::ZERO),
         };
-        let refused = signal.map_or(Vec::new(), |signal| child.signal_all(signal).refused);
+        let refused = signal.map_or(Vec::new(), |signal| self.child.signal_all(signal).refused);
         if signal == Some(Signal::TERM) {
             // A stopped program hears nothing.
-            child.signal_all(Signal::CONT);
+            self.child.signal_all(Signal::CONT);
         }
         let action = match refused.is_empty() {
             true => measure,
             false => Measure::Refused,
         };
-        let overdue = guard.keeps() && measure == Measure::Kill && action == Measure::Refused;
+        let overdue = self.policy.keeps() && measure == Measure::Kill && action == Measure::Refused;
         let matters = match left {
             Duration::ZERO => reason == Loss::Unanswered,
             _ => reason != Loss::MaxHold,
@@ -340,7 +328,7 @@ impl<'a> Supervision<'a> {
             reason,
             remaining_ms: (!left.is_zero()).then(|| millis(left)),
             action,
-            cause: cause.filter(|_| matters),
+            cause: renewal_error(self.held, key).filter(|_| matters),
         };
         self.printer.event(&match left {
             Duration::ZERO if overdue => Event::Overdue {
@@ -353,20 +341,20 @@ impl<'a> Supervision<'a> {
         if let Some(signal) = signal {
             // Said once more when it matters more.
             self.refused.clear();
-            let sequel = left.is_zero().then(|| sequel(guard));
+            let sequel = left.is_zero().then(|| self.sequel());
             self.refused(refused, signal, key, sequel);
         }
     }
 
     /// Kills the child and all that it has started, as often as it takes.
-    fn kill(&mut self, child: &Child, guard: &LossPolicy, key: &str) -> Left {
-        let reach = child.signal_all(Signal::KILL);
+    fn kill(&mut self, key: &str) -> Left {
+        let reach = self.child.signal_all(Signal::KILL);
         let left = match (reach.reached, &*reach.refused) {
             (0, []) => Left::Nothing,
             (0, _) => Left::Refused,
             _ => Left::Dying,
         };
-        self.refused(reach.refused, Signal::KILL, key, Some(sequel(guard)));
+        self.refused(reach.refused, Signal::KILL, key, Some(self.sequel()));
         left
     }
 
@@ -396,7 +384,7 @@ impl<'a> Supervision<'a> {
     /// At a terminal we stop with it, so that the shell takes over; the lease then ends when its
     /// time is over, as nobody renews it. Without one the child is somebody else's business, and
     /// its lease is kept.
-    fn stopped(&self, child: &Child, signal: i32) -> bool {
+    fn stopped(&self, signal: i32) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
@@ -405,30 +393,33 @@ impl<'a> Supervision<'a> {
             return true;
         }
         let asked = signal == libc::SIGTSTP;
-        let in_front = child.group().is_some_and(|group| terminal.is_of(group));
+        let in_front = self
+            .child
+            .group()
+            .is_some_and(|group| terminal.is_of(group));
         if !(wants_terminal || asked || in_front) {
             return false;
         }
-        self.take_terminal_back(child);
+        self.take_terminal_back();
         sys::stop_self();
         true
     }
 
     /// The child runs on, in front if we are.
-    fn resume(&self, child: &Child) {
-        if let (Some(terminal), Some(group)) = (&self.terminal, child.group())
+    fn resume(&self) {
+        if let (Some(terminal), Some(group)) = (&self.terminal, self.child.group())
             && terminal.is_ours()
         {
             terminal.give(group);
         }
-        child.signal(Signal::CONT);
+        self.child.signal(Signal::CONT);
     }
-}
 
-/// What comes of a command that is not to be ended.
-fn sequel(guard: &LossPolicy) -> Sequel {
-    match guard.keeps() {
-        true => Sequel::Kept,
-        false => Sequel::MayOverlap,
+    /// What comes of a command that is not to be ended.
+    fn sequel(&self) -> Sequel {
+        match self.policy.keeps() {
+            true => Sequel::Kept,
+            false => Sequel::MayOverlap,
+        }
     }
 }

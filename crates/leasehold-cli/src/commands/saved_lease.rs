@@ -1,6 +1,7 @@
 //! A lease in a file: `hold --save` writes it, `renew` and `release` use it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold::{Client, ErrorKind, HolderInfo, Released, Settings, Token};
 use serde::Serialize;
@@ -28,25 +29,18 @@ struct Done<'a> {
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.file)?;
-    let store = args.common.store.or_saved(&saved.store);
-    say_if_not_sent(&store, printer);
-    let client = connect(&store).await?;
+    let client = connect_to(&saved, &args.common.store, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();
-        let (held, sentence) = match client.renew_by_parts(lease, ttl).await {
-            Ok(()) => (true, format!("renewed {key} for {}", spoken(ttl))),
-            Err(error) if error.kind() == ErrorKind::Lost => {
-                status = exit::LOST;
-                (false, error.to_string())
-            }
+        let done = match client.renew_by_parts(lease, ttl).await {
+            Ok(()) => Ok(format!("renewed {key} for {}", spoken(ttl))),
+            Err(error) if error.kind() == ErrorKind::Lost => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        let ttl_ms = held.then(|| millis(ttl));
-        let done = Done { key, held, ttl_ms };
-        say(&done, &sentence, printer)?;
+        status = status.max(say(key, done, Some(ttl), printer)?);
     }
     Ok(status)
 }
@@ -54,29 +48,57 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.file)?;
-    let store = args.common.store.or_saved(&saved.store);
-    say_if_not_sent(&store, printer);
-    let client = connect(&store).await?;
+    let client = connect_to(&saved, &args.common.store, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();
-        let (held, sentence) = match client.release_by_parts(lease).await? {
-            Released::StillOurs => (true, format!("released {key}")),
+        let done = match client.release_by_parts(lease).await? {
+            Released::StillOurs => Ok(format!("released {key}")),
             _ => {
-                status = exit::LOST;
                 let ended = "the lease had ended before; another may have held it since";
-                (false, format!("{key} was not held: {ended}"))
+                Err(format!("{key} was not held: {ended}"))
             }
         };
-        let ttl_ms = None;
-        let done = Done { key, held, ttl_ms };
-        say(&done, &sentence, printer)?;
+        status = status.max(say(key, done, None, printer)?);
     }
     file.remove().map_err(|error| {
         let message = format!("cannot remove {}: {error}", args.file.display());
         Failure::new(exit::OUTPUT, message)
     })?;
     Ok(status)
+}
+
+async fn connect_to(
+    saved: &SavedLease,
+    store: &StoreArgs,
+    printer: &Printer,
+) -> Result<Client, Failure> {
+    let store = store.or_saved(&saved.store);
+    say_if_not_sent(&store, printer);
+    connect(&store).await
+}
+
+/// Says what was done, or that the lease had ended: that with `-q`, too. Answers the status.
+fn say(
+    key: &str,
+    done: Result<String, String>,
+    ttl: Option<Duration>,
+    printer: &Printer,
+) -> Result<u8, Failure> {
+    let held = done.is_ok();
+    let ttl_ms = ttl.filter(|_| held).map(millis);
+    let shown = Done { key, held, ttl_ms };
+    match done {
+        Ok(sentence) => {
+            printer.done(&shown, &sentence)?;
+            Ok(exit::OK)
+        }
+        Err(sentence) => {
+            printer.failure(&Failure::new(exit::LOST, sentence));
+            printer.show(&shown, String::new)?;
+            Ok(exit::LOST)
+        }
+    }
 }
 
 /// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it
@@ -138,13 +160,4 @@ async fn still_held(
         }
     }
     Ok(None)
-}
-
-/// A lease that is gone is said with `-q`, too.
-fn say(done: &Done<'_>, sentence: &str, printer: &Printer) -> Result<(), Failure> {
-    if done.held {
-        return printer.done(done, sentence);
-    }
-    printer.failure(&Failure::new(exit::LOST, sentence));
-    printer.data_line_of_json(done)
 }

@@ -147,14 +147,6 @@ impl Printer {
         Ok(())
     }
 
-    /// A line of JSON with `--json`, and nothing else.
-    pub(crate) fn data_line_of_json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        match self.0.options.json {
-            true => self.json(value).map(drop),
-            false => Ok(()),
-        }
-    }
-
     /// Data, as a line of JSON.
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)

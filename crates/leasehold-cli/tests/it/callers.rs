@@ -162,7 +162,7 @@ impl Case {
             (true, "bash") => shell.args(["--norc", "--noprofile", "-i"]),
             (true, _) => shell.arg("-i"),
         };
-        let ours = leasehold(&[]);
+        let ours = leasehold("");
         for (name, _) in ours.get_envs().filter(|(_, value)| value.is_none()) {
             shell.env_remove(name);
         }
@@ -239,7 +239,7 @@ fn differences(cases: &[Case], held: &Store) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_caller_does_what_it_does_with_the_command_alone() {
     let held = Store::local();
-    let (_holder, _) = held.holder(&["k"]).await;
+    let (_holder, _) = held.holder("k").await;
     let cases = cases();
     let differ = tokio::task::block_in_place(|| differences(&cases, &held));
     assert_eq!(differ, [""; 0], "{} differ", differ.len());
@@ -261,7 +261,7 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         Signal::XFSZ,
     ] {
         let script = format!("kill -{} $$", signal.as_raw());
-        let run = store.command(&["run", "k", "--", "sh", "-c", &script]);
+        let run = store.command(("run k -- sh -c", &script));
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$@\"", "sh"]);
         shell.arg(run.get_program()).args(run.get_args());
@@ -275,7 +275,7 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         );
         // What was lost is told by its status, and what the command says itself is the command's.
         let script = format!("exit {}", 128 + signal.as_raw());
-        let ended = store.run(&["run", "k", "--", "sh", "-c", &script]).await;
+        let ended = store.run(("run k -- sh -c", &script)).await;
         assert_eq!(ended.code(), Some(128 + signal.as_raw()));
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Pid, kill_process};
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{HasEnded, Running, Store, events, on_each_store};
 use crate::terminal::shell;
 
 on_each_store! {
@@ -56,7 +56,7 @@ fn start(store: &Store, options: &[&str], script: &str) -> Process {
 
 /// Whether nobody holds the key.
 async fn is_free(store: &Store) -> bool {
-    let next = store.run(&["run", "-n", "k", "--", "true"]).await;
+    let next = store.run("run -n k -- true").await;
     assert!([Some(0), Some(75)].contains(&next.code()), "{next:?}");
     next.code() == Some(0)
 }
@@ -67,7 +67,7 @@ fn pid(text: &str) -> Pid {
 
 async fn the_lock_is_released_when_the_command_ends(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
+    let ended = store.run(("run k -- sh -c", script)).await;
     assert_eq!(
         (ended.code(), &*ended.stderr),
         (Some(0), ""),
@@ -81,14 +81,14 @@ async fn the_lock_is_released_when_the_command_ends(store: &Store) {
 async fn with_children_the_lock_is_held_until_all_are_gone(store: &Store) {
     let gate = Gate::new(store, "gate");
     let process = start(store, &[], &format!("{DAEMON}; exit 3"));
-    let said = process.stderr().wait_for("the command has ended").await;
+    let said = process.says("the command has ended").await;
     let begins = "leasehold: the command has ended with status 3; holding k until a process that it \
                   left is gone: sh (pid ";
     assert!(said.starts_with(begins), "{said}");
     assert!(!is_free(store).await);
     gate.open().await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    ended.has_code(Some(3));
     assert!(is_free(store).await);
 }
 
@@ -97,10 +97,10 @@ async fn what_is_left_by_what_was_left_counts_too(store: &Store) {
     // The last one has a parent until the first gate opens, and is an orphan then.
     let script = "(sh -c 'sh -c \"echo up; read go < second\" & read go < first; echo over' &)";
     let process = start(store, &[], script);
-    process.stderr().wait_for("holding k until").await;
-    process.stdout().wait_for("up").await;
+    process.says("holding k until").await;
+    process.prints("up").await;
     first.open().await;
-    process.stdout().wait_for("over").await;
+    process.prints("over").await;
     assert!(!is_free(store).await);
     second.open().await;
     assert_eq!(process.finish().await.code(), Some(0));
@@ -111,22 +111,22 @@ async fn a_lost_lock_ends_what_was_left(store: &Store) {
     let deaf = "trap \"\" TERM; echo up; exec sleep 600";
     let script = format!("(setsid sh -c '{deaf}' &) ; (sh -c '{deaf}' &)");
     let process = start(store, &["--grace", "100ms"], &script);
-    process.stderr().wait_for("holding k until").await;
+    process.says("holding k until").await;
     for _ in 0..2 {
-        process.stdout().wait_for("up").await;
+        process.prints("up").await;
     }
-    store.run(&["break", "--yes", "k"]).await;
+    store.run("break --yes k").await;
     // Its output ends with them.
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
-    assert!(ended.stderr.contains("lost k: "), "{}", ended.stderr);
+    ended.has_code(Some(79));
+    ended.has_said("lost k: ");
 }
 
 async fn killed_itself_it_takes_along_what_was_left(store: &Store) {
     let script = "(setsid sh -c 'trap \"\" TERM; echo up; exec sleep 600' &)";
     let process = start(store, &[], script);
-    process.stderr().wait_for("holding k until").await;
-    process.stdout().wait_for("up").await;
+    process.says("holding k until").await;
+    process.prints("up").await;
     process.signal_group(Signal::KILL);
     assert_eq!(process.finish().await.code(), None);
 }
@@ -135,18 +135,13 @@ async fn a_restart_goes_on_after_both_were_killed(store: &Store) {
     let recovering = ["--recover-as", "svc"];
     let script = "(sh -c 'echo up; exec sleep 600' &)";
     let process = start(store, &recovering, script);
-    process.stderr().wait_for("holding k until").await;
-    process.stdout().wait_for("up").await;
+    process.says("holding k until").await;
+    process.prints("up").await;
     process.signal(Signal::KILL);
     process.finish().await;
     let next = start(store, &[&recovering[..], &["-n"]].concat(), "echo on");
     let ended = next.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "on\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(0), "on\n");
 }
 
 #[tokio::test]
@@ -167,13 +162,13 @@ async fn the_lock_is_renewed_meanwhile() {
     let store = Store::local();
     let gate = Gate::new(&store, "gate");
     let process = start(&store, &["--ttl", "3s"], DAEMON);
-    process.stderr().wait_for("holding k until").await;
+    process.says("holding k until").await;
     // Longer than its lease without renewal.
     tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
     assert!(!is_free(&store).await);
     gate.open().await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -183,8 +178,8 @@ async fn signals_go_on_to_what_was_left() {
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP] {
         let script = "(setsid sh -c 'echo up; exec sleep 600' &) ; sleep 600 & exit 3";
         let process = start(&store, &[], script);
-        process.stderr().wait_for("2 processes that it left").await;
-        process.stdout().wait_for("up").await;
+        process.says("2 processes that it left").await;
+        process.prints("up").await;
         process.signal(signal);
         let ended = process.finish().await;
         assert_eq!(ended.code(), Some(3), "{signal:?}: {}", ended.stderr);
@@ -196,9 +191,9 @@ async fn the_longest_hold_ends_what_was_left() {
     let store = Store::memory();
     let script = "(setsid sh -c 'trap \"\" TERM; exec sleep 600' &) ; exit 0";
     let process = start(&store, &["--max-hold", "4s"], script);
-    process.stderr().wait_for("holding k until").await;
+    process.says("holding k until").await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
 }
 
 /// While the command is not reaped, the system names it first of all who have ended.
@@ -210,10 +205,10 @@ async fn what_ends_meanwhile_is_reaped() {
     std::fs::write(store.path("meanwhile.sh"), meanwhile).unwrap();
     let script = "(sh -c 'read go < gate; exec sh meanwhile.sh' &)";
     let process = start(&store, &[], script);
-    process.stderr().wait_for("holding k until").await;
+    process.says("holding k until").await;
     gate.open().await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     assert_eq!(ended.stdout, "leasehold-shim\nlooked\n");
 }
 
@@ -224,7 +219,7 @@ async fn who_is_left_is_told_in_json() {
     let run = ["run", "--json", "--with-children", "-k", "b", "-k", "a"];
     let script = format!("{DAEMON}; kill -KILL $$");
     let process = store.spawn(&[&run[..], &["--", "sh", "-c", &script]].concat());
-    process.stderr().wait_for("left_running").await;
+    process.says("left_running").await;
     gate.open().await;
     let ended = process.finish().await;
     assert_eq!(ended.signal(), Some(Signal::KILL), "{}", ended.stderr);
@@ -250,11 +245,11 @@ async fn a_term_lasts_until_all_are_gone() {
     let elect = ["elect", "-S", &store.url, "--with-children", "--once", "k"];
     let script = format!("{DAEMON}; exit 4");
     let process = store.spawn(&[&elect[..], &["--", "sh", "-c", &script]].concat());
-    process.stderr().wait_for("holding k until").await;
+    process.says("holding k until").await;
     assert!(!is_free(&store).await);
     gate.open().await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    ended.has_code(Some(4));
     assert!(is_free(&store).await);
 }
 
@@ -264,10 +259,8 @@ async fn what_is_done_once_in_a_period_is_still_being_done() {
     let gate = Gate::new(&store, "gate");
     let every = ["--every", "1h"];
     let process = start(&store, &every, DAEMON);
-    process.stderr().wait_for("holding k until").await;
-    let again = store
-        .run(&["run", "--every", "1h", "--json", "k", "--", "true"])
-        .await;
+    process.says("holding k until").await;
+    let again = store.run("run --every 1h --json k -- true").await;
     let skipped = &events(&again.stderr)[0];
     assert_eq!(
         (&skipped["event"], &skipped["running"]),
@@ -282,14 +275,14 @@ async fn a_shim_that_is_killed_meanwhile_is_said() {
     let store = Store::memory();
     let script = "echo $PPID; sleep 600 > /dev/null 2>&1 & echo $!";
     let process = start(&store, &[], script);
-    let shim = pid(&process.stdout().wait_for("").await);
-    let left = pid(&process.stdout().wait_for("").await);
-    process.stderr().wait_for("holding k until").await;
+    let shim = pid(&process.prints("").await);
+    let left = pid(&process.prints("").await);
+    process.says("holding k until").await;
     kill_process(shim, Signal::KILL).unwrap();
     let ended = process.finish().await;
     let _ = kill_process(left, Signal::KILL);
-    assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
-    assert!(ended.stderr.contains("was killed"), "{}", ended.stderr);
+    ended.has_code(Some(71));
+    ended.has_said("was killed");
 }
 
 #[test]

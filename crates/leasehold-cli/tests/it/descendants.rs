@@ -13,7 +13,7 @@ use leasehold_testkit::process::{Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
-use crate::common::{Store, events, leasehold};
+use crate::common::{Arguments, HasEnded, Running, Store, events, leasehold};
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
@@ -43,7 +43,7 @@ fn is_root(what: &str) -> bool {
 
 async fn all_up(process: &Process) {
     for _ in 0..4 {
-        process.stdout().wait_for("up").await;
+        process.prints("up").await;
     }
 }
 
@@ -56,7 +56,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
     let run = "run k -- setpriv --reuid 65534 --regid 65534 --clear-groups sh -c";
     let run: Vec<_> = run.split(' ').chain([script]).collect();
     let process = Store::memory().spawn(&run);
-    process.stdout().wait_for("up").await;
+    process.prints("up").await;
     process.signal(Signal::KILL);
     // Its output ends when the command has gone: both held the same pipes.
     assert_eq!(process.finish().await.code(), None);
@@ -64,7 +64,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
-    let process = Store::memory().spawn(&["run", "k", "--", "bash", "-c", SCATTERED]);
+    let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
     all_up(&process).await;
     process.signal_group(Signal::KILL);
     assert_eq!(process.finish().await.code(), None);
@@ -78,7 +78,7 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
     ];
     let process = store.spawn(&run);
     all_up(&process).await;
-    store.run(&["break", "--yes", "k"]).await;
+    store.run("break --yes k").await;
     assert_eq!(process.finish().await.code(), Some(79));
 }
 
@@ -86,8 +86,8 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
 async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
     let store = Store::memory();
     let script = "setsid sleep 60 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(&["run", "k", "--", "sh", "-c", script]).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let ended = store.run(("run k -- sh -c", script)).await;
+    ended.has_code(Some(0));
     let left = Pid::from_raw(ended.stdout.trim().parse().unwrap()).unwrap();
     kill_process(left, Signal::KILL).expect("it runs on");
 }
@@ -95,12 +95,12 @@ async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
 #[tokio::test]
 async fn a_shim_that_is_killed_ends_the_command() {
     let script = "echo $PPID; exec sleep 60";
-    let process = Store::memory().spawn(&["run", "k", "--", "sh", "-c", script]);
-    let shim: i32 = process.stdout().wait_for("").await.parse().unwrap();
+    let process = Store::memory().spawn(("run k -- sh -c", script));
+    let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
-    assert!(ended.stderr.contains("was killed"), "{}", ended.stderr);
+    ended.has_code(Some(71));
+    ended.has_said("was killed");
 }
 
 /// A process that is known after its end.
@@ -133,9 +133,9 @@ fn shim_of(waiting: &Process) -> Pid {
 #[tokio::test]
 async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
     let store = Store::local();
-    let (_holder, _) = store.holder(&["k"]).await;
-    let waiting = store.spawn(&["run", "k", "--", "true"]);
-    waiting.stderr().wait_for("waiting for k").await;
+    let (_holder, _) = store.holder("k").await;
+    let waiting = store.spawn("run k -- true");
+    waiting.says("waiting for k").await;
     let shim = Watched::new(shim_of(&waiting));
     waiting.signal(Signal::KILL);
     waiting.finish().await;
@@ -145,9 +145,9 @@ async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
 #[tokio::test]
 async fn a_shim_that_is_killed_before_it_is_needed_is_replaced() {
     let store = Store::local();
-    let (holder, _) = store.holder(&["k"]).await;
-    let waiting = store.spawn(&["run", "k", "--", "echo", "ran"]);
-    waiting.stderr().wait_for("waiting for k").await;
+    let (holder, _) = store.holder("k").await;
+    let waiting = store.spawn("run k -- echo ran");
+    waiting.says("waiting for k").await;
     let shim = Watched::new(shim_of(&waiting));
     kill_process(shim.pid, Signal::KILL).unwrap();
     shim.has_ended();
@@ -161,7 +161,7 @@ async fn without_proc_it_runs_a_command() {
     if !is_root("mounting over /proc") {
         return;
     }
-    let run = Store::memory().command(&["run", "k", "--", "echo", "ran"]);
+    let run = Store::memory().command("run k -- echo ran");
     let script = "mount -t tmpfs none /proc && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
@@ -186,7 +186,7 @@ impl Stranger {
         };
         let path = |name| stranger.store.path(name);
         set_permissions(path(""), Permissions::from_mode(0o777)).unwrap();
-        copy(leasehold(&[]).get_program(), path("leasehold")).unwrap();
+        copy(leasehold("").get_program(), path("leasehold")).unwrap();
         copy("/usr/bin/setpriv", path("become")).unwrap();
         chown(path("become"), Some(0), Some(0)).unwrap();
         set_permissions(path("become"), Permissions::from_mode(0o4755)).unwrap();
@@ -200,7 +200,7 @@ impl Stranger {
     }
 
     fn command(&self, program: &std::path::Path, arguments: &[&str]) -> Command {
-        let outer = self.store.command(&[]);
+        let outer = self.store.command("");
         let mut command = Command::new("setpriv");
         let user = NOBODY.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
@@ -217,13 +217,13 @@ impl Stranger {
 
     /// Leasehold, run by the user, with a command that becomes root and ignores SIGTERM; and the
     /// process id of that.
-    async fn run(&self, options: &[&str]) -> (Process, Pid) {
+    async fn run(&self, options: impl Arguments) -> (Process, Pid) {
         let script = "trap '' TERM; echo $$; exec sleep 60";
         let command = ["k", "--", "./become", "--reuid", "0", "sh", "-c", script];
-        let arguments = [&["run"], options, &command].concat();
-        let leasehold = self.store.path("leasehold");
-        let process = Process::spawn(self.command(&leasehold, &arguments));
-        let pid = process.stdout().wait_for("").await.parse().unwrap();
+        let mut leasehold = self.command(&self.store.path("leasehold"), &["run"]);
+        leasehold.args(options.words()).args(command);
+        let process = Process::spawn(leasehold);
+        let pid = process.prints("").await.parse().unwrap();
         (process, Pid::from_raw(pid).unwrap())
     }
 
@@ -243,8 +243,8 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
         return;
     };
     // Which is its lease, too: on a busy machine a shorter one may not be renewed in time.
-    let (process, command) = stranger.run(&["--max-hold", "15s"]).await;
-    let said = process.stderr().wait_for("cannot kill pid ").await;
+    let (process, command) = stranger.run("--max-hold 15s").await;
+    let said = process.says("cannot kill pid ").await;
     let named = format!("cannot kill pid {} (sleep, user root)", pid(command));
     assert!(said.contains(&named), "{said}");
     let kept = "k stays locked and is renewed until it ends";
@@ -254,7 +254,7 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
     assert!(!stranger.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
     for claimed in ["killing the command", "stopping the command", "lost k"] {
         assert!(!ended.stderr.contains(claimed), "{}", ended.stderr);
     }
@@ -266,16 +266,16 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
     let Some(stranger) = Stranger::new() else {
         return;
     };
-    let (process, command) = stranger.run(&["--grace", "100ms", "--json"]).await;
+    let (process, command) = stranger.run("--grace 100ms --json").await;
     let broken = ["break", "--yes", "k"];
     let broken = stranger.command(&stranger.store.path("leasehold"), &broken);
     assert_eq!(Process::run(broken).await.code(), Some(0));
-    process.stderr().wait_for("\"signal\":15").await;
-    process.stderr().wait_for("\"signal\":9").await;
+    process.says("\"signal\":15").await;
+    process.says("\"signal\":9").await;
     assert!(stranger.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
     let events = events(&ended.stderr);
     let of = |name| events.iter().filter(move |event| event["event"] == name);
     assert!(
@@ -295,9 +295,9 @@ async fn a_request_to_stop_that_the_command_does_not_get_is_said() {
     let Some(stranger) = Stranger::new() else {
         return;
     };
-    let (process, command) = stranger.run(&[]).await;
+    let (process, command) = stranger.run("").await;
     process.signal(Signal::TERM);
-    let said = process.stderr().wait_for("cannot stop pid ").await;
+    let said = process.says("cannot stop pid ").await;
     assert!(said.contains("k stays locked"), "{said}");
     assert!(!stranger.is_free().await);
     kill_process_group(command, Signal::KILL).unwrap();

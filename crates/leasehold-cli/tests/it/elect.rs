@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use crate::common::{Store, json_lines, on_each_store};
+use crate::common::{HasEnded, Running, Store, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -34,44 +34,41 @@ fn candidate(store: &Store, note: &str) -> Process {
 
 /// The term with which it leads, the `nth` time.
 async fn leads(process: &Process) -> u64 {
-    let said = process.stderr().wait_for("leading k, term ").await;
+    let said = process.says("leading k, term ").await;
     said.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &Store) {
     fs::write(store.path("seen"), "0\n").unwrap();
-    let observer = store.spawn(&["elect", "--observe", "--json", "k"]);
-    observer.stdout().wait_for("\"term\":null").await;
+    let observer = store.spawn("elect --observe --json k");
+    observer.prints("\"term\":null").await;
     let a = candidate(store, "a");
     let first = leads(&a).await;
     let b = candidate(store, "b");
-    b.stderr().wait_for("waiting for k (position 1)").await;
+    b.says("waiting for k (position 1)").await;
     a.signal(Signal::STOP);
     let second = leads(&b).await;
     assert!(second > first);
-    b.stdout().wait_for("up").await;
+    b.prints("up").await;
     // Its command runs on, stopped by nobody: the term in the file keeps it from doing harm.
-    a.stdout().wait_for("refused").await;
+    a.prints("refused").await;
     a.signal(Signal::CONT);
-    let said = a.stderr().wait_for("leasehold: lost k: ").await;
+    let said = a.says("leasehold: lost k: ").await;
     assert!(said.ends_with("; killing the command"), "{said}");
-    a.stderr().wait_for("candidate for k again in 1.0 s").await;
-    a.stderr().wait_for("waiting for k (position 1)").await;
+    a.says("candidate for k again in 1.0 s").await;
+    a.says("waiting for k (position 1)").await;
     b.signal(Signal::TERM);
     assert_eq!(b.finish().await.signal(), Some(Signal::TERM));
     let third = leads(&a).await;
     assert!(third > second);
-    observer
-        .stdout()
-        .wait_for(&format!("\"term\":{third}"))
-        .await;
+    observer.prints(&format!("\"term\":{third}")).await;
     a.signal(Signal::TERM);
     let ended = a.finish().await;
     assert_eq!(ended.signal(), Some(Signal::TERM), "{}", ended.stderr);
 
     observer.signal(Signal::TERM);
     let seen = observer.finish().await;
-    assert_eq!(seen.code(), Some(0), "{}", seen.stderr);
+    seen.has_code(Some(0));
     let seen: Vec<_> = json_lines(&seen.stdout)
         .into_iter()
         .filter(|seen| seen["term"].is_u64())
@@ -101,30 +98,27 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
 
 async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     let script = "until test -e go; do sleep 0.02; done; exit 3";
-    let one = store.spawn(&["elect", "k", "--", "sh", "-c", script]);
+    let one = store.spawn(("elect k -- sh -c", script));
     let first = leads(&one).await;
-    let two = store.spawn(&["elect", "k", "--", "sh", "-c", "echo up; exec sleep 60"]);
-    two.stderr().wait_for("waiting for k (position 1)").await;
+    let two = store.spawn(("elect k -- sh -c", "echo up; exec sleep 60"));
+    two.says("waiting for k (position 1)").await;
     fs::write(store.path("go"), "").unwrap();
-    one.stderr()
-        .wait_for("leasehold: the command ended with status 3; candidate for k again in 1.0 s")
+    one.says("leasehold: the command ended with status 3; candidate for k again in 1.0 s")
         .await;
-    two.stdout().wait_for("up").await;
+    two.prints("up").await;
     assert!(leads(&two).await > first);
-    one.stderr().wait_for("waiting for k (position 1)").await;
+    one.says("waiting for k (position 1)").await;
     one.signal(Signal::INT);
     assert_eq!(one.finish().await.signal(), Some(Signal::INT));
 }
 
 async fn once_ends_with_the_commands_status(store: &Store) {
     let script = "echo $LEASEHOLD_KEY $LEASEHOLD_TERM $LEASEHOLD_TOKEN; exit 3";
-    let ended = store
-        .run(&["elect", "--once", "k", "--", "sh", "-c", script])
-        .await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    let ended = store.run(("elect --once k -- sh -c", script)).await;
+    ended.has_code(Some(3));
     let words: Vec<_> = ended.stdout.split_whitespace().collect();
     assert_eq!((words[0], words[1]), ("k", words[2]));
-    let missing = store.run(&["elect", "k", "--", "no-such-command"]).await;
+    let missing = store.run("elect k -- no-such-command").await;
     assert_eq!(missing.code(), Some(127));
     assert_eq!(store.show("k").await["holders"], json!([]));
 }
@@ -132,26 +126,23 @@ async fn once_ends_with_the_commands_status(store: &Store) {
 async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
         while :; do sleep 0.02; done";
-    let leader = store.spawn(&["elect", "k", "--", "sh", "-c", script]);
-    leader.stdout().wait_for("up").await;
-    let waits = store.spawn(&["elect", "k", "--", "true"]);
-    waits.stderr().wait_for("waiting for k (position 1)").await;
+    let leader = store.spawn(("elect k -- sh -c", script));
+    leader.prints("up").await;
+    let waits = store.spawn("elect k -- true");
+    waits.says("waiting for k (position 1)").await;
     waits.signal(Signal::TERM);
     assert_eq!(waits.finish().await.signal(), Some(Signal::TERM));
     leader.signal(Signal::HUP);
-    leader.stdout().wait_for("again").await;
+    leader.prints("again").await;
     leader.signal(Signal::TERM);
     let ended = leader.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(5), "up\nagain\ntold\n")
-    );
+    ended.has_printed(Some(5), "up\nagain\ntold\n");
     assert_eq!(store.show("k").await["holders"], json!([]));
 }
 
 async fn those_who_observe_are_told_each_change(store: &Store) {
-    let observer = store.spawn(&["elect", "--observe", "k"]);
-    observer.stdout().wait_for("nobody leads").await;
+    let observer = store.spawn("elect --observe k");
+    observer.prints("nobody leads").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
     let leader = store.spawn(&[
         "elect",
@@ -167,7 +158,7 @@ async fn those_who_observe_are_told_each_change(store: &Store) {
         script,
     ]);
     let term = leads(&leader).await;
-    let said = observer.stdout().wait_for("term ").await;
+    let said = observer.prints("term ").await;
     let who = format!("(pid {}, label blue) since 2", leader.pid());
     assert!(
         said.starts_with(&format!(r"term {term}, 10.0.0.7:80\nx, ")),
@@ -178,14 +169,14 @@ async fn those_who_observe_are_told_each_change(store: &Store) {
         store.show("k").await["holders"][0]["note"],
         "10.0.0.7:80\nx"
     );
-    let late = store.spawn(&["elect", "--observe", "--json", "k"]);
-    let now: Value = serde_json::from_str(&late.stdout().wait_for("").await).unwrap();
+    let late = store.spawn("elect --observe --json k");
+    let now: Value = serde_json::from_str(&late.prints("").await).unwrap();
     assert_eq!(
         (&now["term"], &now["owner"]["label"]),
         (&json!(term), &json!("blue"))
     );
     fs::write(store.path("go"), "").unwrap();
-    late.stdout().wait_for("null").await;
+    late.prints("null").await;
     for observer in [observer, late] {
         observer.signal(Signal::INT);
         let ended = observer.finish().await;

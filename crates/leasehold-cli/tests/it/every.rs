@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{HasEnded, Running, Store, events, on_each_store};
 use leasehold_testkit::process::Signal;
 use serde_json::json;
 
@@ -37,11 +37,7 @@ async fn started_everywhere_at_once_it_runs_once(store: &Store) {
                     "{}",
                     ended.stderr
                 );
-                assert!(
-                    ended.stderr.contains("; it can run again in "),
-                    "{}",
-                    ended.stderr
-                );
+                ended.has_said("; it can run again in ");
                 assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
             }
             other => panic!("{other:?}: {}", ended.stderr),
@@ -86,23 +82,14 @@ async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
     let script = "echo up; exec sleep 60";
     let job = [&RUN[..], &["--ttl", "3s", "--", "sh", "-c", script]].concat();
     let first = store.spawn(&job);
-    first.stdout().wait_for("up").await;
+    first.prints("up").await;
     let meanwhile = store.run(&job).await;
     assert_eq!(meanwhile.code(), Some(0));
-    assert!(
-        meanwhile.stderr.contains("k has been running on "),
-        "{}",
-        meanwhile.stderr
-    );
+    meanwhile.has_said("k has been running on ");
     first.signal(Signal::KILL);
     first.finish().await;
     let again = store.run(&job).await;
-    assert_eq!(
-        (again.code(), &*again.stdout),
-        (Some(0), ""),
-        "{}",
-        again.stderr
-    );
+    again.has_printed(Some(0), "");
     assert!(
         again.stderr.starts_with("leasehold: skipped: k "),
         "{}",
@@ -112,7 +99,7 @@ async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
         .until("k", |shown| shown["holders"] == json!([]))
         .await;
     let after = store.spawn(&job);
-    after.stdout().wait_for("up").await;
+    after.prints("up").await;
 }
 
 async fn a_crashed_job_is_not_shown_as_running(store: &Store) {
@@ -121,18 +108,18 @@ async fn a_crashed_job_is_not_shown_as_running(store: &Store) {
         "run", "--every", "1m", "--ttl", "1s", "k", "--", "sh", "-c", script,
     ];
     let first = store.spawn(&job);
-    first.stdout().wait_for("up").await;
+    first.prints("up").await;
     first.signal(Signal::KILL);
     first.finish().await;
     // A server knows it when the lease has not been renewed.
     store
         .until("k", |shown| shown["holders"][0]["kept_until"].is_string())
         .await;
-    let table = store.run(&["show", "k"]).await.stdout;
+    let table = store.run("show k").await.stdout;
     assert!(table.contains("\ntaken until 2"), "{table}");
-    let table = store.run(&["ls"]).await.stdout;
+    let table = store.run("ls").await.stdout;
     assert!(table.contains(" (finished)"), "{table}");
-    let busy = store.run(&["run", "-n", "k", "--", "true"]).await.stderr;
+    let busy = store.run("run -n k -- true").await.stderr;
     assert!(busy.starts_with("leasehold: k is taken until "), "{busy}");
     assert!(busy.contains("Z (minimum hold; pid "), "{busy}");
     assert!(busy.ends_with(" has finished)\n"), "{busy}");

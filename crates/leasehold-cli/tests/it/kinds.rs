@@ -7,7 +7,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Store, events, on_each_store};
+use crate::common::{HasEnded, Running, Store, events, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -23,80 +23,68 @@ on_each_store!(
 );
 
 async fn readers_hold_together_and_a_writer_alone(store: &Store) {
-    let (one, first) = store.holder(&["-s", "config"]).await;
-    let (two, second) = store.holder(&["--shared", "config"]).await;
+    let (one, first) = store.holder("-s config").await;
+    let (two, second) = store.holder("--shared config").await;
     assert!(second > first);
     let shown = store.show("config").await;
     assert_eq!(shown["holders"][1]["mode"], "shared");
-    let writer = store.spawn(&["run", "-x", "config", "--", "echo", "wrote"]);
-    let said = writer.stderr().wait_for("waiting for config").await;
+    let writer = store.spawn("run -x config -- echo wrote");
+    let said = writer.says("waiting for config").await;
     assert!(said.ends_with(", and 1 more"), "{said}");
-    let late = store
-        .run(&["run", "-n", "-s", "config", "--", "true"])
-        .await;
+    let late = store.run("run -n -s config -- true").await;
     assert_eq!(late.code(), Some(75), "a writer waits");
     one.signal(Signal::TERM);
     two.signal(Signal::TERM);
     let wrote = writer.finish().await;
-    assert_eq!((wrote.code(), &*wrote.stdout), (Some(0), "wrote\n"));
-    let (_writer, _) = store.holder(&["config"]).await;
-    let reader = store.run(&["run", "-ns", "config", "--", "true"]).await;
+    wrote.has_printed(Some(0), "wrote\n");
+    let (_writer, _) = store.holder("config").await;
+    let reader = store.run("run -ns config -- true").await;
     assert_eq!(reader.code(), Some(75));
 }
 
 async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Store) {
-    let (_one, _) = store.holder(&["--limit", "3", "mail"]).await;
+    let (_one, _) = store.holder("--limit 3 mail").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
     let limit = [
         "run", "--limit", "3", "--take", "2", "mail", "--", "sh", "-c", script,
     ];
     let two = store.spawn(&limit);
-    two.stdout().wait_for("up").await;
+    two.prints("up").await;
     let shown = store.show("mail").await;
     assert_eq!(
         (&shown["kind"], &shown["permits"]),
         (&json!("semaphore"), &json!(3))
     );
     assert_eq!(shown["holders"][1]["weight"], 2);
-    let table = store.run(&["show", "mail"]).await.stdout;
+    let table = store.run("show mail").await.stdout;
     assert!(table.contains("2 of 3 permits"), "{table}");
-    let table = store.run(&["ls"]).await.stdout;
+    let table = store.run("ls").await.stdout;
     assert!(table.contains("permits  3/3 "), "{table}");
 
-    let busy = store
-        .run(&["run", "-n", "--limit", "3", "mail", "--", "true"])
-        .await;
-    assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
-    let other = store
-        .run(&["run", "--limit", "5", "mail", "--", "true"])
-        .await;
-    assert_eq!(other.code(), Some(64), "{}", other.stderr);
+    let busy = store.run("run -n --limit 3 mail -- true").await;
+    busy.has_code(Some(75));
+    let other = store.run("run --limit 5 mail -- true").await;
+    other.has_code(Some(64));
 
-    let wrong = store
-        .run(&["resize", "mail", "--from", "2", "--to", "4"])
-        .await;
-    assert_eq!(wrong.code(), Some(64), "{}", wrong.stderr);
-    let waiter = store.spawn(&["run", "--limit", "3", "mail", "--", "echo", "in"]);
-    waiter.stderr().wait_for("waiting for mail").await;
-    let resized = store
-        .run(&["resize", "mail", "--from", "3", "--to", "4"])
-        .await;
+    let wrong = store.run("resize mail --from 2 --to 4").await;
+    wrong.has_code(Some(64));
+    let waiter = store.spawn("run --limit 3 mail -- echo in");
+    waiter.says("waiting for mail").await;
+    let resized = store.run("resize mail --from 3 --to 4").await;
     assert_eq!(
         resized.stderr,
         "leasehold: resized mail from 3 to 4 permits\n"
     );
-    let table = store.run(&["show", "mail"]).await.stdout;
+    let table = store.run("show mail").await.stdout;
     assert!(table.starts_with("mail: semaphore of 4, "), "{table}");
     assert!(table.contains(" of 4 permits"), "{table}");
     assert!(!table.contains(" of 3 permits"), "{table}");
     let waiter = waiter.finish().await;
-    assert_eq!((waiter.code(), &*waiter.stdout), (Some(0), "in\n"));
+    waiter.has_printed(Some(0), "in\n");
     fs::write(store.path("go"), "").unwrap();
     assert_eq!(two.wait().await.code(), Some(0));
 
-    let free = store
-        .run(&["resize", "--json", "free", "--from", "3", "--to", "4"])
-        .await;
+    let free = store.run("resize --json free --from 3 --to 4").await;
     let done: Value = serde_json::from_str(&free.stdout).unwrap();
     assert_eq!(
         done,
@@ -106,7 +94,7 @@ async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Stor
 
 async fn several_keys_are_held_all_or_none(store: &Store) {
     let holder = store.spawn(&["hold", "--json", "-k", "b = \"1\"", "-k", "a"]);
-    let held: Value = serde_json::from_str(&holder.stdout().wait_for("").await).unwrap();
+    let held: Value = serde_json::from_str(&holder.prints("").await).unwrap();
     assert_eq!(held["key"], "b = \"1\"");
     assert_eq!(held["token"], held["tokens"]["b = \"1\""]);
     assert_eq!(
@@ -114,9 +102,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
         store.show("a").await["holders"][0]["token"]
     );
 
-    let busy = store
-        .run(&["run", "-n", "-k", "c", "-k", "a", "--", "true"])
-        .await;
+    let busy = store.run("run -n -k c -k a -- true").await;
     assert_eq!(busy.code(), Some(75));
     assert!(
         busy.stderr.starts_with("leasehold: a is held by "),
@@ -138,26 +124,23 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
         "-c",
         script,
     ]);
-    waiter
-        .stderr()
-        .wait_for("waiting for a (position 1), held by ")
-        .await;
+    waiter.says("waiting for a (position 1), held by ").await;
     holder.signal(Signal::TERM);
     let ended = waiter.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     let lines: Vec<_> = ended.stdout.lines().collect();
     let tokens: Value = serde_json::from_str(lines[1]).unwrap();
     assert_eq!(tokens.as_object().unwrap().len(), 3, "{tokens}");
     assert_eq!((lines[0], lines[2]), ("c", &*tokens["c"].to_string()));
     assert!(tokens["a"].as_u64() > held["tokens"]["a"].as_u64());
 
-    let readers = store.spawn(&["hold", "-s", "-k", "c", "-k", "a"]);
-    readers.stdout().wait_for("").await;
+    let readers = store.spawn("hold -s -k c -k a");
+    readers.prints("").await;
     assert_eq!(store.show("c").await["holders"][0]["mode"], "shared");
     // Losing one is losing all.
-    store.run(&["break", "-y", "a"]).await;
+    store.run("break -y a").await;
     let ended = readers.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
     assert!(
         ended.stderr.starts_with("leasehold: lost a: "),
         "{}",
@@ -194,17 +177,7 @@ async fn an_owner_enters_again(store: &Store) {
         \"$L\" run -n --reentrant k -- sh -c 'echo $LEASEHOLD_OWNER $LEASEHOLD_TOKEN'; \
         env -u LEASEHOLD_OWNER \"$L\" run -n --reentrant k -- true; echo $?; \
         \"$L\" run -n k -- true; echo $?";
-    let mut command = store.command(&[
-        "run",
-        "-v",
-        "--json",
-        "--reentrant",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
+    let mut command = store.command(("run -v --json --reentrant k -- sh -c", script));
     command
         .env("L", env!("CARGO_BIN_EXE_leasehold"))
         .env("LEASEHOLD_LOG", "trace");
@@ -217,7 +190,7 @@ async fn an_owner_enters_again(store: &Store) {
     assert!(!ended.stderr.contains(owner), "{}", ended.stderr);
     assert_eq!(store.show("k").await["holders"], json!([]));
 
-    let mut command = store.command(&["run", "--reentrant", "k", "--", "true"]);
+    let mut command = store.command("run --reentrant k -- true");
     command.env("LEASEHOLD_OWNER", "hunter2");
     let ended = Process::run(command).await;
     assert_eq!(ended.code(), Some(64));
@@ -239,7 +212,7 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
     for path in ["menu/food/fish/raw", "menu/food/meat", "menu/drinks/hot"] {
         fs::create_dir_all(store.path(path)).unwrap();
     }
-    let mut command = store.command(&["run", "--reentrant", "menu", "--", "./walk", "menu"]);
+    let mut command = store.command("run --reentrant menu -- ./walk menu");
     command.env("L", env!("CARGO_BIN_EXE_leasehold"));
     let ended = Process::run(command).await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
@@ -267,28 +240,24 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
 async fn the_longest_hold_ends_like_a_loss(store: &Store) {
     let run = ["run", "--max-hold", "4s", "k", "--", "sleep", "60"];
     let ended = store.run(&run).await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
     assert!(
         ended.stderr.starts_with("leasehold: k ends in "),
         "{}",
         ended.stderr
     );
     let said = "it was held for its maximum time; stopping the command";
-    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    ended.has_said(said);
 
-    let ended = store
-        .run(&["hold", "--json", "--max-hold", "4s", "k"])
-        .await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    let ended = store.run("hold --json --max-hold 4s k").await;
+    ended.has_code(Some(79));
     assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");
 }
 
 async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
-    let ended = store
-        .run(&["run", "--min-hold", "1m", "k", "--", "true"])
-        .await;
+    let ended = store.run("run --min-hold 1m k -- true").await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
-    let busy = store.run(&["run", "-n", "k", "--", "true"]).await;
+    let busy = store.run("run -n k -- true").await;
     assert_eq!(busy.code(), Some(75));
     assert!(
         busy.stderr.starts_with("leasehold: k is taken until "),
@@ -298,8 +267,8 @@ async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
     let shown = store.show("k").await;
     let until = shown["holders"][0]["kept_until"].as_str().unwrap();
     assert!(until.parse::<jiff::Timestamp>().is_ok(), "{until}");
-    let table = store.run(&["show", "k"]).await.stdout;
+    let table = store.run("show k").await.stdout;
     assert!(table.contains("\ntaken until 2"), "{table}");
-    let table = store.run(&["ls"]).await.stdout;
+    let table = store.run("ls").await.stdout;
     assert!(table.contains("(finished)"), "{table}");
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Store, events, json_lines, on_each_store};
+use crate::common::{HasEnded, Running, Store, events, json_lines, on_each_store};
 use leasehold::core::Token;
 use leasehold::fence::Gate;
 use leasehold_testkit::process::Signal;
@@ -35,7 +35,7 @@ on_each_store!(
 );
 
 async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
-    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    let (holder, _) = store.holder("orders/42 --label deploy").await;
     for (arguments, status) in [
         (&["-n"][..], 75),
         (&["-w", "0"], 75),
@@ -52,22 +52,14 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
         );
         assert_eq!(ended.stdout, "");
         let who = format!("(pid {}, label deploy) for ", holder.pid());
-        assert!(
-            ended.stderr.contains("orders/42 is held by "),
-            "{}",
-            ended.stderr
-        );
-        assert!(ended.stderr.contains(&who), "{}", ended.stderr);
-        assert!(ended.stderr.contains(" unless renewed"), "{}", ended.stderr);
+        ended.has_said("orders/42 is held by ");
+        ended.has_said(&who);
+        ended.has_said(" unless renewed");
     }
-    let quiet = store
-        .run(&["run", "-q", "-n", "orders/42", "--", "true"])
-        .await;
+    let quiet = store.run("run -q -n orders/42 -- true").await;
     assert_eq!((quiet.code(), &*quiet.stderr), (Some(75), ""));
 
-    let ended = store
-        .run(&["run", "-n", "--json", "orders/42", "--", "true"])
-        .await;
+    let ended = store.run("run -n --json orders/42 -- true").await;
     let events = events(&ended.stderr);
     assert_eq!(events[0]["event"], "conflict");
     assert_eq!(events[0]["holders"][0]["owner"]["pid"], holder.pid());
@@ -80,19 +72,15 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
 }
 
 async fn the_one_who_waits_is_told_twice(store: &Store) {
-    let (holder, first) = store.holder(&["k"]).await;
-    let waiter = store.spawn(&["run", "k", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"]);
+    let (holder, first) = store.holder("k").await;
+    let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
     let said = waiter
-        .stderr()
-        .wait_for("leasehold: waiting for k (position 1), held by ")
+        .says("leasehold: waiting for k (position 1), held by ")
         .await;
     assert!(said.contains(&format!("(pid {})", holder.pid())), "{said}");
     holder.signal(Signal::TERM);
     assert_eq!(holder.wait().await.code(), Some(0));
-    waiter
-        .stderr()
-        .wait_for("leasehold: acquired k after ")
-        .await;
+    waiter.says("leasehold: acquired k after ").await;
     let ended = waiter.finish().await;
     assert_eq!(ended.code(), Some(0));
     assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
@@ -101,24 +89,22 @@ async fn the_one_who_waits_is_told_twice(store: &Store) {
 }
 
 async fn a_wait_may_end_in_time_or_not(store: &Store) {
-    let (holder, _) = store.holder(&["k"]).await;
-    let late = store
-        .run(&["run", "-w", "100ms", "k", "--", "echo", "ran"])
-        .await;
-    assert_eq!((late.code(), &*late.stdout), (Some(75), ""));
-    assert!(late.stderr.contains("gave up after "), "{}", late.stderr);
-    let timely = store.spawn(&["run", "-w", "1m", "k", "--", "echo", "ran"]);
-    timely.stderr().wait_for("waiting").await;
+    let (holder, _) = store.holder("k").await;
+    let late = store.run("run -w 100ms k -- echo ran").await;
+    late.has_printed(Some(75), "");
+    late.has_said("gave up after ");
+    let timely = store.spawn("run -w 1m k -- echo ran");
+    timely.says("waiting").await;
     holder.signal(Signal::INT);
     let timely = timely.finish().await;
-    assert_eq!((timely.code(), &*timely.stdout), (Some(0), "ran\n"));
+    timely.has_printed(Some(0), "ran\n");
 }
 
 async fn ctrl_c_leaves_the_queue_at_once(store: &Store) {
-    let (_holder, _) = store.holder(&["k"]).await;
+    let (_holder, _) = store.holder("k").await;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let waiter = store.spawn(&["run", "k", "--", "echo", "ran"]);
-        waiter.stderr().wait_for("waiting").await;
+        let waiter = store.spawn("run k -- echo ran");
+        waiter.says("waiting").await;
         let sent = Instant::now();
         waiter.signal(signal);
         let ended = waiter.finish().await;
@@ -134,16 +120,13 @@ async fn ctrl_c_leaves_the_queue_at_once(store: &Store) {
 }
 
 async fn waiters_are_served_in_order_of_arrival(store: &Store) {
-    let (holder, _) = store.holder(&["k"]).await;
+    let (holder, _) = store.holder("k").await;
     let order = store.path("order");
     let mut waiters = Vec::new();
     for number in 1..=6 {
         let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
-        let waiter = store.spawn(&["run", "k", "--", "sh", "-c", &script]);
-        waiter
-            .stderr()
-            .wait_for(&format!("position {number}"))
-            .await;
+        let waiter = store.spawn(("run k -- sh -c", &script));
+        waiter.says(&format!("position {number}")).await;
         waiters.push(waiter);
     }
     let shown = store.show("k").await;
@@ -187,15 +170,15 @@ async fn a_killed_holder_frees_the_lock(store: &Store) {
         "echo up; exec sleep 60",
     ];
     let holder = store.spawn(&run);
-    holder.stdout().wait_for("up").await;
-    let waiter = store.spawn(&["run", "k", "--", "echo", "ran"]);
-    waiter.stderr().wait_for("waiting").await;
+    holder.prints("up").await;
+    let waiter = store.spawn("run k -- echo ran");
+    waiter.says("waiting").await;
     let killed = Instant::now();
     holder.signal(Signal::KILL);
     // Its output ends with its child.
     holder.finish().await;
     let ended = waiter.finish().await;
-    assert_eq!((ended.code(), &*ended.stdout), (Some(0), "ran\n"));
+    ended.has_printed(Some(0), "ran\n");
     assert!(
         killed.elapsed() < Duration::from_secs(25),
         "{:?}",
@@ -205,47 +188,34 @@ async fn a_killed_holder_frees_the_lock(store: &Store) {
 
 async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
     let script = "echo token $LEASEHOLD_TOKEN; exec sleep 60";
-    let holder = store.spawn(&["run", "--ttl", "3s", "k", "--", "sh", "-c", script]);
-    let first = holder.stdout().wait_for("token ").await;
-    let waiter = store.spawn(&["run", "k", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"]);
-    waiter.stderr().wait_for("waiting").await;
+    let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
+    let first = holder.prints("token ").await;
+    let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
+    waiter.says("waiting").await;
     holder.signal(Signal::STOP);
     let second = waiter.finish().await;
-    assert_eq!(second.code(), Some(0), "{}", second.stderr);
+    second.has_code(Some(0));
     holder.signal(Signal::CONT);
     let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("leasehold: lost k: "),
-        "{}",
-        ended.stderr
-    );
+    ended.has_code(Some(79));
+    ended.has_said("leasehold: lost k: ");
     let token = |line: &str| line.trim()["token ".len()..].parse::<u64>().unwrap();
     assert!(token(&first) < token(&second.stdout));
 }
 
 async fn a_broken_lock_ends_its_command(store: &Store) {
     let script = "trap 'echo told; exit 0' TERM; echo up; sleep 60 > /dev/null & wait";
-    let holder = store.spawn(&["run", "k", "--", "sh", "-c", script]);
-    holder.stdout().wait_for("up").await;
-    let unasked = store.run(&["break", "k"]).await;
+    let holder = store.spawn(("run k -- sh -c", script));
+    holder.prints("up").await;
+    let unasked = store.run("break k").await;
     assert_eq!(unasked.code(), Some(64), "nobody can be asked");
-    assert!(
-        unasked.stderr.contains("hint: use --yes"),
-        "{}",
-        unasked.stderr
-    );
-    let broken = store.run(&["break", "--yes", "--json", "k"]).await;
-    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    unasked.has_said("hint: use --yes");
+    let broken = store.run("break --yes --json k").await;
+    broken.has_code(Some(0));
     let done: Value = serde_json::from_str(&broken.stdout).unwrap();
     assert_eq!((&done["key"], &done["holders"]), (&json!("k"), &json!(1)));
     let ended = holder.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(79), "up\ntold\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(79), "up\ntold\n");
     // A holder that has only just begun does not listen yet: then it finds its claim gone.
     assert!(
         ended.stderr.starts_with("leasehold: lost k: "),
@@ -253,51 +223,51 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
         ended.stderr
     );
     let token = store
-        .run(&["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"])
+        .run(("run k -- sh -c", "echo $LEASEHOLD_TOKEN"))
         .await
         .stdout;
     assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
 }
 
 async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
-    let (former, stale) = store.holder(&["k"]).await;
-    store.run(&["break", "--yes", "k"]).await;
+    let (former, stale) = store.holder("k").await;
+    store.run("break --yes k").await;
     former.finish().await;
-    let (holder, token) = store.holder(&["k"]).await;
+    let (holder, token) = store.holder("k").await;
     for ask in [&["--yes"][..], &[]] {
         let other = ["break", "k", "--token", &*stale.to_string()];
         let broken = store.run(&[&other[..], ask].concat()).await;
         let said = format!("nothing was broken: nobody holds k with token {stale}\n");
-        assert_eq!(broken.code(), Some(1), "{}", broken.stderr);
+        broken.has_code(Some(1));
         assert!(broken.stderr.ends_with(&said), "{}", broken.stderr);
     }
-    let shown = store.run(&["show", "k"]).await.stdout;
+    let shown = store.run("show k").await.stdout;
     let heading = format!("k: lock, token {token}\n");
     assert!(shown.starts_with(&heading), "{shown}");
-    let shown = store.run(&["show", "never-used"]).await.stdout;
+    let shown = store.run("show never-used").await.stdout;
     assert!(shown.starts_with("never-used: free"), "{shown}");
     assert!(!shown.contains("token"), "{shown}");
-    let pattern = store.run(&["break", "--yes", "k*"]).await;
+    let pattern = store.run("break --yes k*").await;
     assert_eq!(pattern.code(), Some(64));
     let said = "nobody holds k*: break takes a key, not a pattern";
-    assert!(pattern.stderr.contains(said), "{}", pattern.stderr);
+    pattern.has_said(said);
     let broken = store
-        .run(&["break", "--yes", "k", "--token", &*token.to_string()])
+        .run(("break --yes k --token", &*token.to_string()))
         .await;
-    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    broken.has_code(Some(0));
     assert_eq!(holder.finish().await.code(), Some(79));
 }
 
 async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &Store) {
-    let (holder, stale) = store.holder(&["k"]).await;
-    let waiter = store.spawn(&["hold", "k"]);
-    waiter.stderr().wait_for("waiting for k").await;
-    let broken = store.run(&["break", "--yes", "k"]).await;
+    let (holder, stale) = store.holder("k").await;
+    let waiter = store.spawn("hold k");
+    waiter.says("waiting for k").await;
+    let broken = store.run("break --yes k").await;
     let (_, told) = broken.stderr.split_once("tokens up to ").expect("a token");
     let (told, _) = told.split_once(" are void").expect("a sentence");
     let resource = Gate::at(Token(told.parse().unwrap()));
     resource.admit(Token(stale)).unwrap_err();
-    let next: u64 = waiter.stdout().wait_for("").await.parse().unwrap();
+    let next: u64 = waiter.prints("").await.parse().unwrap();
     resource.admit(Token(next)).unwrap();
     assert_eq!(holder.finish().await.code(), Some(79));
 }
@@ -332,38 +302,35 @@ async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
 
 async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
     let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
-    let holder = store.spawn(&["run", "k", "--", "sh", "-c", script]);
-    holder.stdout().wait_for("up").await;
-    store.run(&["break", "--yes", "k"]).await;
+    let holder = store.spawn(("run k -- sh -c", script));
+    holder.prints("up").await;
+    store.run("break --yes k").await;
     // The output ends when the sleeper has gone, which does not hear SIGTERM.
     let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
 }
 
 async fn a_broken_lock_may_be_ignored(store: &Store) {
     let script = "echo up; until test -e go; do sleep 0.02; done; echo done";
     let run = ["run", "--on-lost", "ignore", "k", "--", "sh", "-c", script];
     let holder = store.spawn(&run);
-    holder.stdout().wait_for("up").await;
-    store.run(&["break", "--yes", "k"]).await;
-    holder
-        .stderr()
-        .wait_for("the command continues without the lock")
-        .await;
+    holder.prints("up").await;
+    store.run("break --yes k").await;
+    holder.says("the command continues without the lock").await;
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
-    assert_eq!((ended.code(), &*ended.stdout), (Some(79), "up\ndone\n"));
+    ended.has_printed(Some(79), "up\ndone\n");
 }
 
 async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
     let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
     let run = ["run", "--grace", "300ms", "k", "--", "sh", "-c", script];
     let holder = store.spawn(&run);
-    holder.stdout().wait_for("up").await;
-    store.run(&["break", "--yes", "k"]).await;
-    holder.stderr().wait_for("stopping the command").await;
+    holder.prints("up").await;
+    store.run("break --yes k").await;
+    holder.says("stopping the command").await;
     let told = Instant::now();
-    holder.stderr().wait_for("killing the command").await;
+    holder.says("killing the command").await;
     assert!(
         told.elapsed() > Duration::from_millis(200),
         "{:?}",
@@ -373,19 +340,19 @@ async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
 }
 
 async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
-    let (holder, token) = store.holder(&["k"]).await;
+    let (holder, token) = store.holder("k").await;
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
-    let busy = store.run(&["hold", "-n", "k"]).await;
-    assert_eq!((busy.code(), &*busy.stdout), (Some(75), ""));
+    let busy = store.run("hold -n k").await;
+    busy.has_printed(Some(75), "");
     holder.signal(Signal::INT);
     assert_eq!(holder.wait().await.code(), Some(0));
     assert_eq!(store.show("k").await["holders"], json!([]));
 
-    let holder = store.spawn(&["hold", "--json", "k"]);
-    let held: Value = serde_json::from_str(&holder.stdout().wait_for("").await).unwrap();
+    let holder = store.spawn("hold --json k");
+    let held: Value = serde_json::from_str(&holder.prints("").await).unwrap();
     assert_eq!(held["key"], "k");
     assert!(held["token"].as_u64().unwrap() > token);
-    store.run(&["break", "-y", "k"]).await;
+    store.run("break -y k").await;
     let ended = holder.finish().await;
     assert_eq!(ended.code(), Some(79));
     let lost = events(&ended.stderr);
@@ -395,7 +362,7 @@ async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
 }
 
 async fn show_and_ls_have_their_shape(store: &Store) {
-    let empty = store.run(&["ls"]).await;
+    let empty = store.run("ls").await;
     assert_eq!(
         (empty.code(), &*empty.stdout, &*empty.stderr),
         (Some(0), "", "")
@@ -410,10 +377,10 @@ async fn show_and_ls_have_their_shape(store: &Store) {
         (&json!([]), &json!([]))
     );
 
-    let (holder, token) = store.holder(&["a/1", "--label", "first"]).await;
-    let (_other, _) = store.holder(&["b/1"]).await;
-    let waiter = store.spawn(&["run", "a/1", "--", "true"]);
-    waiter.stderr().wait_for("waiting").await;
+    let (holder, token) = store.holder("a/1 --label first").await;
+    let (_other, _) = store.holder("b/1").await;
+    let waiter = store.spawn("run a/1 -- true");
+    waiter.says("waiting").await;
     let shown = store.show("a/1").await;
     let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let (held, waits) = (&shown["holders"][0], &shown["waiters"][0]);
@@ -470,12 +437,12 @@ async fn show_and_ls_have_their_shape(store: &Store) {
             .collect();
         assert_eq!(found, keys, "{pattern}");
     }
-    let table = store.run(&["show", "a/1"]).await.stdout;
+    let table = store.run("show a/1").await.stdout;
     assert!(
         table.contains("holds") && table.contains("waits, 1"),
         "{table}"
     );
-    let table = store.run(&["ls"]).await.stdout;
+    let table = store.run("ls").await.stdout;
     assert_eq!(table.lines().count(), 3, "{table}");
 }
 
@@ -485,10 +452,8 @@ async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
     std::fs::write(&script, "#!/\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let ended = store
-        .run(&["run", "k", "--", script.to_str().unwrap()])
-        .await;
-    assert_eq!(ended.code(), Some(126), "{}", ended.stderr);
+    let ended = store.run(("run k --", script.to_str().unwrap())).await;
+    ended.has_code(Some(126));
     let shown = store.show("k").await;
     assert_eq!(
         (&shown["holders"], &shown["waiters"]),
@@ -501,7 +466,7 @@ async fn fifty_commands_count_to_fifty(store: &Store) {
     std::fs::write(&count, "0").unwrap();
     let script = "read n < count; echo $((n + 1)) > count";
     let all: Vec<_> = (0..50)
-        .map(|_| store.spawn(&["run", "-q", "k", "--", "sh", "-c", script]))
+        .map(|_| store.spawn(("run -q k -- sh -c", script)))
         .collect();
     for each in all {
         let ended = each.finish().await;
@@ -520,8 +485,8 @@ async fn a_short_wait_is_not_said() {
     // A machine that is busy may take longer than that.
     for _ in 0..50 {
         let lease = lock.lock().await.unwrap();
-        let looks = store.spawn(&["wait", "--json", "k"]);
-        let waits = store.spawn(&["run", "--json", "k", "--", "true"]);
+        let looks = store.spawn("wait --json k");
+        let waits = store.spawn("run --json k -- true");
         while client.inspect("k").await.unwrap().waiters.is_empty() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common::Store;
+use crate::common::{HasEnded, Running, Store};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
@@ -72,7 +72,7 @@ async fn two_hundred_commands_count_to_two_hundred(store: &Store) {
     let script = "n=$(cat f); echo $((n+1)) > f";
     let begun = Instant::now();
     let all: Vec<_> = (0..200)
-        .map(|_| store.spawn(&["run", "-q", "k", "--", "sh", "-c", script]))
+        .map(|_| store.spawn(("run -q k -- sh -c", script)))
         .collect();
     all_succeed(all).await;
     println!("{}: 200 in {:?}", kind(store), begun.elapsed());
@@ -129,7 +129,7 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
         // Its output ends with all that it started.
         let ended = victim.finish().await;
         if ended.status.signal() != Some(9) {
-            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+            ended.has_code(Some(0));
             continue;
         }
         killed += 1;
@@ -184,11 +184,11 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
 }
 
 async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
-    let (holder, first) = store.holder(&["k"]).await;
+    let (holder, first) = store.holder("k").await;
     let mut waiters = Vec::new();
     for number in 1..=30 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&["run", "-q", "k", "--", "sh", "-c", &script]));
+        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     holder.signal(Signal::TERM);
@@ -207,7 +207,7 @@ async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
 
 async fn a_waiter_killed_next_in_line_delays_little(store: &Store) {
     for round in 1..=3 {
-        let (holder, _) = store.holder(&["k"]).await;
+        let (holder, _) = store.holder("k").await;
         next_in_line_is_killed(store, holder, &format!("round {round}")).await;
     }
     is_free(store).await;
@@ -216,20 +216,20 @@ async fn a_waiter_killed_next_in_line_delays_little(store: &Store) {
 /// As above, where the one who releases has waited before: it has listened to the store.
 async fn a_waiter_killed_behind_a_former_waiter_delays_little(store: &Store) {
     for round in 1..=3 {
-        let (earlier, _) = store.holder(&["k"]).await;
-        let holder = store.spawn(&["hold", "k"]);
+        let (earlier, _) = store.holder("k").await;
+        let holder = store.spawn("hold k");
         in_line(store, [&holder]).await;
         earlier.signal(Signal::TERM);
-        holder.stdout().wait_for("").await;
+        holder.prints("").await;
         next_in_line_is_killed(store, holder, &format!("a former waiter, round {round}")).await;
     }
     is_free(store).await;
 }
 
 async fn next_in_line_is_killed(store: &Store, holder: Process, what: &str) {
-    let first = store.spawn(&["run", "-q", "k", "--", "true"]);
+    let first = store.spawn("run -q k -- true");
     in_line(store, [&first]).await;
-    let second = store.spawn(&["run", "-q", "k", "--", "date", "+%s%N"]);
+    let second = store.spawn("run -q k -- date +%s%N");
     in_line(store, [&first, &second]).await;
     first.signal(Signal::KILL);
     first.wait().await;
@@ -244,12 +244,12 @@ async fn next_in_line_is_killed(store: &Store, holder: Process, what: &str) {
 }
 
 async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
-    let (holder, _) = store.holder(&["k"]).await;
+    let (holder, _) = store.holder("k").await;
     let mut waiters = Vec::new();
     for number in 0..13 {
         // Among the dead, and behind them, some live: 3, 7 and 12.
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&["run", "-q", "k", "--", "sh", "-c", &script]));
+        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     let lives = |number: usize| [3, 7, 12].contains(&number);
@@ -284,9 +284,9 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
     let mut measured = 0;
     for _ in 0..10 {
         let script = "echo up; exec sleep 600";
-        let holder = store.spawn(&["run", "-q", "--ttl", "1s", "k", "--", "sh", "-c", script]);
-        holder.stdout().wait_for("up").await;
-        let waiter = store.spawn(&["run", "-q", "k", "--", "date", "+%s%N"]);
+        let holder = store.spawn(("run -q --ttl 1s k -- sh -c", script));
+        holder.prints("up").await;
+        let waiter = store.spawn("run -q k -- date +%s%N");
         in_line(store, [&waiter]).await;
         // Frozen first, so that no renewal comes between the look at its end and its death.
         holder.signal(Signal::STOP);
@@ -338,21 +338,21 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
 /// The line moves up by twenty in no time, and then the holder is killed: whoever was far back a
 /// moment ago is the only one left to notice.
 async fn a_crash_is_noticed_by_one_who_came_from_far_back(store: &Store) {
-    let (holder, _) = store.holder(&["k"]).await;
+    let (holder, _) = store.holder("k").await;
     let mut waiters = Vec::new();
     for _ in 0..20 {
-        waiters.push(store.spawn(&["run", "-q", "k", "--", "true"]));
+        waiters.push(store.spawn("run -q k -- true"));
         in_line(store, &waiters).await;
     }
     let script = "echo up; exec sleep 600";
     let ttl = if kind(store) == "local" { "30s" } else { "1s" };
     waiters.push(store.spawn(&["run", "-q", "--ttl", ttl, "k", "--", "sh", "-c", script]));
     in_line(store, &waiters).await;
-    waiters.push(store.spawn(&["run", "-q", "k", "--", "date", "+%s%N"]));
+    waiters.push(store.spawn("run -q k -- date +%s%N"));
     in_line(store, &waiters).await;
     let (last, crashing) = (waiters.pop().unwrap(), waiters.pop().unwrap());
     holder.signal(Signal::TERM);
-    crashing.stdout().wait_for("up").await;
+    crashing.prints("up").await;
     crashing.signal(Signal::KILL);
     crashing.finish().await;
     let gone = SystemTime::now();
@@ -391,12 +391,12 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
     let mut store = Store::memory();
     store.url = server.url();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
-    let holder = store.spawn(&["run", "--ttl", "3s", "k", "--", "sh", "-c", script]);
-    let first: u64 = holder.stdout().wait_for("").await.parse().unwrap();
+    let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
+    let first: u64 = holder.prints("").await.parse().unwrap();
     let mut waiters = Vec::new();
     for number in 1..=5 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&["run", "--ttl", "3s", "k", "--", "sh", "-c", &script]));
+        waiters.push(store.spawn(("run --ttl 3s k -- sh -c", &script)));
         in_line(&store, &waiters).await;
     }
     let forgotten = Instant::now();
@@ -404,11 +404,11 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
     ends(&holder).await;
     let told = forgotten.elapsed();
     let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    ended.has_code(Some(79));
     for waiter in waiters {
         ends(&waiter).await;
         let ended = waiter.finish().await;
-        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        ended.has_code(Some(0));
     }
     let order = pairs(&store.path("order"));
     println!(
@@ -491,7 +491,7 @@ async fn is_free(store: &Store) {
 async fn ran_at(process: Process) -> SystemTime {
     ends(&process).await;
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     SystemTime::UNIX_EPOCH + Duration::from_nanos(ended.stdout.trim().parse().unwrap())
 }
 

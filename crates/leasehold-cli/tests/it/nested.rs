@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Store, leasehold};
+use crate::common::{HasEnded, Store, leasehold};
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 
@@ -39,14 +39,14 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         write("of-user", "hunter3\n"),
     );
 
-    let by_file = leasehold(&["run", "--password-file", &file]);
-    let mut by_relative_file = leasehold(&["run", "--password-file", "password"]);
+    let by_file = leasehold(("run --password-file", &file));
+    let mut by_relative_file = leasehold("run --password-file password");
     by_relative_file.current_dir(files.path("."));
-    let mut by_file_in_environment = leasehold(&["run"]);
+    let mut by_file_in_environment = leasehold("run");
     by_file_in_environment.env("LEASEHOLD_PASSWORD_FILE", &file);
-    let mut by_environment = leasehold(&["run"]);
+    let mut by_environment = leasehold("run");
     by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
-    let by_user = leasehold(&["run", "--user", "app", "--password-file", &of_user]);
+    let by_user = leasehold(("run --user app --password-file", &of_user));
     let with_user = server.url_as("app", "hunter3");
     let url = server.url();
     for (how, command, url) in [
@@ -59,13 +59,9 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         ),
         ("environment", by_environment, Some(&plain)),
         ("user and file", by_user, Some(&plain)),
-        ("URL in the environment", leasehold(&["run"]), Some(&url)),
-        ("URL with user", leasehold(&["run"]), Some(&with_user)),
-        (
-            "URL in the arguments",
-            leasehold(&["run", "-S", &url]),
-            None,
-        ),
+        ("URL in the environment", leasehold("run"), Some(&url)),
+        ("URL with user", leasehold("run"), Some(&with_user)),
+        ("URL in the arguments", leasehold(("run -S", &url)), None),
     ] {
         let ended = nested(command, url.map(String::as_str)).await;
         assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
@@ -88,7 +84,7 @@ async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
         .tls(ClientCertificate::Required)
         .start();
     let files = server.certificates();
-    let mut command = leasehold(&["run", "--tls-ca"]);
+    let mut command = leasehold("run --tls-ca");
     command
         .arg(&files.authority.path)
         .arg("--tls-cert")
@@ -96,7 +92,7 @@ async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
         .arg("--tls-key")
         .arg(&files.client_key.path);
     let ended = nested(command, Some(&server.url())).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     assert!(ended.stdout.contains("\ninner of rediss://"));
     assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
 }
@@ -106,23 +102,18 @@ async fn what_is_handed_on_is_for_that_store_only() {
     let outer = RedisServer::builder().password("hunter2").start();
     let other = RedisServer::builder().password("hunter3").start();
     let inner = "\"$BIN\" run -n -S \"$OTHER\" inner -- echo ran";
-    let mut command = leasehold(&["run", "outer", "--", "sh", "-c", inner]);
+    let mut command = leasehold(("run outer -- sh -c", inner));
     command
         .env("LEASEHOLD_STORE", outer.url())
         .env("BIN", env!("CARGO_BIN_EXE_leasehold"))
         .env("OTHER", other.url());
     let ended = Process::run(command).await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(0), "ran\n");
 
     // Nor is one handed on by an outer leasehold to what runs under a store that has none.
     let script = "echo ${LEASEHOLD_STORE_FILE-none}";
     let plain = Store::memory();
-    let mut command = plain.command(&["run", "k", "--", "sh", "-c", script]);
+    let mut command = plain.command(("run k -- sh -c", script));
     command.env("LEASEHOLD_STORE_FILE", "/proc/1/fd/1");
     assert_eq!(Process::run(command).await.stdout, "none\n");
 }
@@ -130,16 +121,16 @@ async fn what_is_handed_on_is_for_that_store_only() {
 #[tokio::test]
 async fn what_is_handed_on_ends_with_the_outer_one() {
     let server = RedisServer::builder().password("hunter2").start();
-    let mut command = leasehold(&["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE_FILE"]);
+    let mut command = leasehold(("run k -- sh -c", "echo $LEASEHOLD_STORE_FILE"));
     command.env("LEASEHOLD_STORE", server.url());
     let ended = Process::run(command).await;
     let file = ended.stdout.trim();
     assert!(file.starts_with("/proc/"), "{file}");
     let plain = format!("redis://{}/", server.address());
-    let mut late = leasehold(&["run", "-n", "k", "--", "true"]);
+    let mut late = leasehold("run -n k -- true");
     late.env("LEASEHOLD_STORE", plain)
         .env("LEASEHOLD_STORE_FILE", file);
     let late = Process::run(late).await;
-    assert_eq!(late.code(), Some(69), "{}", late.stderr);
-    assert!(late.stderr.contains("password"), "{}", late.stderr);
+    late.has_code(Some(69));
+    late.has_said("password");
 }

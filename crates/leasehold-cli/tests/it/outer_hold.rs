@@ -3,7 +3,7 @@
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
 
-use crate::common::{Store, events, leasehold, on_each_store};
+use crate::common::{HasEnded, Running, Store, events, leasehold, on_each_store};
 
 on_each_store! {
     a_key_of_the_outer_run_is_not_waited_for,
@@ -26,7 +26,7 @@ async fn nested(store: &Store, outer: &[&str], inner: &[&str]) -> Finished {
 }
 
 fn refused(ended: &Finished, status: i32, key: &str, hint: &str) {
-    assert_eq!(ended.code(), Some(status), "{}", ended.stderr);
+    ended.has_code(Some(status));
     let lines: Vec<_> = ended.stderr.lines().collect();
     let [message, advice] = lines[..] else {
         panic!("{}", ended.stderr);
@@ -88,7 +88,7 @@ async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
 
 async fn nor_is_one_of_several(store: &Store) {
     // Of the others, one is held by a stranger.
-    let (_holder, _) = store.holder(&["a"]).await;
+    let (_holder, _) = store.holder("a").await;
     let inner = ["run", "-k", "a", "-k", "k", "-k", "z", "--", "true"];
     let ended = nested(store, &["run", "k"], &inner).await;
     refused(&ended, 75, "k", "use another key");
@@ -107,7 +107,7 @@ async fn nor_is_one_of_the_run_around_the_outer_one(store: &Store) {
         "run", "between", "--", leasehold, "run", "--json", "k", "--", "true",
     ];
     let ended = nested(store, &["run", "k"], &inner).await;
-    assert_eq!(ended.code(), Some(75), "{}", ended.stderr);
+    ended.has_code(Some(75));
     let error = &events(&ended.stderr)[0];
     assert_eq!(
         (&error["event"], &error["status"]),
@@ -139,15 +139,15 @@ async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
         assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""), "{inner:?}");
     }
     // It waits for a stranger only.
-    let (holder, _) = store.holder(&["--limit", "2", "k"]).await;
-    let mut command = store.command(&["run", "--limit", "2", "k", "--"]);
+    let (holder, _) = store.holder("--limit 2 k").await;
+    let mut command = store.command("run --limit 2 k --");
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
     command.args([leasehold, "run", "--limit", "2", "k", "--", "true"]);
     let waiting = Process::spawn(command);
-    waiting.stderr().wait_for("waiting for k").await;
+    waiting.says("waiting for k").await;
     holder.signal(leasehold_testkit::process::Signal::TERM);
     let ended = waiting.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
 }
 
 async fn without_waiting_it_is_busy_as_ever(store: &Store) {
@@ -156,7 +156,7 @@ async fn without_waiting_it_is_busy_as_ever(store: &Store) {
         (&["run", "--every", "1h", "k", "--", "true"], 0),
     ] {
         let ended = nested(store, &["run", "k"], inner).await;
-        assert_eq!(ended.code(), Some(status), "{}", ended.stderr);
+        ended.has_code(Some(status));
         assert!(!ended.stderr.contains(NEVER), "{}", ended.stderr);
     }
 }
@@ -172,7 +172,7 @@ async fn where_claims_do_not_queue_it_is_told_too() {
         Process::run(command)
     };
     let new = on(&["init"]).await;
-    assert_eq!(new.code(), Some(0), "{}", new.stderr);
+    new.has_code(Some(0));
     let binary = env!("CARGO_BIN_EXE_leasehold");
     let ended = on(&["run", "k", "--", binary, "run", "k", "--", "true"]).await;
     refused(&ended, 75, "k", "use --reentrant on both, or another key");
@@ -190,7 +190,7 @@ async fn without_the_context_it_waits() {
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
     let command = store.command(&["run", "k", "--", "bash", "-c", script, leasehold]);
     let process = Process::spawn(command);
-    process.stderr().wait_for("waiting for k").await;
+    process.says("waiting for k").await;
     let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
     opened.await.unwrap().unwrap();
     let ended = process.finish().await;

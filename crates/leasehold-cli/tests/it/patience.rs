@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{events, leasehold};
+use crate::common::{HasEnded, Running, events, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::server::RedisServer;
@@ -36,22 +36,13 @@ async fn an_outage_at_the_start_is_waited_through() {
     for wait in [&[][..], &["-w", "5m"]] {
         let arguments = [&["run"], wait, &["k", "--", "echo", "ran"]].concat();
         let process = Process::spawn(at(&server.url(), &arguments));
-        let said = process.stderr().wait_for("; trying again").await;
+        let said = process.says("; trying again").await;
         assert!(said.contains("cannot connect to"), "{said}");
         server.start_again();
         let ended = process.finish().await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(0), "ran\n"),
-            "{}",
-            ended.stderr
-        );
+        ended.has_printed(Some(0), "ran\n");
         assert_eq!(told(&ended), 1, "{}", ended.stderr);
-        assert!(
-            ended.stderr.contains("the store is available again after "),
-            "{}",
-            ended.stderr
-        );
+        ended.has_said("the store is available again after ");
         server.kill();
     }
 }
@@ -61,29 +52,24 @@ async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     let server = RedisServer::start();
     let url = server.url();
     let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
-    holder.stdout().wait_for("").await;
+    holder.prints("").await;
     let arguments = [
         "run", "--json", "--ttl", "1s", "-w", "10m", "k", "--", "echo", "ran",
     ];
     let waiter = Process::spawn(at(&url, &arguments));
-    waiter.stderr().wait_for("\"event\":\"waiting\"").await;
+    waiter.says("\"event\":\"waiting\"").await;
     server.stop();
-    let said = waiter.stderr().wait_for("\"store_unavailable\"").await;
+    let said = waiter.says("\"store_unavailable\"").await;
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["key"], "k");
     assert!(!said["reason"].as_str().unwrap().is_empty(), "{said}");
     server.cont();
-    waiter.stderr().wait_for("\"rejoined\"").await;
-    waiter.stderr().wait_for("\"store_available\"").await;
-    waiter.stderr().wait_for("\"event\":\"waiting\"").await;
+    waiter.says("\"rejoined\"").await;
+    waiter.says("\"store_available\"").await;
+    waiter.says("\"event\":\"waiting\"").await;
     holder.signal(Signal::TERM);
     let ended = waiter.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(0), "ran\n");
     let acquired = events(&ended.stderr)
         .into_iter()
         .find(|event| event["event"] == "acquired")
@@ -138,7 +124,7 @@ async fn a_server_that_starts_is_waited_for() {
         "{}",
         at_once.stderr
     );
-    assert!(at_once.stderr.contains("loading"), "{}", at_once.stderr);
+    at_once.has_said("loading");
     let url = starting(&server, 2).await;
     let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
     assert_eq!(
@@ -169,22 +155,12 @@ async fn a_quarantine_is_waited_through() {
             at_once.stderr
         );
         let soon = run(&url, &[&["run", "-w", "300ms"], &lock[..]].concat()).await;
-        assert_eq!(
-            (soon.code(), &*soon.stdout),
-            (Some(69), ""),
-            "{}",
-            soon.stderr
-        );
-        assert!(soon.stderr.contains("gave up after "), "{}", soon.stderr);
-        assert!(soon.stderr.contains(why), "{}", soon.stderr);
+        soon.has_printed(Some(69), "");
+        soon.has_said("gave up after ");
+        soon.has_said(why);
         let ended = run(&url, &[&["run", "-w", "10m"], &lock[..]].concat()).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(0), "ran\n"),
-            "{}",
-            ended.stderr
-        );
-        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        ended.has_printed(Some(0), "ran\n");
+        ended.has_said(why);
         assert_eq!(told(&ended), 1, "{}", ended.stderr);
     }
 }
@@ -194,7 +170,7 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
     for command in [&["run", "k", "--", "true"][..], &["hold", "k"]] {
         let (name, rest) = command.split_first().unwrap();
         let ended = run(NOBODY, &[&[name, "-w", "1s"], rest].concat()).await;
-        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+        ended.has_code(Some(69));
         assert_eq!(told(&ended), 1, "{}", ended.stderr);
         let last = ended
             .stderr
@@ -220,13 +196,13 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
     let server = RedisServer::start();
     let url = server.url();
     let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
-    holder.stdout().wait_for("").await;
+    holder.prints("").await;
     let waiter = Process::spawn(at(&url, &["run", "-w", "3s", "k", "--", "true"]));
-    waiter.stderr().wait_for("waiting for k").await;
+    waiter.says("waiting for k").await;
     server.stop();
     let ended = waiter.finish().await;
-    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
-    assert!(ended.stderr.contains("gave up after "), "{}", ended.stderr);
+    ended.has_code(Some(69));
+    ended.has_said("gave up after ");
     assert!(!ended.stderr.contains("is held"), "{}", ended.stderr);
     server.cont();
 }
@@ -258,7 +234,7 @@ async fn what_waiting_cannot_mend_ends_at_once() {
                 "{command:?}: {}",
                 ended.stderr
             );
-            assert!(ended.stderr.contains(why), "{}", ended.stderr);
+            ended.has_said(why);
         }
     }
 }
@@ -311,30 +287,26 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     let spawn = |arguments: &[&str]| Process::spawn(at(&url, arguments));
     let leader = ["elect", "boss", "--", "sh", "-c", "echo up; exec sleep 600"];
     let (leads, holder) = (spawn(&leader), spawn(&["hold", "held"]));
-    leads.stdout().wait_for("up").await;
-    holder.stdout().wait_for("").await;
+    leads.prints("up").await;
+    holder.prints("").await;
     let follower = spawn(&leader);
-    follower.stderr().wait_for("waiting for boss").await;
+    follower.says("waiting for boss").await;
     let waiter = spawn(&["run", "held", "--", "echo", "up"]);
-    waiter.stderr().wait_for("waiting for held").await;
+    waiter.says("waiting for held").await;
     let observer = spawn(&["elect", "boss", "--observe"]);
-    observer.stdout().wait_for("").await;
+    observer.prints("").await;
     takes_writes(false);
 
     let begun: Vec<_> = WAYS.iter().map(|way| spawn(way)).collect();
     let freed = spawn(&["wait", "held"]);
-    freed.stderr().wait_for("waiting until").await;
+    freed.says("waiting until").await;
     for process in begun.iter().chain([&waiter, &follower]) {
-        let said = process.stderr().wait_for("; trying again").await;
+        let said = process.says("; trying again").await;
         assert!(said.contains("too few replicas"), "{said}");
     }
     let at_once = run(&url, &["run", "-n", "k", "--", "true"]).await;
     assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
-    assert!(
-        at_once.stderr.contains("min-replicas"),
-        "{}",
-        at_once.stderr
-    );
+    at_once.has_said("min-replicas");
     for limit in [["-w", "300ms"], ["--retry-for", "300ms"]] {
         let arguments = [&["run"], &limit[..], &["k", "--", "true"]].concat();
         let after = run(&url, &arguments).await;
@@ -344,18 +316,18 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
             "{}",
             after.stderr
         );
-        assert!(after.stderr.contains("gave up after "), "{}", after.stderr);
+        after.has_said("gave up after ");
     }
 
     takes_writes(true);
     for process in &begun {
-        process.stdout().wait_for("").await;
+        process.prints("").await;
         process.signal(Signal::TERM);
     }
     leads.signal(Signal::TERM);
     holder.signal(Signal::TERM);
     for waited in [&follower, &waiter] {
-        waited.stdout().wait_for("up").await;
+        waited.prints("up").await;
     }
     follower.signal(Signal::TERM);
     observer.signal(Signal::TERM);
@@ -378,12 +350,12 @@ async fn an_observer_ends_when_it_may_not_look() {
     let server = RedisServer::builder().user("bob", rights).start();
     let url = server.url_as("bob", "secret");
     let observer = Process::spawn(at(&url, &["elect", "boss", "--observe"]));
-    observer.stdout().wait_for("nobody leads").await;
+    observer.prints("nobody leads").await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
     let leads = Process::spawn(at(&server.url(), &["elect", "boss", "--", "sleep", "600"]));
     let ended = observer.finish().await;
-    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
-    assert!(ended.stderr.contains("may not do this"), "{}", ended.stderr);
+    ended.has_code(Some(69));
+    ended.has_said("may not do this");
     leads.signal(Signal::TERM);
     leads.finish().await;
 }
@@ -391,7 +363,7 @@ async fn an_observer_ends_when_it_may_not_look() {
 #[tokio::test]
 async fn a_signal_ends_the_waiting_for_the_store() {
     let process = Process::spawn(at(NOBODY, &["run", "k", "--", "true"]));
-    process.stderr().wait_for("; trying again").await;
+    process.says("; trying again").await;
     process.signal(Signal::INT);
     let ended = process.finish().await;
     assert_eq!(ended.signal(), Some(Signal::INT), "{}", ended.stderr);
@@ -406,11 +378,11 @@ async fn a_candidate_keeps_trying_when_the_store_is_down_at_its_start() {
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
     let arguments = ["elect", "k", "--", "sh", "-c", script];
     let candidate = Process::spawn(at(&url, &arguments));
-    candidate.stderr().wait_for("; trying again").await;
-    observer.stderr().wait_for("; trying again").await;
+    candidate.says("; trying again").await;
+    observer.says("; trying again").await;
     server.start_again();
-    let term = candidate.stdout().wait_for("").await;
-    observer.stdout().wait_for(&format!("term {term}")).await;
+    let term = candidate.prints("").await;
+    observer.prints(&format!("term {term}")).await;
     candidate.signal(Signal::TERM);
     assert_eq!(candidate.finish().await.signal(), Some(Signal::TERM));
     observer.signal(Signal::TERM);
@@ -432,7 +404,7 @@ async fn a_free_key_is_got_however_short_the_patience() {
         );
     }
     let holder = Process::spawn(at(&server.url(), &["hold", "k"]));
-    holder.stdout().wait_for("").await;
+    holder.prints("").await;
     for wait in ["1ms", "150ms"] {
         let ended = run(&url, &["run", "-w", wait, "k", "--", "echo", "ran"]).await;
         assert_eq!(ended.code(), Some(75), "{wait}: {}", ended.stderr);
@@ -459,12 +431,7 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
     asked_again.wait().await;
     proxy.resume(Direction::ToClient);
     let ended = process.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(0), "ran\n");
 }
 
 #[tokio::test]
@@ -481,23 +448,18 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
         "{}",
         after.stderr
     );
-    assert!(after.stderr.contains("gave up after "), "{}", after.stderr);
+    after.has_said("gave up after ");
 
     server.kill();
     let arguments = ["run", "-n", "--retry-for", "5m", "k", "--", "echo", "ran"];
     let process = Process::spawn(at(&url, &arguments));
-    process.stderr().wait_for("; trying again for ").await;
+    process.says("; trying again for ").await;
     server.start_again();
     let ended = process.finish().await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(0), "ran\n");
     // Another who holds the lock is not waited for.
     let holder = Process::spawn(at(&url, &["hold", "k"]));
-    holder.stdout().wait_for("").await;
+    holder.prints("").await;
     assert_eq!(run(&url, &arguments).await.code(), Some(75));
 
     let candidate = ["elect", "--retry-for", "300ms", "k", "--", "true"];

@@ -8,7 +8,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::process::{Pid, geteuid, kill_process};
 
 use crate::children::{GONE, Gate, ORPHANS};
-use crate::common::Store;
+use crate::common::{HasEnded, Running, Store};
 
 /// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.
 fn in_container(store: &Store, arguments: &[&str]) -> Command {
@@ -64,7 +64,7 @@ fn exec(first: Pid, script: &str) -> Command {
 #[tokio::test]
 async fn the_exit_status_is_the_commands_own() {
     let ended = run(&Store::memory(), "(sleep 0.2 &) ; exit 3").await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    ended.has_code(Some(3));
     let ended = run(&Store::memory(), "cat /proc/1/comm").await;
     assert_eq!(ended.stdout, "leasehold\n", "it is the first");
 }
@@ -72,32 +72,32 @@ async fn the_exit_status_is_the_commands_own() {
 #[tokio::test]
 async fn what_the_command_leaves_behind_is_reaped() {
     let ended = run(&Store::memory(), &format!("{ORPHANS} {GONE}; exit 3")).await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    ended.has_code(Some(3));
     assert_eq!(ended.stdout, "looked\n");
 }
 
 #[tokio::test]
 async fn what_others_leave_behind_is_reaped() {
     let store = Store::local();
-    let (holder, _) = store.holder(&["waited-for"]).await;
+    let (holder, _) = store.holder("waited-for").await;
     let running = in_container(
         &store,
         &["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"],
     );
     let running = Process::spawn(running);
-    running.stdout().wait_for("up").await;
+    running.prints("up").await;
     let waiting = Process::spawn(in_container(&store, &["hold", "waited-for"]));
-    waiting.stderr().wait_for("waiting for").await;
+    waiting.says("waiting for").await;
     for (process, name) in [(&running, "first"), (&waiting, "second")] {
         let (first, gate) = (first_of(process), Gate::new(&store, name));
         assert!(is_leasehold(first));
         // The orphan says whose it is now, and ends.
         let orphan = format!("echo $$; read go < {name}; grep PPid /proc/$$/status");
         let left = Process::spawn(exec(first, &format!("(sh -c '{orphan}' &)")));
-        let pid = left.stdout().wait_for("").await;
+        let pid = left.prints("").await;
         left.wait().await;
         gate.open().await;
-        let parent = left.stdout().wait_for("PPid").await;
+        let parent = left.prints("PPid").await;
         assert_eq!(parent, "PPid:\t1");
         let looked = Process::run(exec(first, &format!("pids={pid}; {GONE}"))).await;
         assert_eq!(looked.stdout, "looked\n");
@@ -115,7 +115,7 @@ async fn signals_go_on_to_the_command() {
         let store = Store::memory();
         let process = in_container(&store, &["run", "k", "--", "bash", "-c", &script]);
         let process = Process::spawn(process);
-        process.stdout().wait_for("up").await;
+        process.prints("up").await;
         kill_process(first_of(&process), signal).unwrap();
         let ended = process.finish().await;
         assert_eq!(ended.code(), Some(9), "{signal:?}: {}", ended.stderr);
@@ -125,12 +125,12 @@ async fn signals_go_on_to_the_command() {
 #[tokio::test]
 async fn a_signal_ends_the_waiting() {
     let store = Store::local();
-    let (_holder, _) = store.holder(&["k"]).await;
+    let (_holder, _) = store.holder("k").await;
     let process = Process::spawn(in_container(&store, &["run", "k", "--", "true"]));
-    process.stderr().wait_for("waiting for k").await;
+    process.says("waiting for k").await;
     kill_process(first_of(&process), Signal::TERM).unwrap();
     let ended = process.finish().await;
-    assert_eq!(ended.code(), Some(143), "{}", ended.stderr);
+    ended.has_code(Some(143));
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn with_children_it_ends_after_them() {
     let script = "(setsid sh -c 'echo up; sleep 0.2; echo over' &) ; exit 3";
     let run = ["run", "--with-children", "k", "--", "sh", "-c", script];
     let ended = Process::run(in_container(&store, &run)).await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    ended.has_code(Some(3));
     // Without, the system ends them with the first process.
     assert_eq!(ended.stdout, "up\nover\n");
 }

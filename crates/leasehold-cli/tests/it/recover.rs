@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::common::{Store, on_each_store};
+use crate::common::{HasEnded, Running, Store, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ fn start(store: &Store) -> Process {
 }
 
 async fn token(process: &Process) -> u64 {
-    process.stdout().wait_for("").await.parse().unwrap()
+    process.prints("").await.parse().unwrap()
 }
 
 /// Kills it and waits until all that had its output are gone.
@@ -77,7 +77,7 @@ async fn a_restart_after_a_crash_goes_on_at_once(store: &Store) {
             begun.elapsed()
         );
         if store.is_remote() {
-            job.stderr().wait_for("leasehold: recovered k after ").await;
+            job.says("leasehold: recovered k after ").await;
         }
         assert!(next > last);
         last = next;
@@ -93,10 +93,9 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
     let old = start(store);
     let first = token(&old).await;
     let new = start(store);
-    new.stderr()
-        .wait_for("the previous \"svc\", or a child of it, is still running")
+    new.says("the previous \"svc\", or a child of it, is still running")
         .await;
-    new.stderr().wait_for("waiting for k (position 1)").await;
+    new.says("waiting for k (position 1)").await;
     old.signal(Signal::TERM);
     let second = token(&new).await;
     assert!(second > first);
@@ -111,8 +110,8 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
 async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!; echo shim $PPID; wait";
     let old = store.spawn(&[&JOB[..], &[script]].concat());
-    let left: i32 = old.stdout().wait_for("").await.parse().unwrap();
-    let shim = old.stdout().wait_for("shim ").await;
+    let left: i32 = old.prints("").await.parse().unwrap();
+    let shim = old.prints("shim ").await;
     let shim = rustix::process::Pid::from_raw(shim["shim ".len()..].parse().unwrap()).unwrap();
     // As if both had been killed at once: then nobody ends what the command has started.
     rustix::process::kill_process(shim, Signal::STOP).unwrap();
@@ -120,10 +119,9 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     rustix::process::kill_process(shim, Signal::KILL).unwrap();
     old.finish().await;
     let new = start(store);
-    new.stderr()
-        .wait_for("or a child of it, is still running; waiting for k")
+    new.says("or a child of it, is still running; waiting for k")
         .await;
-    new.stderr().wait_for("waiting for k (position 1)").await;
+    new.says("waiting for k (position 1)").await;
     new.signal(Signal::TERM);
     assert_eq!(new.finish().await.signal(), Some(Signal::TERM));
     let left = rustix::process::Pid::from_raw(left).unwrap();
@@ -131,9 +129,7 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     // Nobody reports that the last one has gone, but the next start finds out.
     let begun = Instant::now();
     loop {
-        let next = store
-            .run(&["run", "-n", "--recover-as", "svc", "k", "--", "true"])
-            .await;
+        let next = store.run("run -n --recover-as svc k -- true").await;
         if next.code() == Some(0) {
             break;
         }
@@ -159,11 +155,10 @@ async fn a_file_of_another_machine_is_not(store: &Store) {
         state["host"] = json!("elsewhere");
     });
     let new = start(store);
-    new.stderr()
-        .wait_for("is ignored: it was written on another machine, elsewhere")
+    new.says("is ignored: it was written on another machine, elsewhere")
         .await;
     if store.is_remote() {
-        new.stderr().wait_for("waiting for k (position 1)").await;
+        new.says("waiting for k (position 1)").await;
     }
 }
 
@@ -174,8 +169,7 @@ async fn a_torn_file_is_ignored(store: &Store) {
     old.finish().await;
     fs::write(file(store), "{\"name\":\"sv").unwrap();
     let new = start(store);
-    new.stderr()
-        .wait_for("is ignored: it is damaged, or not leasehold's")
+    new.says("is ignored: it is damaged, or not leasehold's")
         .await;
     token(&new).await;
     crash(new).await;
@@ -200,12 +194,8 @@ async fn a_file_that_others_can_read_is_refused(store: &Store) {
     ] {
         allow(path.clone(), wide);
         let ended = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
-        assert_eq!(ended.code(), Some(71), "{}", ended.stderr);
-        assert!(
-            ended.stderr.contains("other users can access"),
-            "{}",
-            ended.stderr
-        );
+        ended.has_code(Some(71));
+        ended.has_said("other users can access");
         allow(path, narrow);
     }
     assert_eq!(store.show("k").await["holders"], json!([]));

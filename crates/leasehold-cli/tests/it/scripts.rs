@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::children::Gate;
-use crate::common::{Store, on_each_store};
+use crate::common::{HasEnded, Running, Store, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ on_each_store!(
 
 /// A script of bash, with the command as `$L`.
 fn script(store: &Store, lines: &str) -> Process {
-    let command = store.command(&[]);
+    let command = store.command("");
     let mut bash = Command::new("bash");
     bash.args(["-c", lines]).env("L", command.get_program());
     for (name, value) in command.get_envs() {
@@ -52,7 +52,7 @@ fn is_free(shown: &Value) -> bool {
 
 async fn a_hold_ends_with_the_script_that_was_killed(store: &Store) {
     let script = script(store, &format!("{HOLD}; sleep 60"));
-    let said = script.stdout().wait_for("token ").await;
+    let said = script.prints("token ").await;
     let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
     script.signal(Signal::KILL);
@@ -62,12 +62,12 @@ async fn a_hold_ends_with_the_script_that_was_killed(store: &Store) {
 async fn a_script_is_told_that_its_lock_is_lost(store: &Store) {
     let lines = "trap 'kill $s; echo told; exit 3' TERM; sleep 60 & s=$!; echo up; wait";
     let script = script(store, &format!("{HOLD}\n{lines}"));
-    script.stdout().wait_for("up").await;
-    let broken = store.run(&["break", "--yes", "k"]).await;
-    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    script.prints("up").await;
+    let broken = store.run("break --yes k").await;
+    broken.has_code(Some(0));
     let ended = script.finish().await;
-    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("lost k: "), "{}", ended.stderr);
+    ended.has_code(Some(3));
+    ended.has_said("lost k: ");
 }
 
 async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
@@ -80,7 +80,7 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
         for shell in ["sh", "bash"] {
             let lines = format!("T={hold}; echo \"token $T\"; sleep 600 > /dev/null 2>&1; echo on");
             let script = script(store, &format!("exec {shell} -c '{lines}'"));
-            let said = script.stdout().wait_for("token ").await;
+            let said = script.prints("token ").await;
             let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
             assert_eq!(store.show("k").await["holders"][0]["token"], token);
             script.signal_group(Signal::INT);
@@ -91,19 +91,19 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
     let lines = "trap 'echo told; exit 3' TERM; T=$(\"$L\" hold --background --while-parent k); \
         \"$L\" break -q --yes k; while :; do sleep 0.05; done";
     let ended = script(store, lines).finish().await;
-    assert_eq!((ended.code(), &*ended.stdout), (Some(3), "told\n"));
+    ended.has_printed(Some(3), "told\n");
     let refused = script(store, "\"$L\" hold --background k").finish().await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    refused.has_code(Some(64));
 }
 
 async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {
     let hold = ["hold", "--background", "--while-parent", "k"];
-    let (_holder, _) = store.holder(&["k"]).await;
+    let (_holder, _) = store.holder("k").await;
     let busy = store.run(&[&hold[..], &["-n"]].concat()).await;
-    assert_eq!((busy.code(), &*busy.stdout), (Some(75), ""));
+    busy.has_printed(Some(75), "");
     for signal in [Signal::TERM, Signal::KILL] {
         let waits = store.spawn(&hold);
-        waits.stderr().wait_for("waiting for k").await;
+        waits.says("waiting for k").await;
         waits.signal(signal);
         let ended = waits.finish().await;
         assert_eq!((ended.signal(), &*ended.stdout), (Some(signal), ""));
@@ -131,7 +131,7 @@ async fn a_hold_whose_parent_ended_before_it_looked_ends() {
                 lines.replace('\'', "'\\''")
             );
             let script = script(&store, &format!("{lines}; {above} sh -c \"$LINES\""));
-            let said = script.stdout().wait_for("over").await;
+            let said = script.prints("over").await;
             assert_eq!(
                 script.stdout().so_far(),
                 ["over"],
@@ -150,7 +150,7 @@ async fn a_hold_ends_with_a_descriptor(store: &Store) {
         until("end")
     );
     let script = script(store, &lines);
-    script.stdout().wait_for("").await;
+    script.prints("").await;
     assert!(!is_free(&store.show("k").await));
     fs::write(store.path("close"), "").unwrap();
     store.until("k", is_free).await;
@@ -159,10 +159,10 @@ async fn a_hold_ends_with_a_descriptor(store: &Store) {
 }
 
 async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
-    let (holder, token) = store.holder(&["--save", "k.lease", "k"]).await;
+    let (holder, token) = store.holder("--save k.lease k").await;
     let mode = fs::metadata(store.path("k.lease")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let renewed = store.run(&["renew", "--ttl", "10m", "k.lease"]).await;
+    let renewed = store.run("renew --ttl 10m k.lease").await;
     assert_eq!(
         (renewed.code(), &*renewed.stderr),
         (Some(0), "leasehold: renewed k for 10 min\n")
@@ -176,25 +176,21 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
         shown["holders"][0]["token"], token,
         "its holder is the same"
     );
-    let released = store.run(&["release", "--json", "k.lease"]).await;
-    assert_eq!(released.code(), Some(0), "{}", released.stderr);
+    let released = store.run("release --json k.lease").await;
+    released.has_code(Some(0));
     let said: Value = serde_json::from_str(&released.stdout).unwrap();
     assert_eq!(said, json!({"key": "k", "held": true}));
     assert!(is_free(&store.show("k").await));
     let ended = holder.finish().await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
     assert!(!store.path("k.lease").exists());
-    let again = store.run(&["release", "k.lease"]).await;
+    let again = store.run("release k.lease").await;
     assert_eq!(again.code(), Some(64));
-    assert!(
-        again.stderr.contains("cannot read k.lease"),
-        "{}",
-        again.stderr
-    );
+    again.has_said("cannot read k.lease");
 }
 
 async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {
-    let (holder, _) = store.holder(&["--save", "k.lease", "k"]).await;
+    let (holder, _) = store.holder("--save k.lease k").await;
     fs::remove_file(store.path("k.lease")).unwrap();
     let ended = holder.finish().await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
@@ -202,15 +198,15 @@ async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {
 }
 
 async fn a_key_is_waited_for_and_not_taken(store: &Store) {
-    let free = store.run(&["wait", "k"]).await;
+    let free = store.run("wait k").await;
     assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
-    let (one, _) = store.holder(&["-s", "k"]).await;
-    let (two, _) = store.holder(&["-s", "k"]).await;
-    let late = store.run(&["wait", "-w", "50ms", "k"]).await;
-    assert_eq!(late.code(), Some(75), "{}", late.stderr);
-    assert!(late.stderr.contains(": k is held by "), "{}", late.stderr);
-    let waiting = store.spawn(&["wait", "k"]);
-    let said = waiting.stderr().wait_for("waiting until k is free").await;
+    let (one, _) = store.holder("-s k").await;
+    let (two, _) = store.holder("-s k").await;
+    let late = store.run("wait -w 50ms k").await;
+    late.has_code(Some(75));
+    late.has_said(": k is held by ");
+    let waiting = store.spawn("wait k");
+    let said = waiting.says("waiting until k is free").await;
     assert!(said.contains(": held by "), "{said}");
     one.signal(Signal::TERM);
     one.finish().await;
@@ -218,16 +214,12 @@ async fn a_key_is_waited_for_and_not_taken(store: &Store) {
     assert_eq!(shown["waiters"], json!([]), "it claims nothing");
     two.signal(Signal::TERM);
     let ended = waiting.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("k is free, after "),
-        "{}",
-        ended.stderr
-    );
+    ended.has_code(Some(0));
+    ended.has_said("k is free, after ");
     // One that has died is not waited for longer than its lease.
-    let (dead, _) = store.holder(&["--ttl", "1s", "k"]).await;
+    let (dead, _) = store.holder("--ttl 1s k").await;
     dead.signal(Signal::KILL);
-    assert_eq!(store.run(&["wait", "k"]).await.code(), Some(0));
+    assert_eq!(store.run("wait k").await.code(), Some(0));
 }
 
 async fn show_tells_held_from_free_by_its_status(store: &Store) {
@@ -236,17 +228,17 @@ async fn show_tells_held_from_free_by_its_status(store: &Store) {
         (shown.code(), shown.stdout.is_empty())
     };
     assert_eq!(status(&["--exit-code"]).await, (Some(0), false));
-    let (_holder, _) = store.holder(&["k"]).await;
+    let (_holder, _) = store.holder("k").await;
     assert_eq!(status(&["--exit-code"]).await, (Some(1), false));
     assert_eq!(status(&["--exit-code", "-q"]).await, (Some(1), true));
     assert_eq!(status(&[]).await, (Some(0), false));
 }
 
 async fn ls_lists_what_is_held_or_waited_for(store: &Store) {
-    let (_holder, _) = store.holder(&["a"]).await;
-    let (_other, _) = store.holder(&["b"]).await;
-    let waiter = store.spawn(&["run", "b", "--", "true"]);
-    waiter.stderr().wait_for("waiting for b").await;
+    let (_holder, _) = store.holder("a").await;
+    let (_other, _) = store.holder("b").await;
+    let waiter = store.spawn("run b -- true");
+    waiter.says("waiting for b").await;
     let keys = async |arguments: &[&str]| {
         let listed = store.run(&[&["ls", "--json"], arguments].concat()).await;
         let lines = listed.stdout.lines().map(|line| {
@@ -263,33 +255,25 @@ async fn ls_lists_what_is_held_or_waited_for(store: &Store) {
 #[tokio::test]
 async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     let store = Store::redis();
-    let left = store
-        .run(&["hold", "--ttl", "1m", "--save", "k.lease", "--detach", "k"])
-        .await;
-    assert_eq!(left.code(), Some(0), "{}", left.stderr);
+    let left = store.run("hold --ttl 1m --save k.lease --detach k").await;
+    left.has_code(Some(0));
     let token = left.stdout.trim().parse::<u64>().unwrap();
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
-    let busy = store.run(&["run", "-n", "k", "--", "true"]).await;
+    let busy = store.run("run -n k -- true").await;
     assert_eq!(busy.code(), Some(75));
-    let renewed = store.run(&["renew", "k.lease"]).await;
-    assert!(
-        renewed.stderr.contains("renewed k for 1 min"),
-        "{}",
-        renewed.stderr
-    );
-    assert_eq!(store.run(&["release", "k.lease"]).await.code(), Some(0));
+    let renewed = store.run("renew k.lease").await;
+    renewed.has_said("renewed k for 1 min");
+    assert_eq!(store.run("release k.lease").await.code(), Some(0));
     assert!(is_free(&store.show("k").await));
 
     // A lease that cannot be saved would be nobody's.
-    let lost = store
-        .run(&["hold", "--save", "/nowhere/k.lease", "--detach", "k"])
-        .await;
-    assert_eq!(lost.code(), Some(74), "{}", lost.stderr);
+    let lost = store.run("hold --save /nowhere/k.lease --detach k").await;
+    lost.has_code(Some(74));
     assert!(is_free(&store.show("k").await));
 
     let local = Store::local();
-    let refused = local.run(&["hold", "--save", "f", "--detach", "k"]).await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    let refused = local.run("hold --save f --detach k").await;
+    refused.has_code(Some(64));
     assert!(is_free(&local.show("k").await));
 }
 
@@ -298,8 +282,8 @@ async fn a_saved_lease_that_was_lost_is_said() {
     let store = Store::redis();
     let arguments = ["hold", "--save", "k.lease", "--detach", "k"];
     assert_eq!(store.run(&arguments).await.code(), Some(0));
-    assert_eq!(store.run(&["break", "--yes", "k"]).await.code(), Some(0));
-    let renewed = store.run(&["renew", "-q", "k.lease"]).await;
+    assert_eq!(store.run("break --yes k").await.code(), Some(0));
+    let renewed = store.run("renew -q k.lease").await;
     assert_eq!(renewed.code(), Some(79));
     assert!(
         renewed
@@ -308,13 +292,9 @@ async fn a_saved_lease_that_was_lost_is_said() {
         "{}",
         renewed.stderr
     );
-    let released = store.run(&["release", "-q", "k.lease"]).await;
+    let released = store.run("release -q k.lease").await;
     assert_eq!(released.code(), Some(79));
-    assert!(
-        released.stderr.contains("k was not held"),
-        "{}",
-        released.stderr
-    );
+    released.has_said("k was not held");
 }
 
 #[tokio::test]
@@ -334,7 +314,7 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
             .finish()
             .await;
         assert_eq!(refused.code(), Some(64), "{arguments}: {}", refused.stderr);
-        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+        refused.has_said(why);
     }
 }
 
@@ -342,19 +322,14 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
 async fn a_line_of_a_shell_is_run() {
     let store = Store::memory();
     let ran = store
-        .run(&["run", "k", "-c", "echo \"$LEASEHOLD_KEY\"; exit 4"])
+        .run(("run k -c", "echo \"$LEASEHOLD_KEY\"; exit 4"))
         .await;
-    assert_eq!(
-        (ran.code(), &*ran.stdout),
-        (Some(4), "k\n"),
-        "{}",
-        ran.stderr
-    );
+    ran.has_printed(Some(4), "k\n");
     for wrong in [&["-c", "true", "--", "true"][..], &["-c", ""]] {
         let refused = store.run(&[&["run", "k"], wrong].concat()).await;
-        assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+        refused.has_code(Some(64));
     }
-    let spaced = store.run(&["run", "k", "--", "echo hello"]).await;
+    let spaced = store.run(("run k --", "echo hello")).await;
     assert_eq!(spaced.code(), Some(127));
     assert!(
         spaced

@@ -14,7 +14,7 @@ fn at_terminal(store: &Store, arguments: &[&str]) -> Terminal {
 
 /// A shell with job control, in which the command is `$L`.
 pub(crate) fn shell(store: &Store) -> Terminal {
-    let command = store.command(&[]);
+    let command = store.command("");
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]);
     for (name, value) in command.get_envs() {
@@ -161,7 +161,7 @@ fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_waits_one_line_lives_and_is_cleared() {
     let store = Store::local();
-    let (holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
+    let (holder, _) = store.holder("orders/42 --label deploy").await;
     let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
     let shown = terminal.wait_for(", label deploy) for ");
     let waiting = "leasehold: waiting for orders/42, position 1, ";
@@ -175,7 +175,7 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ctrl_c_ends_the_waiting() {
     let store = Store::local();
-    let (_holder, _) = store.holder(&["k"]).await;
+    let (_holder, _) = store.holder("k").await;
     let mut terminal = at_terminal(&store, &["run", "k", "--", "echo", "ran"]);
     terminal.wait_for("waiting for k");
     terminal.types("\x03");
@@ -188,7 +188,7 @@ async fn ctrl_c_ends_the_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn break_asks_at_a_terminal() {
     let store = Store::local();
-    let (holder, _) = store.holder(&["k"]).await;
+    let (holder, _) = store.holder("k").await;
     let mut terminal = at_terminal(&store, &["break", "k"]);
     let question = terminal.wait_for("[y/N] ");
     assert!(question.contains("k is held by "), "{question}");
@@ -224,8 +224,8 @@ async fn the_line_of_waiting_shows_format_characters_as_escapes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_narrow_terminal_shows_position_holder_and_time() {
     let store = Store::local();
-    let (_holder, _) = store.holder(&["orders/42", "--label", "deploy"]).await;
-    let command = store.command(&["run", "orders/42", "--", "true"]);
+    let (_holder, _) = store.holder("orders/42 --label deploy").await;
+    let command = store.command("run orders/42 -- true");
     let mut terminal = Terminal::sized(command, (40, 10));
     let shown = terminal.wait_screen(|shown| shown.contains("orders/42 #1: deploy, "));
     assert_eq!(shown.trim().lines().count(), 1, "{shown}");

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use crate::common::{Store, leasehold};
+use crate::common::{HasEnded, Store, leasehold};
 
 const RUN: &[&str] = &["run", "--metrics-file", "X", "k", "--", "echo", "ran"];
 const SAVE: &[&str] = &["hold", "--save", "X", "k"];
@@ -83,38 +83,36 @@ async fn files_of_another_kind_are_not_replaced() {
     let store = Store::local();
     let script = "#!/bin/sh\necho mine\n";
     fs::write(store.path("deploy"), script).unwrap();
-    let (_holder, _) = store.holder(&["k"]).await;
-    let save = store.run(&["hold", "--save", "deploy", "k"]).await;
+    let (_holder, _) = store.holder("k").await;
+    let save = store.run("hold --save deploy k").await;
     assert_eq!(save.code(), Some(64), "before it waits: {}", save.stderr);
     let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
-    assert!(save.stderr.contains(said), "{}", save.stderr);
+    save.has_said(said);
     let run = ["run", "--metrics-file", "deploy", "j", "--", "echo", "ran"];
     let run = store.run(&run).await;
-    assert_eq!((run.code(), &*run.stdout), (Some(0), "ran\n"));
+    run.has_printed(Some(0), "ran\n");
     let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";
-    assert!(run.stderr.contains(said), "{}", run.stderr);
+    run.has_said(said);
     assert_eq!(fs::read_to_string(store.path("deploy")).unwrap(), script);
 
-    let refused = store
-        .run(&["run", "--metrics-file", "-", "k", "--", "true"])
-        .await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    let refused = store.run("run --metrics-file - k -- true").await;
+    refused.has_code(Some(64));
     let said = "metrics are not written to standard output";
-    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    refused.has_said(said);
 }
 
 /// Its lock could not be released any more.
 #[tokio::test]
 async fn a_saved_lease_that_still_holds_is_not_replaced() {
     let store = Store::redis();
-    let save = async |key| store.run(&["hold", "--save", "f", "--detach", key]).await;
+    let save = async |key| store.run(("hold --save f --detach", key)).await;
     fs::write(store.path("f"), "").unwrap();
     assert_eq!(save("a").await.code(), Some(0), "an empty file is replaced");
     let first = fs::read(store.path("f")).unwrap();
     let refused = save("b").await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
+    refused.has_code(Some(64));
     let said = "the lease that is saved in f still holds a";
-    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    refused.has_said(said);
     assert_eq!(
         store.show("b").await["holders"],
         json!([]),
@@ -131,9 +129,9 @@ async fn a_saved_lease_that_still_holds_is_not_replaced() {
         .replace(&store.url, "redis://127.0.0.1:1/");
     fs::write(store.path("f"), text).unwrap();
     let unknown = save("b").await;
-    assert_eq!(unknown.code(), Some(69), "{}", unknown.stderr);
+    unknown.has_code(Some(69));
     let said = "cannot tell whether the lease that is saved in f still holds";
-    assert!(unknown.stderr.contains(said), "{}", unknown.stderr);
+    unknown.has_said(said);
     assert_eq!(
         store.show("b").await["holders"],
         json!([]),
@@ -141,22 +139,22 @@ async fn a_saved_lease_that_still_holds_is_not_replaced() {
     );
 
     fs::remove_file(store.path("f")).unwrap();
-    assert_eq!(store.run(&["break", "--yes", "a"]).await.code(), Some(0));
+    assert_eq!(store.run("break --yes a").await.code(), Some(0));
     assert_eq!(save("a").await.code(), Some(0));
-    assert_eq!(store.run(&["break", "--yes", "a"]).await.code(), Some(0));
+    assert_eq!(store.run("break --yes a").await.code(), Some(0));
     assert_eq!(
         save("a").await.code(),
         Some(0),
         "one that has ended is replaced"
     );
-    assert_eq!(store.run(&["release", "f"]).await.code(), Some(0));
+    assert_eq!(store.run("release f").await.code(), Some(0));
 }
 
 /// Whoever writes the file names the store and the keys.
 #[tokio::test]
 async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
     let store = Store::local();
-    let (holder, _) = store.holder(&["--save", "f", "k"]).await;
+    let (holder, _) = store.holder("--save f k").await;
     let path = store.path("f");
     let refused = async |said: &str| {
         for command in [
@@ -165,8 +163,8 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
             &["hold", "--save", "f", "j"],
         ] {
             let ended = store.run(command).await;
-            assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
-            assert!(ended.stderr.contains(said), "{}", ended.stderr);
+            ended.has_code(Some(64));
+            ended.has_said(said);
         }
     };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -178,8 +176,8 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
         std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     }
     symlink("f", store.path("link")).unwrap();
-    let link = store.run(&["release", "link"]).await;
-    assert_eq!(link.code(), Some(64), "{}", link.stderr);
+    let link = store.run("release link").await;
+    link.has_code(Some(64));
     holder.signal(Signal::TERM);
     assert_eq!(holder.finish().await.code(), Some(0));
     assert!(!path.exists());
@@ -192,14 +190,14 @@ async fn a_configuration_that_is_found_is_a_regular_file() {
     let directory = store.path("config/leasehold");
     fs::create_dir_all(&directory).unwrap();
     make(&directory.join("leasehold.toml"), FileType::Fifo, (0, 0));
-    let mut command = leasehold(&["config"]);
+    let mut command = leasehold("config");
     command
         .env_remove("LEASEHOLD_CONFIG")
         .env("LEASEHOLD_SYSTEM_CONFIG", "/nowhere")
         .env("XDG_CONFIG_HOME", store.path("config"));
     let ended = Process::run(command).await;
-    assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
-    assert!(ended.stderr.contains("it is a FIFO"), "{}", ended.stderr);
+    ended.has_code(Some(64));
+    ended.has_said("it is a FIFO");
 }
 
 // ---- the sources ----

@@ -69,7 +69,7 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
     terminal.wait_screen(|shown| shown.trim_end() == "no locks");
     let mut holders = Vec::new();
     for n in 0..30 {
-        holders.push(store.holder(&[&format!("k{n:02}")]).await);
+        holders.push(store.holder(format!("k{n:02}").as_str()).await);
     }
     // The rest has no room.
     let ends = |shown: &str| shown.trim_end().ends_with("and 9 more: see leasehold top");

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 pub(super) use self::process::run;
 pub(super) use self::report::{Report, Request};
@@ -44,7 +45,7 @@ const MOST_DESCRIPTORS: usize = 16;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How the command is to begin, beside what the shim is told in its arguments.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Plan {
     given: Vec<(String, String)>,
     withheld: Vec<String>,
@@ -107,11 +108,12 @@ impl Shim {
         start: Start<'_>,
         before: Option<impl FnOnce(Pid)>,
     ) -> io::Result<Pid> {
-        let plan = Plan {
-            given: start.given,
-            withheld: start.withheld,
-            waits: before.is_some(),
-        };
+        // As `Plan` reads it.
+        let plan = json!({
+            "given": start.given,
+            "withheld": start.withheld,
+            "waits": before.is_some(),
+        });
         let stdin = io::stdin();
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
         let descriptors = [&[stdin.as_fd()], &*start.lifelines].concat();

@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// The command with these arguments, on this store.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);
         command
             .env("LEASEHOLD_STORE", &self.url)
@@ -85,11 +85,11 @@ impl Store {
         command
     }
 
-    pub(crate) fn spawn(&self, arguments: &[&str]) -> Process {
+    pub(crate) fn spawn(&self, arguments: impl Arguments) -> Process {
         Process::spawn(self.command(arguments))
     }
 
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Finished {
+    pub(crate) async fn run(&self, arguments: impl Arguments) -> Finished {
         Process::run(self.command(arguments)).await
     }
 
@@ -115,15 +115,17 @@ impl Store {
     }
 
     /// A process that holds the key, and has said so.
-    pub(crate) async fn holder(&self, arguments: &[&str]) -> (Process, u64) {
-        let holder = self.spawn(&[&["hold"], arguments].concat());
+    pub(crate) async fn holder(&self, arguments: impl Arguments) -> (Process, u64) {
+        let mut hold = self.command("hold");
+        hold.args(arguments.words());
+        let holder = Process::spawn(hold);
         let token = holder.stdout().wait_for("").await;
         (holder, token.parse().expect("a token"))
     }
 }
 
 /// The command with these arguments, and nothing of the tester's own environment.
-pub(crate) fn leasehold(arguments: &[&str]) -> Command {
+pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LEASEHOLD_") {
@@ -131,8 +133,97 @@ pub(crate) fn leasehold(arguments: &[&str]) -> Command {
         }
     }
     // The settings of the tester are not those of the test.
-    command.env("LEASEHOLD_CONFIG", "/dev/null").args(arguments);
+    command.env("LEASEHOLD_CONFIG", "/dev/null");
+    command.args(arguments.words());
     command
+}
+
+/// Arguments of a command: one by one; as a text of words; or as such a text and a last one, whatever
+/// that holds.
+pub(crate) trait Arguments {
+    fn words(&self) -> Vec<String>;
+}
+
+impl Arguments for str {
+    fn words(&self) -> Vec<String> {
+        self.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl<S: AsRef<str>> Arguments for (&str, S) {
+    fn words(&self) -> Vec<String> {
+        let mut words = self.0.words();
+        words.push(self.1.as_ref().to_owned());
+        words
+    }
+}
+
+impl Arguments for [&str] {
+    fn words(&self) -> Vec<String> {
+        self.iter().map(|&word| word.to_owned()).collect()
+    }
+}
+
+impl<const N: usize> Arguments for [&str; N] {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl Arguments for Vec<&str> {
+    fn words(&self) -> Vec<String> {
+        self.as_slice().words()
+    }
+}
+
+impl<T: Arguments + ?Sized> Arguments for &T {
+    fn words(&self) -> Vec<String> {
+        (**self).words()
+    }
+}
+
+/// What a test expects of a process that runs.
+pub(crate) trait Running {
+    /// Waits until that is on its standard error; answers the line.
+    async fn says(&self, text: &str) -> String;
+    /// The same of its standard output.
+    async fn prints(&self, text: &str) -> String;
+}
+
+impl Running for Process {
+    async fn says(&self, text: &str) -> String {
+        self.stderr().wait_for(text).await
+    }
+
+    async fn prints(&self, text: &str) -> String {
+        self.stdout().wait_for(text).await
+    }
+}
+
+/// What a test expects of a process that has ended. It fails with what that has said.
+pub(crate) trait HasEnded {
+    fn has_code(&self, code: Option<i32>);
+    fn has_printed(&self, code: Option<i32>, stdout: &str);
+    fn has_said(&self, text: impl AsRef<str>);
+}
+
+impl HasEnded for Finished {
+    #[track_caller]
+    fn has_code(&self, code: Option<i32>) {
+        assert_eq!(self.code(), code, "{}", self.stderr);
+    }
+
+    #[track_caller]
+    fn has_printed(&self, code: Option<i32>, stdout: &str) {
+        let printed = (self.code(), &*self.stdout);
+        assert_eq!(printed, (code, stdout), "{}", self.stderr);
+    }
+
+    #[track_caller]
+    fn has_said(&self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        assert!(self.stderr.contains(text), "no {text} in {}", self.stderr);
+    }
 }
 
 /// The lines of JSON that a process wrote.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
 
-use rustix::process::{Pid, Signal};
+#[cfg(target_os = "linux")]
+use rustix::process::Pid;
+use rustix::process::Signal;
 
 /// The name of this machine, as others see it beside our claims.
 pub(crate) fn host() -> String {

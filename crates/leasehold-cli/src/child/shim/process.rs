@@ -89,7 +89,7 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
         stdio::stdin(),
         &mut [IoSliceMut::new(&mut length)],
         &mut control,
-        RecvFlags::CMSG_CLOEXEC,
+        RecvFlags::empty(),
     )?;
     if received.bytes != length.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -98,7 +98,10 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
         _ => Vec::new(),
     });
-    let descriptors = descriptors.collect();
+    let descriptors: Vec<OwnedFd> = descriptors.collect();
+    for descriptor in &descriptors {
+        fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
+    }
     let mut text = vec![0; usize::from_ne_bytes(length)];
     io::stdin().read_exact(&mut text)?;
     Ok((descriptors, serde_json::from_slice(&text)?))

@@ -49,8 +49,7 @@ use std::os::fd::AsFd as _;
 use crate::cli::{Command, OutputArgs};
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::output::Printer;
-use crate::run_child::conclude;
+use crate::output::{Event, Printer};
 
 fn main() {
     if let Some(status) = child::run_if_started_anew() {
@@ -126,35 +125,45 @@ async fn dispatch(mut command: Command) -> Status {
     if let Some((file, key)) = metrics {
         printer.begin_metrics(file, key);
     }
-    let status = match config::fill(&mut command) {
+    let done = match config::fill(&mut command) {
         Ok(()) => {
             if let Some(store) = command.store() {
                 place::say_if_not_sent(store, printer);
             }
             carry_out(&command, printer).await
         }
-        Err(failure) => refuse(&command, failure, printer),
+        Err(failure) => Err(failure),
     };
+    let ended = done.unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.status.into()
+    });
+    let is_observed = matches!(&command, Command::Elect(args) if args.observe);
+    if matches!(
+        command,
+        Command::Run(_) | Command::Elect(_) | Command::Wait(_)
+    ) && !is_observed
+    {
+        // These say how it ended, whatever happened.
+        let (status, signal) = (ended.code, ended.signal);
+        printer.event(&Event::Exit { status, signal });
+    }
     if has_metrics {
         // A write may take for ever.
-        status.at_the_latest();
+        ended.at_the_latest();
     }
-    printer.finish_metrics(status.code);
-    status
+    printer.finish_metrics(ended.code);
+    ended
 }
 
-async fn carry_out(command: &Command, printer: &Printer) -> Status {
+async fn carry_out(command: &Command, printer: &Printer) -> Result<Status, Failure> {
     let done = match command {
-        // These say how it ended, whatever happened.
-        Command::Run(args) => return conclude(commands::run::run(args, printer).await, printer),
+        Command::Run(args) => return commands::run::run(args, printer).await,
         Command::Elect(args) if !args.observe => {
-            return conclude(commands::elect::elect(args, printer).await, printer);
+            return commands::elect::elect(args, printer).await;
         }
-        Command::Wait(args) => return conclude(commands::wait::wait(args, printer).await, printer),
-        Command::Hold(args) => match commands::hold::hold(args, printer).await {
-            Ok(status) => return status,
-            Err(failure) => Err(failure),
-        },
+        Command::Wait(args) => return commands::wait::wait(args, printer).await,
+        Command::Hold(args) => return commands::hold::hold(args, printer).await,
         Command::Renew(args) => commands::saved_lease::renew(args, printer).await,
         Command::Release(args) => commands::saved_lease::release(args, printer).await,
         Command::Elect(args) => commands::observe::observe(args, printer).await,
@@ -173,21 +182,5 @@ async fn carry_out(command: &Command, printer: &Printer) -> Status {
         Command::Completions(args) => commands::completions::completions(args, printer),
         Command::Man(args) => commands::man::man(args, printer),
     };
-    let code = done.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        failure.status
-    });
-    code.into()
-}
-
-/// Ends before anything is done.
-fn refuse(command: &Command, failure: Failure, printer: &Printer) -> Status {
-    match command {
-        Command::Run(_) => conclude(Err(failure), printer),
-        Command::Elect(args) if !args.observe => conclude(Err(failure), printer),
-        _ => {
-            printer.failure(&failure);
-            failure.status.into()
-        }
-    }
+    done.map(Status::from)
 }

@@ -38,17 +38,6 @@ which they are       on Linux all that the command has started, in other groups 
 /// How long the store has to confirm a release: shorter than all that is left to do may take.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// Says how it ended, whatever happened.
-pub(crate) fn conclude(ended: Result<Status, Failure>, printer: &Printer) -> Status {
-    let ended = ended.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        failure.status.into()
-    });
-    let (status, signal) = (ended.code, ended.signal);
-    printer.event(&Event::Exit { status, signal });
-    ended
-}
-
 /// A command that may run, and how it is guarded.
 #[derive(Debug)]
 pub(crate) struct RunChild<'a> {
@@ -155,7 +144,7 @@ impl<'a> RunChild<'a> {
         let shim = self.shim.take().filter(Shim::is_there);
         let shim = shim.map_or_else(|| self.begin_shim(), Ok);
         let child = shim
-            .and_then(|shim| Supervision::start(shim, start, (&held, policy), signals, printer));
+            .and_then(|shim| Supervision::start(shim, &start, (&held, policy), signals, printer));
         let ended = match child {
             Ok(child) => child.run(self.how.with_children).await,
             Err(failure) => Err(failure),

@@ -31,7 +31,6 @@ use self::terminal::Terminal;
 use crate::{exit, sys};
 
 pub(crate) use anew::run_if_started_anew;
-
 pub(crate) use loss_policy::{LossPolicy, OnLost};
 pub(crate) use named::NamedProcess;
 pub(crate) use orphans::reap_orphans;
@@ -134,7 +133,7 @@ impl Child {
     /// Starts the child, in front of the terminal if there is one for it.
     pub(crate) fn start(
         mut shim: Shim,
-        start: Start<'_>,
+        start: &Start<'_>,
         terminal: Option<&Terminal>,
     ) -> io::Result<Self> {
         let mut probe = None;

@@ -91,7 +91,7 @@ impl<'a> Supervision<'a> {
     /// Starts the child, in front of the terminal if there is one for it.
     pub(crate) fn start(
         shim: Shim,
-        start: Start<'_>,
+        start: &Start<'_>,
         (held, policy): (&'a MultiLease<Any>, LossPolicy),
         signals: &'a mut Signals,
         printer: &'a Printer,

@@ -41,14 +41,8 @@ pub(super) fn prepare(directory: &Path) -> Result<(), Failure> {
     )
 }
 
-/// Refuses a file that others can read.
-pub(super) fn permitted(file: &File, path: &Path) -> Result<(), Failure> {
-    let seen = file.metadata().map_err(|error| refused(path, &error))?;
-    private(&seen, path)
-}
-
 /// Refuses what others can read or write: whoever knows the claim can take the lock.
-fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
+pub(super) fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
     let ours = seen.uid() == rustix::process::geteuid().as_raw() && !seen.is_symlink();
     if ours && seen.mode() & 0o077 == 0 {
         return Ok(());
@@ -86,7 +80,7 @@ pub(super) fn name_of(name: &str, store: &str, key: &str) -> String {
 #[derive(Debug)]
 pub(super) enum Opened {
     /// The lock on it is ours: all who had it are gone.
-    Ours(File),
+    Ours(UserFile),
     Busy,
 }
 
@@ -101,7 +95,7 @@ pub(super) fn open(path: &Path) -> io::Result<Opened> {
         }
         // It may have been replaced before it was locked.
         if file.is_at(path) {
-            return Ok(Opened::Ours(file.into_inner()));
+            return Ok(Opened::Ours(file));
         }
     }
 }

@@ -7,7 +7,7 @@
 mod file;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,11 +21,10 @@ use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
 use crate::sys;
+use crate::user_file::UserFile;
 
 /// The longest name, in bytes: it becomes a part of a file's.
 const LONGEST_NAME: usize = 64;
-/// More than any state has.
-const LONGEST_STATE: u64 = 64 * 1024;
 
 /// How long a process that was killed may take to be gone, with what dies with it: one that is
 /// restarted at once does not mistake it for one that lives.
@@ -52,7 +51,7 @@ pub(crate) struct Recovery {
     store: String,
     path: PathBuf,
     /// While we have it no other process of that name recovers the same lease.
-    _before: Option<File>,
+    _before: Option<UserFile>,
 }
 
 /// What is kept while the command runs.
@@ -88,9 +87,9 @@ impl Recovery {
             opened = file::open(&path).map_err(failed)?;
         }
         let before = match opened {
-            Opened::Ours(mut before) => {
-                file::permitted(&before, &path)?;
-                match read(&mut before, name, store, request.key()) {
+            Opened::Ours(before) => {
+                file::private(&before.metadata, &path)?;
+                match read(&before, name, store, request.key()) {
                     Ok(state) => request.recover = state.map(|state| state.parts.into_any()),
                     Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
                 }
@@ -166,15 +165,21 @@ fn check(name: &str) -> Result<(), Failure> {
 }
 
 /// The state of the process before, which is gone; or why it cannot be gone on with.
-fn read(file: &mut File, name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
-    let mut text = Vec::new();
-    let read = file.take(LONGEST_STATE).read_to_end(&mut text);
-    read.map_err(|error| error.to_string())?;
+fn read(file: &UserFile, name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
+    parse(
+        &file.bytes().map_err(|error| error.to_string())?,
+        name,
+        store,
+        key,
+    )
+}
+
+fn parse(text: &[u8], name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
     if text.is_empty() {
         return Ok(None);
     }
     let state: State =
-        serde_json::from_slice(&text).map_err(|_| "it is damaged, or not leasehold's")?;
+        serde_json::from_slice(text).map_err(|_| "it is damaged, or not leasehold's")?;
     if (&*state.name, &*state.store, state.parts.key().as_str()) != (name, store, key) {
         return Err("it is of another lock".to_owned());
     }
@@ -203,10 +208,7 @@ mod tests {
 
     /// What the state file of `name` for that store and key says.
     fn said(text: &[u8]) -> Result<Option<State>, String> {
-        let mut file = tempfile::tempfile().unwrap();
-        io::Write::write_all(&mut file, text).unwrap();
-        io::Seek::rewind(&mut file).unwrap();
-        read(&mut file, "billing", "memory:", "k")
+        parse(text, "billing", "memory:", "k")
     }
 
     fn written(claim: &str) -> String {

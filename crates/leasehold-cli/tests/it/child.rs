@@ -12,7 +12,7 @@ const WAITER: &str = "echo up $$; exec sleep 60";
 async fn the_exit_status_is_the_commands_own() {
     let store = Store::memory();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
-        let ended = store.run(("run k -- sh -c", script)).await;
+        let ended = store.run(&("run k -- sh -c", script)).await;
         assert_eq!(ended.code(), Some(status), "{script}");
         assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{script}");
     }
@@ -29,7 +29,7 @@ async fn what_cannot_run_is_126_or_127() {
         (script.to_str().unwrap(), 126),
         ("/", 126),
     ] {
-        let ended = store.run(("run k --", program)).await;
+        let ended = store.run(&("run k --", program)).await;
         assert_eq!(ended.code(), Some(status), "{program}: {}", ended.stderr);
         ended.has_said(program);
     }
@@ -85,7 +85,7 @@ async fn the_command_knows_its_key_token_and_store() {
 #[tokio::test]
 async fn input_and_output_are_the_commands_own() {
     let store = Store::memory();
-    let command = store.command(("run k -- sh -c", "cat; echo err >&2"));
+    let command = store.command(&("run k -- sh -c", "cat; echo err >&2"));
     let ended = Process::spawn_with_input(command, "in\0put\n")
         .finish()
         .await;
@@ -105,7 +105,7 @@ async fn arguments_are_passed_as_they_are() {
 #[tokio::test]
 async fn the_command_leads_a_group_and_begins_with_no_signal_blocked() {
     let script = "ps -o pgid= -p $$; echo $$; grep -E 'Sig(Blk|Ign)' /proc/self/status";
-    let ended = Store::memory().run(("run k -- sh -c", script)).await;
+    let ended = Store::memory().run(&("run k -- sh -c", script)).await;
     let lines: Vec<_> = ended.stdout.lines().map(str::trim).collect();
     assert_eq!(lines[0], lines[1]);
     assert_eq!(lines[2], "SigBlk:\t0000000000000000");
@@ -142,7 +142,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
         let apart = if apart { "> /dev/null 2>&1" } else { "" };
         let script =
             format!("trap 'exit 9' {number}; sh -c 'echo up; exec sleep 60 {apart}' & wait");
-        let process = store.spawn(("run k -- bash -c", &script));
+        let process = store.spawn(&("run k -- bash -c", &script));
         process.prints("up").await;
         process.signal(signal);
         // The output ends when the sleeper has gone, too.
@@ -155,7 +155,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
 async fn what_was_ignored_stays_ignored() {
     let script = "trap '' HUP; exec \"$@\"";
     let store = Store::memory();
-    let inner = store.command(("run k -- sh -c", "echo up; read x; exit 4"));
+    let inner = store.command(&("run k -- sh -c", "echo up; read x; exit 4"));
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", script, "sh"])
@@ -170,7 +170,7 @@ async fn what_was_ignored_stays_ignored() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_the_command_along() {
-    let process = Store::memory().spawn(("run k -- sh -c", WAITER));
+    let process = Store::memory().spawn(&("run k -- sh -c", WAITER));
     let up = process.prints("up ").await;
     let child: i32 = up["up ".len()..].parse().unwrap();
     let child = rustix::process::Pid::from_raw(child).unwrap();
@@ -184,7 +184,7 @@ async fn killed_itself_it_takes_the_command_along() {
 #[tokio::test]
 async fn events_in_json() {
     let ended = Store::memory()
-        .run(("run --json k -- sh -c", "exit 3"))
+        .run(&("run --json k -- sh -c", "exit 3"))
         .await;
     let events = events(&ended.stderr);
     let names: Vec<_> = events
@@ -226,7 +226,7 @@ async fn a_store_that_is_not_there_is_69() {
 async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
     let store = Store::memory();
     let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";
-    let run = store.command(("run k -- sh -c", says));
+    let run = store.command(&("run k -- sh -c", says));
     let under = async |variables: &str| {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("{variables} exec \"$@\""), "sh"]);
@@ -247,7 +247,7 @@ async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
 async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     let store = Store::memory();
     let job = "echo up; sh -c 'echo x > f'; exit 3";
-    let run = store.command(("run --metrics-file m.prom k -- sh -c", job));
+    let run = store.command(&("run --metrics-file m.prom k -- sh -c", job));
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
     shell.arg(run.get_program()).args(run.get_args());
@@ -257,7 +257,7 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     ended.has_said("File too large");
     // The signal is the system's for the job: what was ignored here would be ignored there.
     let mask = "ulimit -f 0; grep SigIgn /proc/self/status";
-    let ended = store.run(("run k -- sh -c", mask)).await;
+    let ended = store.run(&("run k -- sh -c", mask)).await;
     let ignored = ended.stdout.split_whitespace().last().unwrap();
     let ignored = u64::from_str_radix(ignored, 16).unwrap();
     assert_eq!(ignored >> (Signal::XFSZ.as_raw() - 1) & 1, 0);
@@ -267,7 +267,7 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
 async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
     let store = Store::memory();
     let job = "echo up; until test -e go; do sleep 0.02; done; kill -TERM $$";
-    let run = store.command(("run -v k -- sh -c", job));
+    let run = store.command(&("run -v k -- sh -c", job));
     // Nobody reads what it says at the end.
     let _gate = Gate::new(&store, "said");
     let mut shell = std::process::Command::new("sh");

@@ -67,7 +67,7 @@ fn pid(text: &str) -> Pid {
 
 async fn the_lock_is_released_when_the_command_ends(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(("run k -- sh -c", script)).await;
+    let ended = store.run(&("run k -- sh -c", script)).await;
     assert_eq!(
         (ended.code(), &*ended.stderr),
         (Some(0), ""),

@@ -64,7 +64,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
-    let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
+    let process = Store::memory().spawn(&("run k -- bash -c", SCATTERED));
     all_up(&process).await;
     process.signal_group(Signal::KILL);
     assert_eq!(process.finish().await.code(), None);
@@ -73,9 +73,7 @@ async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
 #[tokio::test]
 async fn a_lost_lock_ends_all_that_the_command_has_started() {
     let store = Store::local();
-    let run = [
-        "run", "--grace", "100ms", "k", "--", "bash", "-c", SCATTERED,
-    ];
+    let run = ("run --grace 100ms k -- bash -c", SCATTERED);
     let process = store.spawn(&run);
     all_up(&process).await;
     store.run("break --yes k").await;
@@ -86,7 +84,7 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
 async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
     let store = Store::memory();
     let script = "setsid sleep 60 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(("run k -- sh -c", script)).await;
+    let ended = store.run(&("run k -- sh -c", script)).await;
     ended.has_code(Some(0));
     let left = Pid::from_raw(ended.stdout.trim().parse().unwrap()).unwrap();
     kill_process(left, Signal::KILL).expect("it runs on");
@@ -95,7 +93,7 @@ async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
 #[tokio::test]
 async fn a_shim_that_is_killed_ends_the_command() {
     let script = "echo $PPID; exec sleep 60";
-    let process = Store::memory().spawn(("run k -- sh -c", script));
+    let process = Store::memory().spawn(&("run k -- sh -c", script));
     let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
     let ended = process.finish().await;
@@ -217,7 +215,7 @@ impl Stranger {
 
     /// Leasehold, run by the user, with a command that becomes root and ignores SIGTERM; and the
     /// process id of that.
-    async fn run(&self, options: impl Arguments) -> (Process, Pid) {
+    async fn run(&self, options: &(impl Arguments + ?Sized)) -> (Process, Pid) {
         let script = "trap '' TERM; echo $$; exec sleep 60";
         let command = ["k", "--", "./become", "--reuid", "0", "sh", "-c", script];
         let mut leasehold = self.command(&self.store.path("leasehold"), &["run"]);

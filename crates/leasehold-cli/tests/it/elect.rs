@@ -98,9 +98,9 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
 
 async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     let script = "until test -e go; do sleep 0.02; done; exit 3";
-    let one = store.spawn(("elect k -- sh -c", script));
+    let one = store.spawn(&("elect k -- sh -c", script));
     let first = leads(&one).await;
-    let two = store.spawn(("elect k -- sh -c", "echo up; exec sleep 60"));
+    let two = store.spawn(&("elect k -- sh -c", "echo up; exec sleep 60"));
     two.says("waiting for k (position 1)").await;
     fs::write(store.path("go"), "").unwrap();
     one.says("leasehold: the command ended with status 3; candidate for k again in 1.0 s")
@@ -114,7 +114,7 @@ async fn a_command_that_ends_makes_room_for_another(store: &Store) {
 
 async fn once_ends_with_the_commands_status(store: &Store) {
     let script = "echo $LEASEHOLD_KEY $LEASEHOLD_TERM $LEASEHOLD_TOKEN; exit 3";
-    let ended = store.run(("elect --once k -- sh -c", script)).await;
+    let ended = store.run(&("elect --once k -- sh -c", script)).await;
     ended.has_code(Some(3));
     let words: Vec<_> = ended.stdout.split_whitespace().collect();
     assert_eq!((words[0], words[1]), ("k", words[2]));
@@ -126,7 +126,7 @@ async fn once_ends_with_the_commands_status(store: &Store) {
 async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
         while :; do sleep 0.02; done";
-    let leader = store.spawn(("elect k -- sh -c", script));
+    let leader = store.spawn(&("elect k -- sh -c", script));
     leader.prints("up").await;
     let waits = store.spawn("elect k -- true");
     waits.says("waiting for k (position 1)").await;

@@ -177,7 +177,7 @@ async fn an_owner_enters_again(store: &Store) {
         \"$L\" run -n --reentrant k -- sh -c 'echo $LEASEHOLD_OWNER $LEASEHOLD_TOKEN'; \
         env -u LEASEHOLD_OWNER \"$L\" run -n --reentrant k -- true; echo $?; \
         \"$L\" run -n k -- true; echo $?";
-    let mut command = store.command(("run -v --json --reentrant k -- sh -c", script));
+    let mut command = store.command(&("run -v --json --reentrant k -- sh -c", script));
     command
         .env("L", env!("CARGO_BIN_EXE_leasehold"))
         .env("LEASEHOLD_LOG", "trace");

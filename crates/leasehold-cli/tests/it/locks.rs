@@ -73,7 +73,7 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
 
 async fn the_one_who_waits_is_told_twice(store: &Store) {
     let (holder, first) = store.holder("k").await;
-    let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
+    let waiter = store.spawn(&("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
     let said = waiter
         .says("leasehold: waiting for k (position 1), held by ")
         .await;
@@ -125,7 +125,7 @@ async fn waiters_are_served_in_order_of_arrival(store: &Store) {
     let mut waiters = Vec::new();
     for number in 1..=6 {
         let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
-        let waiter = store.spawn(("run k -- sh -c", &script));
+        let waiter = store.spawn(&("run k -- sh -c", &script));
         waiter.says(&format!("position {number}")).await;
         waiters.push(waiter);
     }
@@ -188,9 +188,9 @@ async fn a_killed_holder_frees_the_lock(store: &Store) {
 
 async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
     let script = "echo token $LEASEHOLD_TOKEN; exec sleep 60";
-    let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
+    let holder = store.spawn(&("run --ttl 3s k -- sh -c", script));
     let first = holder.prints("token ").await;
-    let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
+    let waiter = store.spawn(&("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
     waiter.says("waiting").await;
     holder.signal(Signal::STOP);
     let second = waiter.finish().await;
@@ -205,7 +205,7 @@ async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
 
 async fn a_broken_lock_ends_its_command(store: &Store) {
     let script = "trap 'echo told; exit 0' TERM; echo up; sleep 60 > /dev/null & wait";
-    let holder = store.spawn(("run k -- sh -c", script));
+    let holder = store.spawn(&("run k -- sh -c", script));
     holder.prints("up").await;
     let unasked = store.run("break k").await;
     assert_eq!(unasked.code(), Some(64), "nobody can be asked");
@@ -223,7 +223,7 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
         ended.stderr
     );
     let token = store
-        .run(("run k -- sh -c", "echo $LEASEHOLD_TOKEN"))
+        .run(&("run k -- sh -c", "echo $LEASEHOLD_TOKEN"))
         .await
         .stdout;
     assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
@@ -252,7 +252,7 @@ async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
     let said = "nobody holds k*: break takes a key, not a pattern";
     pattern.has_said(said);
     let broken = store
-        .run(("break --yes k --token", &*token.to_string()))
+        .run(&("break --yes k --token", &*token.to_string()))
         .await;
     broken.has_code(Some(0));
     assert_eq!(holder.finish().await.code(), Some(79));
@@ -302,7 +302,7 @@ async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
 
 async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
     let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
-    let holder = store.spawn(("run k -- sh -c", script));
+    let holder = store.spawn(&("run k -- sh -c", script));
     holder.prints("up").await;
     store.run("break --yes k").await;
     // The output ends when the sleeper has gone, which does not hear SIGTERM.
@@ -452,7 +452,7 @@ async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
     std::fs::write(&script, "#!/\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let ended = store.run(("run k --", script.to_str().unwrap())).await;
+    let ended = store.run(&("run k --", script.to_str().unwrap())).await;
     ended.has_code(Some(126));
     let shown = store.show("k").await;
     assert_eq!(
@@ -466,7 +466,7 @@ async fn fifty_commands_count_to_fifty(store: &Store) {
     std::fs::write(&count, "0").unwrap();
     let script = "read n < count; echo $((n + 1)) > count";
     let all: Vec<_> = (0..50)
-        .map(|_| store.spawn(("run -q k -- sh -c", script)))
+        .map(|_| store.spawn(&("run -q k -- sh -c", script)))
         .collect();
     for each in all {
         let ended = each.finish().await;

@@ -72,7 +72,7 @@ async fn two_hundred_commands_count_to_two_hundred(store: &Store) {
     let script = "n=$(cat f); echo $((n+1)) > f";
     let begun = Instant::now();
     let all: Vec<_> = (0..200)
-        .map(|_| store.spawn(("run -q k -- sh -c", script)))
+        .map(|_| store.spawn(&("run -q k -- sh -c", script)))
         .collect();
     all_succeed(all).await;
     println!("{}: 200 in {:?}", kind(store), begun.elapsed());
@@ -188,7 +188,7 @@ async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
     let mut waiters = Vec::new();
     for number in 1..=30 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
+        waiters.push(store.spawn(&("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     holder.signal(Signal::TERM);
@@ -249,7 +249,7 @@ async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
     for number in 0..13 {
         // Among the dead, and behind them, some live: 3, 7 and 12.
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
+        waiters.push(store.spawn(&("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     let lives = |number: usize| [3, 7, 12].contains(&number);
@@ -284,7 +284,7 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
     let mut measured = 0;
     for _ in 0..10 {
         let script = "echo up; exec sleep 600";
-        let holder = store.spawn(("run -q --ttl 1s k -- sh -c", script));
+        let holder = store.spawn(&("run -q --ttl 1s k -- sh -c", script));
         holder.prints("up").await;
         let waiter = store.spawn("run -q k -- date +%s%N");
         in_line(store, [&waiter]).await;
@@ -391,12 +391,12 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
     let mut store = Store::memory();
     store.url = server.url();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
-    let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
+    let holder = store.spawn(&("run --ttl 3s k -- sh -c", script));
     let first: u64 = holder.prints("").await.parse().unwrap();
     let mut waiters = Vec::new();
     for number in 1..=5 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run --ttl 3s k -- sh -c", &script)));
+        waiters.push(store.spawn(&("run --ttl 3s k -- sh -c", &script)));
         in_line(&store, &waiters).await;
     }
     let forgotten = Instant::now();

@@ -322,14 +322,14 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
 async fn a_line_of_a_shell_is_run() {
     let store = Store::memory();
     let ran = store
-        .run(("run k -c", "echo \"$LEASEHOLD_KEY\"; exit 4"))
+        .run(&("run k -c", "echo \"$LEASEHOLD_KEY\"; exit 4"))
         .await;
     ran.has_printed(Some(4), "k\n");
     for wrong in [&["-c", "true", "--", "true"][..], &["-c", ""]] {
         let refused = store.run(&[&["run", "k"], wrong].concat()).await;
         refused.has_code(Some(64));
     }
-    let spaced = store.run(("run k --", "echo hello")).await;
+    let spaced = store.run(&("run k --", "echo hello")).await;
     assert_eq!(spaced.code(), Some(127));
     assert!(
         spaced

@@ -105,7 +105,7 @@ async fn files_of_another_kind_are_not_replaced() {
 #[tokio::test]
 async fn a_saved_lease_that_still_holds_is_not_replaced() {
     let store = Store::redis();
-    let save = async |key| store.run(("hold --save f --detach", key)).await;
+    let save = async |key| store.run(&("hold --save f --detach", key)).await;
     fs::write(store.path("f"), "").unwrap();
     assert_eq!(save("a").await.code(), Some(0), "an empty file is replaced");
     let first = fs::read(store.path("f")).unwrap();

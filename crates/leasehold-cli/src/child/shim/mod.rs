@@ -9,8 +9,9 @@
 //! Leasehold may wait for all that a command that has ended has left. Then the shim reaps the command
 //! too, and reports when it has no child any more.
 //!
-//! It is leasehold started anew, in the command's environment: a process of one thread from its
-//! beginning, which shares nothing with leasehold but a socket.
+//! It is leasehold started anew, before the lock is asked for: a process of one thread from its
+//! beginning, which shares nothing with leasehold but a socket. When leasehold has the lock, it sends
+//! what the command needs.
 
 mod process;
 mod reaping;
@@ -105,7 +106,7 @@ impl Shim {
     /// there, and its program has not begun. An error is the command's: why it does not run.
     pub(super) fn start(
         &mut self,
-        start: Start<'_>,
+        start: &Start<'_>,
         before: Option<impl FnOnce(Pid)>,
     ) -> io::Result<Pid> {
         // As `Plan` reads it.

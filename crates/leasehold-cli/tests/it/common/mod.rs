@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// The command with these arguments, on this store.
-    pub(crate) fn command(&self, arguments: impl Arguments) -> Command {
+    pub(crate) fn command(&self, arguments: &(impl Arguments + ?Sized)) -> Command {
         let mut command = leasehold(arguments);
         command
             .env("LEASEHOLD_STORE", &self.url)
@@ -85,11 +85,11 @@ impl Store {
         command
     }
 
-    pub(crate) fn spawn(&self, arguments: impl Arguments) -> Process {
+    pub(crate) fn spawn(&self, arguments: &(impl Arguments + ?Sized)) -> Process {
         Process::spawn(self.command(arguments))
     }
 
-    pub(crate) async fn run(&self, arguments: impl Arguments) -> Finished {
+    pub(crate) async fn run(&self, arguments: &(impl Arguments + ?Sized)) -> Finished {
         Process::run(self.command(arguments)).await
     }
 
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// A process that holds the key, and has said so.
-    pub(crate) async fn holder(&self, arguments: impl Arguments) -> (Process, u64) {
+    pub(crate) async fn holder(&self, arguments: &(impl Arguments + ?Sized)) -> (Process, u64) {
         let mut hold = self.command("hold");
         hold.args(arguments.words());
         let holder = Process::spawn(hold);
@@ -125,7 +125,7 @@ impl Store {
 }
 
 /// The command with these arguments, and nothing of the tester's own environment.
-pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
+pub(crate) fn leasehold(arguments: &(impl Arguments + ?Sized)) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LEASEHOLD_") {
@@ -146,7 +146,7 @@ pub(crate) trait Arguments {
 
 impl Arguments for str {
     fn words(&self) -> Vec<String> {
-        self.split_whitespace().map(str::to_owned).collect()
+        self.split_whitespace().map(Self::to_owned).collect()
     }
 }
 
@@ -178,7 +178,7 @@ impl Arguments for Vec<&str> {
 
 impl<T: Arguments + ?Sized> Arguments for &T {
     fn words(&self) -> Vec<String> {
-        (**self).words()
+        T::words(self)
     }
 }
 

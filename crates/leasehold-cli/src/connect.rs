@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use leasehold::observe::Observer;
-use leasehold::store::redis::{Baseline, RedisLayout, RedisOptions, RedisStore};
+use leasehold::store::redis::{RedisLayout, RedisOptions, RedisStore};
 use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
+use redis::aio::MultiplexedConnection;
 
 use crate::cli::{AccessArgs, StoreArgs};
 use crate::config::{Origin, Setting, password_of_environment};
@@ -17,12 +18,12 @@ pub(crate) async fn connect(store: &StoreArgs) -> Result<Client, Failure> {
     open(store, Settings::default()).await
 }
 
-/// A client, and the raw server behind it where there is one.
+/// A client, and the raw server behind it where there is one: a connection, and the prefix.
 pub(crate) struct Measured {
     pub(crate) client: Client,
     /// The URL, without password.
     pub(crate) store: String,
-    pub(crate) baseline: Option<Arc<Baseline>>,
+    pub(crate) raw: Option<(MultiplexedConnection, String)>,
 }
 
 /// Connects, for measuring: the raw server by a plain connection of its own.
@@ -35,14 +36,14 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
         return Ok(Measured {
             store: client.store_url().to_owned(),
             client,
-            baseline: None,
+            raw: None,
         });
     };
     let options = options.with_access(&access)?;
-    let store = options.redacted_url();
+    let (store, prefix) = (options.redacted_url(), options.prefix.clone());
     let server = Arc::new(RedisStore::connect(options).await?);
     Ok(Measured {
-        baseline: Some(Arc::new(Baseline::new(&server).await?)),
+        raw: Some((server.open_connection().await?, prefix)),
         client: Client::builder().with_store(server).connect().await?,
         store,
     })

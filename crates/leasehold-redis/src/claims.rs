@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::lock::lock;
+use crate::std_ext::lock;
 use leasehold_core::{ClaimId, Key, Moment};
 
 /// How long a claim is remembered after it has expired, so that its id cannot claim again: longer

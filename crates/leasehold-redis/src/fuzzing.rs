@@ -14,7 +14,6 @@ use crate::codec::record::Record;
 use crate::codec::{push, script};
 use crate::connection::{gate, rights, sentinel, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
-use crate::queue::baseline::{self, ServerCost};
 pub use crate::routing::cluster::fuzzing::*;
 use crate::routing::names;
 
@@ -129,7 +128,7 @@ pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreErr
     } else {
         AcknowledgedBy::Replicas(1)
     };
-    Acknowledge::by(by).demand(0).read(answer)
+    Acknowledge::by(by).policy(0).read(answer)
 }
 
 /// Where a Sentinel says that the primary is.
@@ -140,9 +139,4 @@ pub fn primary(answer: &Value) -> Option<(String, u16)> {
 /// One field of what a Sentinel says about it.
 pub fn field(answer: &Value, name: &str) -> Option<String> {
     value::field(answer, name)
-}
-
-/// What a server has spent.
-pub fn cost(info: &str) -> ServerCost {
-    baseline::read_cost(info)
 }

@@ -36,16 +36,16 @@ mod classic;
 mod codec;
 mod connection;
 mod doctor;
+mod errors;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod lock;
 mod options;
 mod queue;
 mod quorum;
-mod refusal;
 mod routing;
 mod scheme;
+mod std_ext;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +55,6 @@ pub use self::options::restart::{Quarantine, Restart};
 pub use self::options::sentinels::Sentinels;
 pub use self::options::{RedisAddress, RedisLayout, RedisOptions};
 pub use self::queue::RedisStore;
-pub use self::queue::baseline::{Baseline, ServerCost};
 pub use self::quorum::{RedlockOptions, RedlockStore};
 pub use self::routing::cluster::RedisClusterOptions;
 pub use self::scheme::{ManyNodes, OneServer, Votes};

@@ -39,7 +39,4 @@ pub mod redis {
         Acknowledge, AcknowledgedBy, ClassicStore, Quarantine, RedisAddress, RedisClusterOptions,
         RedisLayout, RedisOptions, RedisStore, RedlockOptions, RedlockStore, Restart, Sentinels,
     };
-    // What `leasehold bench` compares with.
-    #[doc(hidden)]
-    pub use leasehold_redis::{Baseline, ServerCost};
 }

@@ -5,14 +5,14 @@ use leasehold_store::StoreError;
 use redis::Value;
 
 use super::verb::{self, Found, Outcome};
-use super::{look, refusal, view};
+use super::{look, view};
 
 /// Until when somebody holds, by the answer of a step that was taken at `at`.
 ///
 /// # Errors
 /// If it is something else.
 pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreError> {
-    Ok(match verb::read(answer).map_err(refusal::of)? {
+    Ok(match verb::read(answer)? {
         Outcome::Ours(left) | Outcome::Others(left) => Some(look::deadline(at, left)),
         Outcome::Taken | Outcome::Nobodys => None,
     })
@@ -23,8 +23,8 @@ pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreErr
 ///
 /// # Errors
 /// If it is no classic lock.
-pub fn seen(answers: &[Value], at: StoreTime) -> Result<(Vec<u8>, Snapshot), StoreError> {
-    let found = verb::read_found(answers).map_err(refusal::of)?;
+pub fn seen(answers: &Value, at: StoreTime) -> Result<(Vec<u8>, Snapshot), StoreError> {
+    let found = verb::read_found(answers)?;
     let snapshot = view(&found, at);
     Ok(match found {
         Found::Nothing => (Vec::new(), snapshot),

@@ -1,15 +1,14 @@
 //! Inspects classic locks.
 
-use std::sync::Arc;
-
-use futures_util::future::join_all;
+use async_trait::async_trait;
 use leasehold_core::{
     Arrival, Capacity, ClaimView, ClientInfo, Holder, Invalid, Mode, Snapshot, StoreTime, Token,
 };
+use leasehold_store::{ErrorKind, StoreError};
 
-use super::verb::{Found, Left, looks, read_found};
-use crate::connection::multiplexed::Connection;
-use crate::connection::step::Failure;
+use super::verb::{Found, Left};
+use super::{ClassicStore, wall};
+use crate::routing::names::{Looked, Named, as_key};
 
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
@@ -69,12 +68,22 @@ pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
     }
 }
 
-/// Looks at a key of one server. Its answers may be of different moments: nothing
-/// is decided by them.
-pub(in super::super) async fn look(wire: &Arc<Connection>, key: &str) -> Result<Found, Failure> {
-    let answers = join_all(looks(key).map(|look| wire.send(look))).await;
-    let answers: Vec<_> = answers.into_iter().collect::<Result<_, _>>()?;
-    read_found(&answers)
+#[async_trait]
+impl Named for ClassicStore {
+    async fn look(&self, name: &[u8]) -> Result<Looked, StoreError> {
+        let Ok(key) = as_key(name) else {
+            return Ok(Ok(None));
+        };
+        match self.found(&key).await {
+            Ok(found) => {
+                let seen = view(&found, wall());
+                Ok(Ok(is_listed(&seen).then_some((key, seen))))
+            }
+            // Whatever else has such a name is no lock of this layout.
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Ok(None)),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Whether a string that was found by its name is listed as a lock: only if it expires. A string

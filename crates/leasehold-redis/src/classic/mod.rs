@@ -2,15 +2,13 @@
 //! other libraries, on one server, behind Sentinels or in a cluster.
 //!
 //! It has one holder, no queue, no pushes and no tokens. The value is the id of the holding
-//! claim, and nothing else is stored. A step compares and writes the value, by a script or by a
-//! transaction. See `docs/stores/classic.md`.
+//! claim, and nothing else is stored. A step is a script that compares and writes the value. See
+//! `docs/stores/classic.md`.
 
-mod executor;
+mod errors;
 #[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
-mod list;
 mod look;
-mod refusal;
 mod verb;
 
 use std::fmt;
@@ -25,22 +23,19 @@ use leasehold_core::{
 use leasehold_store::{
     Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
 };
-use redis::{Cmd, Value};
 
-pub(super) use self::executor::ClassicExecutor;
-use self::list::ClassicListing;
+pub(super) use self::errors::{no_tokens, unsupported};
 use self::look::{arrival, deadline};
-pub(super) use self::look::{check_pattern, is_listed, look, view};
-pub(super) use self::refusal::{no_tokens, of as error_of, unsupported};
-pub(super) use self::verb::{Found, Outcome, Step, Verb};
+pub(super) use self::look::{check_pattern, is_listed, view};
+pub(super) use self::verb::{Found, Outcome, Step, Verb, look};
 use super::options::{RedisLayout, RedisOptions};
 use crate::claims::{ClaimTable, Known};
-use crate::codec::script::Call;
 use crate::codec::stores_own;
-use crate::connection::connect::Target;
-use crate::connection::step::at_primary;
+use crate::connection::endpoint::Endpoint;
+use crate::connection::step::Delivery;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
+use crate::routing::names::{NamedKeys, Names};
 
 /// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
 /// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
@@ -57,13 +52,11 @@ use crate::routing::cluster::RedisClusterOptions;
 /// ```
 pub struct ClassicStore {
     route: Route,
-    /// The way to one server.
-    executor: ClassicExecutor,
     claims: ClaimTable<(), ()>,
 }
 
 impl ClassicStore {
-    /// Opens a store: connects, and checks whether scripts are allowed.
+    /// Opens a store: connects, and checks the version and the role of the server.
     ///
     /// # Errors
     /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the options
@@ -71,15 +64,10 @@ impl ClassicStore {
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(options.layout)?;
-        let store = Self::by(Route::open(Target::new(&options)?).await?);
-        if let Route::One(shared) = &store.route {
-            let opened = store.executor.open(&shared.connection().await?).await;
-            opened.map_err(refusal::of)?;
-        }
-        Ok(store)
+        Ok(Self::by(Route::open(Endpoint::new(&options)?).await?))
     }
 
-    /// Opens a store on a cluster, which must allow scripts.
+    /// Opens a store on a cluster.
     ///
     /// # Errors
     /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster); `Invalid`
@@ -93,7 +81,6 @@ impl ClassicStore {
     fn by(route: Route) -> Self {
         Self {
             route,
-            executor: ClassicExecutor::default(),
             claims: ClaimTable::default(),
         }
     }
@@ -118,44 +105,19 @@ impl ClassicStore {
     }
 
     async fn ask(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
-        let name = self.redis_key(key);
-        match &self.route {
-            Route::One(shared) => {
-                let (executor, name) = (&self.executor, &name);
-                let take = |wire| async move { executor.step(&wire, name, step).await };
-                let asked = at_primary(shared, take);
-                asked.await.map_err(refusal::of)
-            }
-            Route::Cluster(cluster) => {
-                let keys = [&*name];
-                let answer = cluster.run(&step.call(&keys)).await?.0;
-                verb::read(&answer).map_err(refusal::of)
-            }
-        }
+        let keys = [&*self.redis_key(key)];
+        verb::read(&self.route.ask(Delivery::Plain, &step.call(&keys)).await?.0)
     }
 
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
-        let name = self.redis_key(key);
-        match &self.route {
-            Route::One(shared) => {
-                let name = &name;
-                let asked = at_primary(shared, |wire| async move { look(&wire, name).await });
-                asked.await.map_err(refusal::of)
-            }
-            Route::Cluster(cluster) => {
-                let asked = Call {
-                    script: &verb::LOOK,
-                    keys: &[&*name],
-                    arguments: |_: &mut Cmd| {},
-                    last: false,
-                };
-                match cluster.run(&asked).await?.0 {
-                    Value::Array(answers) => verb::read_found(&answers).map_err(refusal::of),
-                    Value::ServerError(error) => Err(refusal::of_server(&error)),
-                    other => Err(crate::codec::script::unreadable(&other)),
-                }
-            }
-        }
+        let keys = [&*self.redis_key(key)];
+        verb::read_found(
+            &self
+                .route
+                .ask(Delivery::Plain, &verb::look_at(&keys))
+                .await?
+                .0,
+        )
     }
 }
 
@@ -345,7 +307,9 @@ impl LockStore for ClassicStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(ClassicListing::new(self, pattern))
+        let names = check_pattern(self.prefix(), pattern)
+            .map(|()| Names::new(self.route.clone(), self.prefix().to_owned(), pattern));
+        Box::new(NamedKeys::new(self, names))
     }
 
     fn inbox(&self) -> &Inbox {

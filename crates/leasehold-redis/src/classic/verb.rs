@@ -1,20 +1,22 @@
-//! Requests and results of classic locks: the rules of `lua/step.lua`, for servers that forbid
-//! scripts.
+//! Requests to the scripts of classic locks, and their results.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
-use super::refusal;
+use super::errors;
 use crate::codec::script::{Call, Script, unreadable};
-use crate::connection::step::Failure;
+use crate::connection::multiplexed::Connection;
+use crate::connection::step::{Delivery, run_request};
+use crate::connection::value::text_of;
 
-/// The script that takes every step where scripts are allowed.
+/// The script that takes every step.
 pub(super) static STEP: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/step.lua").to_owned()));
 
-/// The script that looks, where commands are not sent one by one.
+/// The script that looks.
 pub(super) static LOOK: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/look.lua").to_owned()));
 
@@ -73,15 +75,6 @@ pub(in super::super) enum Outcome {
     Nobodys,
 }
 
-/// What a step changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    None,
-    Set,
-    Expire,
-    Delete,
-}
-
 impl Step<'_> {
     /// Rounded up: the server must not end a lease before its holder does.
     pub(super) fn millis(&self) -> u64 {
@@ -99,6 +92,15 @@ impl Step<'_> {
         }
     }
 
+    /// Takes the step at one server.
+    pub(in super::super) async fn take(
+        &self,
+        wire: &Arc<Connection>,
+        key: &str,
+    ) -> Result<Outcome, StoreError> {
+        read(&run_request(wire, Delivery::Plain, &self.call(&[key])).await?)
+    }
+
     fn add(&self, call: &mut Cmd) {
         let verb = match self.verb {
             Verb::First => "first",
@@ -109,69 +111,24 @@ impl Step<'_> {
         };
         call.arg(verb).arg(self.id).arg(self.millis());
     }
-
-    /// Returns the outcome for a key that contains `found`, and the change to make.
-    pub(super) fn decide(&self, found: &Found) -> (Outcome, Change) {
-        let ttl = Some(Duration::from_millis(self.millis()));
-        let (value, left) = match found {
-            Found::Nothing => {
-                return match self.verb {
-                    Verb::First | Verb::Claim => (Outcome::Ours(ttl), Change::Set),
-                    _ => (Outcome::Nobodys, Change::None),
-                };
-            }
-            Found::Value { value, left } => (value, *left),
-        };
-        let ours = value == self.id.as_bytes();
-        match self.verb {
-            Verb::Break => (Outcome::Ours(None), Change::Delete),
-            _ if !ours => (Outcome::Others(left), Change::None),
-            Verb::First => (Outcome::Taken, Change::None),
-            Verb::Release | Verb::Withdraw => (Outcome::Ours(None), Change::Delete),
-            Verb::Claim | Verb::Renew => match left {
-                Some(_) if left >= ttl => (Outcome::Ours(left), Change::None),
-                // A lock without end would outlive us.
-                _ => (Outcome::Ours(ttl), Change::Expire),
-            },
-        }
-    }
-
-    /// The command of a change.
-    pub(super) fn command(&self, change: Change, key: &str) -> Option<Cmd> {
-        let mut command = Cmd::new();
-        match change {
-            Change::None => return None,
-            Change::Set => {
-                command.arg("SET").arg(key).arg(self.id);
-                command.arg("NX").arg("PX").arg(self.millis());
-            }
-            Change::Expire => {
-                command.arg("PEXPIRE").arg(key).arg(self.millis());
-            }
-            Change::Delete => {
-                command.arg("DEL").arg(key);
-            }
-        }
-        Some(command)
-    }
 }
 
-/// Reads what the script answered.
-pub(super) fn read(answer: &Value) -> Result<Outcome, Failure> {
+/// Reads what the script of the steps answered.
+pub(super) fn read(answer: &Value) -> Result<Outcome, StoreError> {
     let (code, left) = match answer {
         Value::Array(items) => match items.as_slice() {
             [Value::Int(code), Value::Int(left)] => (*code, read_left(*left)),
-            _ => return Err(unreadable(answer).into()),
+            _ => return Err(unreadable(answer)),
         },
-        Value::ServerError(error) => return Err(Failure::Server(error.clone())),
-        other => return Err(unreadable(other).into()),
+        Value::ServerError(error) => return Err(errors::of_server(error)),
+        other => return Err(unreadable(other)),
     };
     match code {
         1 => Ok(Outcome::Ours(left)),
         2 => Ok(Outcome::Others(left)),
         3 => Ok(Outcome::Taken),
         4 => Ok(Outcome::Nobodys),
-        _ => Err(unreadable(answer).into()),
+        _ => Err(unreadable(answer)),
     }
 }
 
@@ -180,44 +137,44 @@ fn read_left(left: i64) -> Left {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// The commands that read the content of a key.
-pub(super) fn looks(key: &str) -> [Cmd; 3] {
-    ["TYPE", "GET", "PTTL"].map(|name| {
-        let mut look = redis::cmd(name);
-        look.arg(key);
-        look
-    })
+/// A look at a key.
+pub(super) fn look_at<'a>(keys: &'a [&'a str]) -> Call<'a, impl Fn(&mut Cmd) + 'a> {
+    Call {
+        script: &LOOK,
+        keys,
+        arguments: |_: &mut Cmd| {},
+        last: false,
+    }
 }
 
-/// Reads what they answered.
-pub(super) fn read_found(answers: &[Value]) -> Result<Found, Failure> {
-    if let Some(kind) = answers.first().and_then(crate::connection::value::text_of)
+/// Looks at a key of one server.
+pub(in super::super) async fn look(wire: &Arc<Connection>, key: &str) -> Result<Found, StoreError> {
+    read_found(&run_request(wire, Delivery::Plain, &look_at(&[key])).await?)
+}
+
+/// Reads what it answered: the type, the value and the time to live.
+pub(super) fn read_found(answer: &Value) -> Result<Found, StoreError> {
+    let answers = match answer {
+        Value::Array(answers) => answers.as_slice(),
+        Value::ServerError(error) => return Err(errors::of_server(error)),
+        other => return Err(unreadable(other)),
+    };
+    if let Some(kind) = answers.first().and_then(text_of)
         && !matches!(&*kind, "none" | "string")
     {
-        return Err(refusal::foreign(&kind).into());
-    }
-    let refused = answers.iter().find_map(|answer| match answer {
-        Value::ServerError(error) => Some(error.clone()),
-        _ => None,
-    });
-    if let Some(error) = refused {
-        return Err(Failure::Server(error));
+        return Err(errors::foreign(&kind));
     }
     match answers {
         [_, Value::Nil, Value::Int(_)] => Ok(Found::Nothing),
         [_, Value::BulkString(value), Value::Int(left)] => {
             // A native record, of any version.
             if matches!(value.as_slice(), [b'l', b'h' | b'q', 1..=31, ..]) {
-                return Err(refusal::native().into());
-            }
-            // Its time was up between the two looks.
-            if *left == -2 {
-                return Ok(Found::Nothing);
+                return Err(errors::native());
             }
             let (value, left) = (value.clone(), read_left(*left));
             Ok(Found::Value { value, left })
         }
-        _ => Err(unreadable(&Value::Array(Vec::new())).into()),
+        _ => Err(unreadable(answer)),
     }
 }
 
@@ -236,56 +193,6 @@ mod tests {
         }
     }
 
-    fn found(value: &str, left: Left) -> Found {
-        Found::Value {
-            value: value.into(),
-            left,
-        }
-    }
-
-    #[test]
-    fn a_free_key_is_taken_by_a_claim_only() {
-        for (verb, expected) in [
-            (Verb::First, (Outcome::Ours(Some(TTL)), Change::Set)),
-            (Verb::Claim, (Outcome::Ours(Some(TTL)), Change::Set)),
-            (Verb::Renew, (Outcome::Nobodys, Change::None)),
-            (Verb::Release, (Outcome::Nobodys, Change::None)),
-            (Verb::Break, (Outcome::Nobodys, Change::None)),
-        ] {
-            assert_eq!(step(verb).decide(&Found::Nothing), expected, "{verb:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_anothers_is_touched_by_a_break_only() {
-        for left in [None, Some(Duration::ZERO), Some(TTL * 2)] {
-            for verb in [Verb::First, Verb::Claim, Verb::Renew, Verb::Release] {
-                let decided = step(verb).decide(&found("theirs", left));
-                assert_eq!(decided, (Outcome::Others(left), Change::None), "{verb:?}");
-            }
-            let broken = step(Verb::Break).decide(&found("theirs", left));
-            assert_eq!(broken, (Outcome::Ours(None), Change::Delete));
-        }
-    }
-
-    #[test]
-    fn what_is_ours_is_raised_and_never_lowered() {
-        for verb in [Verb::Claim, Verb::Renew] {
-            for (left, expected) in [
-                (Some(TTL / 2), (Outcome::Ours(Some(TTL)), Change::Expire)),
-                (None, (Outcome::Ours(Some(TTL)), Change::Expire)),
-                (Some(TTL * 2), (Outcome::Ours(Some(TTL * 2)), Change::None)),
-            ] {
-                assert_eq!(step(verb).decide(&found("mine", left)), expected);
-            }
-        }
-        let ours = found("mine", Some(TTL));
-        let released = step(Verb::Release).decide(&ours);
-        assert_eq!(released, (Outcome::Ours(None), Change::Delete));
-        let taken = step(Verb::First).decide(&ours);
-        assert_eq!(taken, (Outcome::Taken, Change::None), "we never claimed it");
-    }
-
     /// A claim that was given up must not arrive after its release.
     #[test]
     fn a_withdrawal_is_a_release_that_is_sent_last() {
@@ -299,9 +206,6 @@ mod tests {
         ] {
             assert_eq!(step(verb).call(&["k"]).is_last(), last, "{verb:?}");
         }
-        let ours = found("mine", Some(TTL));
-        let decided = |verb| step(verb).decide(&ours);
-        assert_eq!(decided(Verb::Withdraw), decided(Verb::Release));
     }
 
     #[test]
@@ -318,17 +222,17 @@ mod tests {
     fn what_is_no_classic_lock_is_left_alone() {
         let text = |text: &str| Value::SimpleString(text.into());
         let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let seen = |answers: [Value; 3]| read_found(&Value::Array(answers.into()));
         let hash = [text("hash"), Value::Nil, Value::Int(-1)];
         let record = [text("string"), bytes(b"lh\x01rest"), Value::Int(9)];
         for answers in [hash, record] {
-            assert!(matches!(read_found(&answers), Err(Failure::Store(_))));
+            assert!(seen(answers).is_err());
         }
-        let theirs = [text("string"), bytes(b"\xff\x00"), Value::Int(-1)];
         assert!(matches!(
-            read_found(&theirs),
+            seen([text("string"), bytes(b"\xff\x00"), Value::Int(-1)]),
             Ok(Found::Value { value, left: None }) if value == b"\xff\x00"
         ));
-        let lapsed = [text("string"), bytes(b"x"), Value::Int(-2)];
-        assert!(matches!(read_found(&lapsed), Ok(Found::Nothing)));
+        let nothing = seen([text("none"), Value::Nil, Value::Int(-2)]);
+        assert!(matches!(nothing, Ok(Found::Nothing)));
     }
 }

@@ -34,7 +34,7 @@ use redis::{Value, from_redis_value_ref};
 use super::bytes::Bytes;
 use super::reply::unreadable;
 use super::slots::{self, SLOTS};
-use crate::refusal;
+use crate::errors;
 
 /// The field of an entry of the stream.
 pub(crate) const FIELD: &str = "v1";
@@ -121,7 +121,7 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
             )
             .with_hint("choose another prefix for one of the two"));
         }
-        Value::ServerError(error) => return Err(refusal::of_server(&error)),
+        Value::ServerError(error) => return Err(errors::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
     };
     let noted = |fields: Vec<Vec<u8>>| {

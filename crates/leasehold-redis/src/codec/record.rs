@@ -64,7 +64,7 @@ use redis::Value;
 
 pub(crate) use super::bytes::Bytes;
 use super::reply::unreadable;
-use crate::refusal;
+use crate::errors;
 
 const MAGIC: &[u8] = b"lh";
 const VERSION: u8 = 1;
@@ -146,13 +146,13 @@ impl Record {
     pub(crate) fn read(value: Value) -> Result<(Self, StoreTime), StoreError> {
         let items = match value {
             Value::Array(items) => items,
-            Value::ServerError(error) => return Err(refusal::of_server(&error)),
+            Value::ServerError(error) => return Err(errors::of_server(&error)),
             other => return Err(unreadable(&other)),
         };
         let mut items = items.into_iter();
         let mut number = || match items.next() {
-            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| refusal::damaged()),
-            _ => Err(refusal::damaged()),
+            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| errors::damaged()),
+            _ => Err(errors::damaged()),
         };
         let (clock, last) = (StoreTime(number()?), Token(number()?));
         let texts: Option<Vec<Vec<u8>>> = items
@@ -161,7 +161,7 @@ impl Record {
                 _ => None,
             })
             .collect();
-        let texts = texts.ok_or_else(refusal::damaged)?;
+        let texts = texts.ok_or_else(errors::damaged)?;
         let mut record = match texts.as_slice() {
             [] => Self::default(),
             [text] => Self::of_string(text)?,
@@ -173,10 +173,10 @@ impl Record {
 
     fn of_string(text: &[u8]) -> Result<Self, StoreError> {
         if text.starts_with(&[MAGIC[0], MAGIC[1], LEAN]) {
-            return Self::parse_lean(&text[3..]).ok_or_else(refusal::damaged);
+            return Self::parse_lean(&text[3..]).ok_or_else(errors::damaged);
         }
         check_magic(text, "string")?;
-        Self::parse_earlier(text).ok_or_else(refusal::damaged)
+        Self::parse_earlier(text).ok_or_else(errors::damaged)
     }
 
     fn parse_lean(text: &[u8]) -> Option<Self> {
@@ -230,10 +230,10 @@ impl Record {
             .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
             .collect();
         let Some(head) = fields.get(b" head".as_slice()) else {
-            return Err(refusal::foreign("hash"));
+            return Err(errors::foreign("hash"));
         };
         check_magic(head, "hash")?;
-        Self::parse_hash(head, &fields).ok_or_else(refusal::damaged)
+        Self::parse_hash(head, &fields).ok_or_else(errors::damaged)
     }
 
     fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Self> {
@@ -332,8 +332,8 @@ impl Record {
 fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
     match text.strip_prefix(MAGIC).and_then(|rest| rest.first()) {
         Some(&VERSION) => Ok(()),
-        Some(&version) if version < 32 => Err(refusal::newer(version)),
-        _ => Err(refusal::foreign(kind)),
+        Some(&version) if version < 32 => Err(errors::newer(version)),
+        _ => Err(errors::foreign(kind)),
     }
 }
 

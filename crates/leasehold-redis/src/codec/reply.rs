@@ -5,13 +5,13 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
 
 use super::bytes::Bytes;
-use crate::refusal;
+use crate::errors;
 
 /// Reads what a verb answered: the reply, and when the step was taken.
 pub(crate) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
     match value {
         Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
-        Value::ServerError(error) => Err(refusal::of_server(error)),
+        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(unreadable(other)),
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, St
                 Ok(Ok(replies))
             }
         },
-        Value::ServerError(error) => Err(refusal::of_server(error)),
+        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(unreadable(other)),
     }
 }

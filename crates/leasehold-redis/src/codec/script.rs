@@ -21,7 +21,7 @@ pub(crate) struct Script {
 /// that it is made of.
 const PARTS: [(&str, &str); 23] = [
     ("time", include_str!("lua/time.lua")),
-    ("way", include_str!("lua/way.lua")),
+    ("env", include_str!("lua/env.lua")),
     ("audit", include_str!("lua/audit.lua")),
     ("write_log", include_str!("lua/write_log.lua")),
     ("further", include_str!("lua/further.lua")),

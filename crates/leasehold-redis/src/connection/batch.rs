@@ -7,17 +7,21 @@
 //! is, the larger the batches are. If enough requests for a call arrive in the meantime, another
 //! task sends them at once: while the server works on one part, the client works on another.
 //! Measured in `docs/adr/0036-one-counter.md`.
+//!
+//! What has to be acknowledged has a line of its own, with a `WAIT` behind each batch
+//! ([`super::acked_writer`]).
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use redis::{Cmd, RedisResult, Value};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::{RwLock, oneshot};
 
+use super::line::{Line, Sender};
 use super::multiplexed::{Connection, closed};
 use crate::codec::script::{Request as _, Step, Steps, each_reply};
-use crate::lock::lock;
 
 /// Into how many parts all that is in flight is divided, at least. All answers of a call come
 /// together: in one call of all, client and server would take turns instead of working at the same
@@ -36,12 +40,13 @@ pub(super) enum Work {
     Step(Arc<Step>),
 }
 
-type Answer = oneshot::Sender<RedisResult<Value>>;
+type Answer = RedisResult<Value>;
+type Waiting<W> = (W, oneshot::Sender<Answer>);
 
 /// What waits to be sent over a connection.
 #[derive(Default)]
 pub(super) struct Batcher {
-    line: Mutex<Line>,
+    line: Arc<Line<Work, Answer>>,
     /// Held for reading by each task that has requests in hand, until they are answered.
     rounds: RwLock<()>,
 }
@@ -56,97 +61,47 @@ impl Batcher {
     }
 }
 
-#[derive(Default)]
-struct Line {
-    waiting: Vec<(Work, Answer)>,
-    senders: usize,
-}
-
 /// Sends this over `wire`, together with other waiting requests.
-pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> RedisResult<Value> {
-    let (answer, answered) = oneshot::channel();
-    let full = {
-        let mut line = lock(&wire.batcher.line);
-        line.waiting.push((work, answer));
-        let (full, limit) = match line.waiting.len() {
-            1 => (Some(false), SENDERS),
-            waiting if waiting == part_size(wire) => (Some(true), SENDERS_IN_FULL),
-            _ => (None, 0),
-        };
-        // Else there is somebody who will take it along.
-        let full = full.filter(|_| line.senders < limit);
-        line.senders += usize::from(full.is_some());
-        full
-    };
-    if let Some(full) = full {
-        Sender::spawn(wire, full);
+pub(super) async fn send(wire: &Arc<Connection>, work: Work) -> Answer {
+    let mut full = false;
+    let (answered, sender) = wire.batcher.line.push(work, |waiting, senders| {
+        full = waiting == part_size(wire);
+        match full {
+            true => senders < SENDERS_IN_FULL,
+            false => waiting == 1 && senders < SENDERS,
+        }
+    });
+    if let Some(sender) = sender {
+        wire.runtime.spawn(run(Arc::clone(wire), sender, full));
     }
     // The runtime of the sender has ended: nobody knows what was sent.
     answered.await.unwrap_or_else(|_| Err(closed()))
 }
 
-/// A task that sends what has queued up at its connection, until nothing has. If it is dropped
-/// before that (its runtime ends), and it is the last, nothing stays behind in the queue.
-struct Sender {
-    wire: Arc<Connection>,
-    /// There is enough for a call: it does not wait for more.
-    full: bool,
-    done: bool,
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        if !self.done {
-            let mut line = lock(&self.wire.batcher.line);
-            line.senders -= 1;
-            if line.senders == 0 {
-                line.waiting.clear();
-            }
+/// Sends what has queued up, until nothing has. `full`: there is enough for a call, and it does not
+/// wait for more.
+async fn run(wire: Arc<Connection>, mut sender: Sender<Work, Answer>, mut full: bool) {
+    loop {
+        if !std::mem::take(&mut full) {
+            tokio::task::yield_now().await;
         }
-    }
-}
-
-impl Sender {
-    fn spawn(wire: &Arc<Connection>, full: bool) {
-        let sender = Self {
-            wire: Arc::clone(wire),
-            full,
-            done: false,
+        let _round = wire.batcher.rounds.read().await;
+        let Some(waiting) = sender.take(usize::MAX) else {
+            return;
         };
-        wire.runtime.spawn(sender.work());
-    }
-
-    async fn work(mut self) {
-        let wire = Arc::clone(&self.wire);
-        loop {
-            if !std::mem::take(&mut self.full) {
-                tokio::task::yield_now().await;
+        let size = part_size(&wire);
+        let (mut commands, mut steps) = (Vec::new(), Vec::new());
+        for (work, answer) in waiting {
+            match work {
+                Work::Command(command) => commands.push((command, answer)),
+                Work::Step(step) => steps.push((step, answer)),
             }
-            let _round = wire.batcher.rounds.read().await;
-            let Some(waiting) = self.take() else { return };
-            let size = part_size(&wire);
-            let (mut commands, mut steps) = (Vec::new(), Vec::new());
-            for (work, answer) in waiting {
-                match work {
-                    _ if answer.is_closed() => {}
-                    Work::Command(command) => commands.push((command, answer)),
-                    Work::Step(step) => steps.push((step, answer)),
-                }
-            }
-            join(
-                join_all(in_parts(steps, size).map(|part| send_steps(&wire, part))),
-                join_all(in_parts(commands, size).map(|part| send_commands(&wire, part))),
-            )
-            .await;
         }
-    }
-
-    /// All that waits; none where nothing does, and this task is done.
-    fn take(&mut self) -> Option<Vec<(Work, Answer)>> {
-        let mut line = lock(&self.wire.batcher.line);
-        self.done = line.waiting.is_empty();
-        line.senders -= usize::from(self.done);
-        (!self.done).then(|| std::mem::take(&mut line.waiting))
+        join(
+            join_all(in_parts(steps, size).map(|part| send_steps(&wire, part))),
+            join_all(in_parts(commands, size).map(|part| send_commands(&wire, part))),
+        )
+        .await;
     }
 }
 
@@ -165,14 +120,13 @@ fn in_parts<T>(all: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
 }
 
 /// Sends steps in one call, and hands out the answers one by one.
-async fn send_steps(wire: &Connection, parts: Vec<(Arc<Step>, Answer)>) {
+async fn send_steps(wire: &Connection, parts: Vec<Waiting<Arc<Step>>>) {
     let (steps, waiting): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let (steps, all) = (&steps, false);
     let command = Steps { steps, all }.command(false, wire.terms());
     let sent = wire.connection.clone().send_packed_command(&command).await;
-    let alone = steps.len() == 1;
     let each = match sent {
-        Ok(value) if !alone => each_reply(value).map_err(Ok),
+        Ok(value) if steps.len() > 1 => each_reply(value).map_err(Ok),
         other => Err(other),
     };
     let mut answers = each.map(Vec::into_iter);
@@ -188,22 +142,29 @@ async fn send_steps(wire: &Connection, parts: Vec<(Arc<Step>, Answer)>) {
 }
 
 /// Sends one pipeline, and hands out its answers one by one.
-async fn send_commands(wire: &Connection, commands: Vec<(Cmd, Answer)>) {
-    let mut pipeline = redis::Pipeline::with_capacity(commands.len());
-    let mut answers = Vec::with_capacity(commands.len());
-    for (command, answer) in commands {
-        pipeline.add_command(command);
-        answers.push(answer);
-    }
-    let mut connection = wire.connection.clone();
-    let sent = connection.send_packed_commands(&pipeline, 0, answers.len());
-    let values = match sent.await {
+async fn send_commands(wire: &Connection, commands: Vec<Waiting<Cmd>>) {
+    let (commands, answers): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+    let values = match send_together(&mut wire.connection.clone(), commands).await {
         Ok(values) => values.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error); answers.len()],
     };
     for (answer, value) in answers.into_iter().zip(values) {
         let _ = answer.send(value);
     }
+}
+
+/// Sends commands in one piece.
+pub(super) async fn send_together(
+    connection: &mut MultiplexedConnection,
+    commands: impl IntoIterator<Item = Cmd>,
+) -> RedisResult<Vec<Value>> {
+    let commands = commands.into_iter();
+    let mut pipeline = Pipeline::with_capacity(commands.size_hint().0);
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    let count = pipeline.len();
+    connection.send_packed_commands(&pipeline, 0, count).await
 }
 
 #[cfg(test)]

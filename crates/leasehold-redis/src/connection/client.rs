@@ -14,17 +14,17 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::rights::ReportedMissing;
 use super::sentinel::Address;
+use crate::errors::Dialling;
 use crate::options::RedisOptions;
-use crate::refusal::Dialling;
 
 /// What the connections of one client share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(super) reported: ReportedMissing,
     /// Whether a connection was opened with these settings before.
-    worked: AtomicBool,
+    pub(super) worked: AtomicBool,
     /// Whether a server has understood `HELLO`.
-    greets: AtomicBool,
+    pub(super) greets: AtomicBool,
 }
 
 impl Common {
@@ -51,22 +51,6 @@ impl Common {
         options: &RedisOptions,
     ) -> Result<Client, StoreError> {
         self.client(address_of(node, options)?, options)
-    }
-
-    /// A connection was opened.
-    pub(crate) fn note_success(&self) {
-        self.worked.store(true, Ordering::Relaxed);
-    }
-
-    /// A server has understood `HELLO`.
-    pub(super) fn note_greeting(&self) {
-        self.greets.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether one that closes the connection on `HELLO` may be a proxy that does not know it:
-    /// not where it was understood before.
-    pub(super) fn may_not_greet(&self) -> bool {
-        !self.greets.load(Ordering::Relaxed)
     }
 
     fn has_worked(&self) -> bool {
@@ -111,61 +95,44 @@ fn client(address: ConnectionAddr, options: &RedisOptions) -> Result<Client, Sto
         login = login.set_username(username);
     }
     let from_file = options.password_file.as_deref().map(read_password);
-    match from_file
-        .transpose()?
-        .as_ref()
-        .or(options.password.as_ref())
-    {
+    match from_file.transpose()?.or(options.password.clone()) {
         Some(password) => login = login.set_password(password),
-        // Without a password nobody logs in, and the user would be ignored.
-        None if options.username.is_some() => return Err(no_password()),
+        // Without a password nobody logs in, and the user would be ignored. Its name is not
+        // repeated: it may be the password.
+        None if options.username.is_some() => {
+            let why = "there is a user name without a password, so nobody can log in";
+            return Err(StoreError::new(ErrorKind::Invalid, why).with_hint(
+                "a password alone stands behind a colon: redis://:password@host; for a user write \
+                 redis://user:password@host, or set a password file",
+            ));
+        }
         None => {}
     }
-    let client = build_client(info.set_redis_settings(login), options)?;
-    let info = ours(client.get_connection_info(), options.response_timeout);
-    Client::open(info).map_err(unusable)
+    let info = info.set_redis_settings(login);
+    build_client(ours(&info, options.response_timeout), options)
 }
 
-/// The user name is not repeated: it may be the password.
-fn no_password() -> StoreError {
-    StoreError::new(
-        ErrorKind::Invalid,
-        "there is a user name without a password, so nobody can log in",
-    )
-    .with_hint(
-        "a password alone stands behind a colon: redis://:password@host; for a user write \
-         redis://user:password@host, or set a password file",
-    )
-}
-
-/// The client's settings of a connection, wherever the address comes from.
-pub(crate) fn ours(
+/// The client's settings of a connection, wherever the address comes from: it answers at once, and
+/// notices within moments when the other side is gone.
+pub(super) fn ours(
     info: &redis::ConnectionInfo,
     response_timeout: Duration,
 ) -> redis::ConnectionInfo {
-    let login = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_skip_set_lib_name();
-    info.clone()
-        .set_redis_settings(login)
-        .set_tcp_settings(tcp_settings(response_timeout))
-}
-
-/// Answers at once, and notices within moments when the other side is gone.
-fn tcp_settings(response_timeout: Duration) -> TcpSettings {
     let keepalive = redis::io::tcp::socket2::TcpKeepalive::new()
         .with_time(Duration::from_secs(15))
         .with_interval(Duration::from_secs(5));
-    let settings = TcpSettings::default()
+    let tcp = TcpSettings::default()
         .set_nodelay(true)
         .set_keepalive(keepalive);
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let settings = settings.set_user_timeout(2 * response_timeout);
+    let tcp = tcp.set_user_timeout(2 * response_timeout);
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let _ = response_timeout;
-    settings
+    let login = info.redis_settings().clone();
+    let login = login
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_skip_set_lib_name();
+    info.clone().set_redis_settings(login).set_tcp_settings(tcp)
 }
 
 pub(crate) fn unusable(error: redis::RedisError) -> StoreError {
@@ -203,15 +170,15 @@ fn build_client(info: redis::ConnectionInfo, options: &RedisOptions) -> Result<C
         })
     };
     let root_cert = options.ca_file.as_deref().map(read).transpose()?;
-    let client_tls = match &options.client_certificate {
-        Some((certificate, key)) => Some(redis::ClientTlsConfig {
+    let pair = options.client_certificate.as_ref();
+    let client_tls = pair.map(|(certificate, key)| {
+        Ok::<_, StoreError>(redis::ClientTlsConfig {
             client_cert: read(certificate)?,
             client_key: read(key)?,
-        }),
-        None => None,
-    };
+        })
+    });
     let certificates = redis::TlsCertificates {
-        client_tls,
+        client_tls: client_tls.transpose()?,
         root_cert,
     };
     Client::build_with_tls(info, certificates).map_err(|error| {

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
 use tokio::time::timeout;
 
-use crate::refusal;
+use crate::errors;
 
 /// Opens a connection, within `limit`.
 pub(crate) async fn dial(
@@ -85,7 +85,7 @@ where
                     failed = Some(error);
                 }
             }
-            None => return Err(failed.unwrap_or_else(|| refusal::no_connection(None))),
+            None => return Err(failed.unwrap_or_else(|| errors::no_connection(None))),
         }
     }
 }

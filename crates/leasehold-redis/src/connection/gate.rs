@@ -8,12 +8,12 @@ use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
 use super::multiplexed::Connection;
-use super::step::{Way, run};
+use super::step::run;
 use crate::codec::record::Bytes;
 use crate::codec::script::{self, Gated, SCRIPTS, micros};
-use crate::refusal;
+use crate::errors;
 
-/// What scripts are told of a server that may have forgotten: see `codec/lua/way.lua`.
+/// What scripts are told of a server that may have forgotten: see `codec/lua/env.lua`.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     pub(crate) marker: String,
@@ -54,9 +54,9 @@ impl Gate {
         let terms = |call: &mut Cmd| {
             call.arg(&self.terms).arg(u8::from(starts));
         };
-        match run(wire, Way::Plain, &SCRIPTS.touch, &[&self.marker], terms).await? {
+        match run(wire, &SCRIPTS.touch, &[&self.marker], terms).await? {
             Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
-                Err(refusal::of_server(&error))
+                Err(errors::of_server(&error))
             }
             // What keeps it from writing now may be over when somebody asks.
             Value::ServerError(error) => {
@@ -88,7 +88,7 @@ pub(crate) async fn mark(
     run_id: &str,
     terms: &SetTerms,
 ) -> Result<Marked, StoreError> {
-    let value = run(wire, Way::Plain, &SCRIPTS.init, &[marker], |call| {
+    let value = run(wire, &SCRIPTS.init, &[marker], |call| {
         call.arg(run_id)
             .arg(&terms.set)
             .arg(micros(terms.quarantine));
@@ -113,7 +113,7 @@ pub(crate) fn read_left(value: &Value) -> Result<(Duration, u64), StoreError> {
     };
     match value {
         Value::BulkString(bytes) => left(bytes).ok_or_else(|| script::unreadable(value)),
-        Value::ServerError(error) => Err(refusal::of_server(error)),
+        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(script::unreadable(other)),
     }
 }

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::random::random_u64;
-use leasehold_store::{Push, PushSink, StoreError};
+use leasehold_store::{Push, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use super::abandoned::AbandonedRequests;
-use super::connect::{Hearing, Target};
+use super::endpoint::{Endpoint, Hearing};
+use super::in_flight::AbandonedRequests;
 use super::inbox::OwnInbox;
 use super::multiplexed::{Connection, Signals};
 use super::primary;
 use super::sentinel::Named;
-use crate::lock::lock;
-use crate::refusal;
+use crate::errors;
+use crate::std_ext::lock;
 
 /// The pauses between tries to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -33,13 +33,13 @@ enum State {
 
 /// What the store, its connection and its tasks share.
 pub(crate) struct ConnectionManager {
-    pub(super) target: Target,
+    pub(super) endpoint: Endpoint,
     observer: Option<Observer>,
-    inbox: Arc<OwnInbox>,
+    pub(super) inbox: Arc<OwnInbox>,
     pub(super) channel: String,
     state: watch::Sender<State>,
-    pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
-    flights: Arc<AbandonedRequests>,
+    /// The abandoned requests of all connections.
+    abandoned: Arc<AbandonedRequests>,
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: Mutex<Option<AbortHandle>>,
@@ -59,53 +59,45 @@ pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
 impl ConnectionManager {
     /// Opens the connection.
     pub(crate) async fn open(
-        target: Target,
+        endpoint: Endpoint,
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
-        let shared = Self::start(target, observer);
-        let opened = match shared.target.search() {
+        let shared = Self::start(endpoint, observer);
+        match shared.endpoint.search() {
             // During a fail-over there is no primary for a moment.
             Some(_) => {
-                let limit = shared.target.options.connect_timeout;
-                shared.settled(limit, refusal::is_answered).await.map(drop)
+                let limit = shared.endpoint.options.connect_timeout;
+                let settled = shared.settled(limit, errors::is_answered).await;
+                settled.map_err(|last| last.unwrap_or_else(|| errors::no_connection(None)))?;
             }
-            None => return shared.first_try().await.map(|()| shared),
-        };
-        opened.map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))?;
+            None => shared.first_try().await?,
+        }
         Ok(shared)
     }
 
     /// Opens the connection in the background, however long that takes.
-    pub(crate) fn start(target: Target, observer: Option<Observer>) -> Arc<Self> {
-        Self::start_as(Arc::new(OwnInbox::random()), target, observer)
+    pub(crate) fn start(endpoint: Endpoint, observer: Option<Observer>) -> Arc<Self> {
+        Self::start_as(Arc::new(OwnInbox::random()), endpoint, observer)
     }
 
     /// The same with this inbox.
     pub(crate) fn start_as(
         inbox: Arc<OwnInbox>,
-        target: Target,
+        endpoint: Endpoint,
         observer: Option<Observer>,
     ) -> Arc<Self> {
-        let shared = Self::new(inbox, target, observer);
-        shared.find_again(Duration::ZERO);
-        shared
-    }
-
-    fn new(inbox: Arc<OwnInbox>, target: Target, observer: Option<Observer>) -> Arc<Self> {
-        let channel = inbox.channel(&target.options.prefix);
-        Arc::new(Self {
-            // A node of a cluster is watched, and heard elsewhere.
-            target: if observer.is_none() {
-                target.hearing(&channel)
-            } else {
-                target
+        let channel = inbox.channel(&endpoint.options.prefix);
+        let shared = Arc::new(Self {
+            endpoint: match observer {
+                None => endpoint.hearing(&channel),
+                // A node of a cluster is watched, and heard elsewhere.
+                Some(_) => endpoint,
             },
             channel,
             inbox,
             observer,
             state: watch::Sender::new(State::Down(None)),
-            sink: Mutex::default(),
-            flights: Arc::default(),
+            abandoned: Arc::default(),
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: Mutex::default(),
@@ -113,7 +105,9 @@ impl ConnectionManager {
             claims: AtomicBool::new(false),
             named: Arc::default(),
             looking_out: Mutex::default(),
-        })
+        });
+        shared.find_again(Duration::ZERO);
+        shared
     }
 
     /// Whether it is connected, as far as is known.
@@ -129,16 +123,10 @@ impl ConnectionManager {
         }
     }
 
-    /// Why there is no connection.
-    pub(crate) fn why_down(&self) -> StoreError {
-        let last = self.last_failure();
-        last.unwrap_or_else(|| refusal::no_connection(None))
-    }
-
-    /// The same, where it is known.
+    /// Why there is no connection, where it is known.
     pub(crate) fn last_failure(&self) -> Option<StoreError> {
         match &*self.state.borrow() {
-            State::Down(Some(last)) => Some(refusal::no_connection(Some(last))),
+            State::Down(Some(last)) => Some(errors::no_connection(Some(last))),
             _ => None,
         }
     }
@@ -153,8 +141,8 @@ impl ConnectionManager {
         self.inbox.hears()
     }
 
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// This client asks for a lock: from now on, a quarantine that the server needs
@@ -163,9 +151,8 @@ impl ConnectionManager {
         self.claims.store(true, Ordering::Relaxed);
     }
 
-    /// The abandoned requests of all connections.
     pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
-        &self.flights
+        &self.abandoned
     }
 
     /// The connection; waits while it is being opened again, for as long as an
@@ -174,18 +161,18 @@ impl ConnectionManager {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
-        let limit = self.target.options.response_timeout;
+        let limit = self.endpoint.options.response_timeout;
         // Most find it open: what waits does not make every request larger.
-        let settled = Box::pin(self.settled(limit, refusal::is_answered)).await;
-        settled.map_err(|last| refusal::no_connection(last.as_ref()))
+        let settled = Box::pin(self.settled(limit, errors::is_answered)).await;
+        settled.map_err(|last| errors::no_connection(last.as_ref()))
     }
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.
     pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
-        let tried = self.settled(Duration::MAX, |_| true).await;
-        tried
-            .map(drop)
-            .map_err(|last| last.unwrap_or_else(|| refusal::no_connection(None)))
+        match self.settled(Duration::MAX, |_| true).await {
+            Ok(_) => Ok(()),
+            Err(last) => Err(last.unwrap_or_else(|| errors::no_connection(None))),
+        }
     }
 
     /// The connection, once it stands; or the last failure, once it is one that is not
@@ -220,33 +207,30 @@ impl ConnectionManager {
                 }
             }
         });
-        let wire = Arc::new(Connection::new(
-            self.target.connect(Some(hearing)).await?,
-            &self.target,
-            link,
-        ));
+        let opened = self.endpoint.connect(Some(hearing)).await?;
+        let wire = Arc::new(Connection::new(opened, &self.endpoint, link));
         self.inbox.decide(wire.server.rights.push());
-        if let Some(acker) = &wire.acker {
-            acker.open(&wire).await?;
+        if let Some(writer) = &wire.acked_writer {
+            writer.open(&wire).await?;
         }
         if let Some(gate) = &wire.server.gate {
             gate.touch(&wire, self.claims.load(Ordering::Relaxed))
                 .await?;
         }
-        if lock(&self.sink).is_some() {
+        if self.inbox.sink().is_some() {
             self.subscribe(&wire).await?;
         }
         Ok(wire)
     }
 
     fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
-        tracing::debug!(url = %self.target.redacted, "connected");
+        tracing::debug!(url = %self.endpoint.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
         self.look_out();
         self.tell(true);
         if self.stood.swap(true, Ordering::AcqRel) {
-            self.push(Push::Reset);
+            self.inbox.push(Push::Reset);
         }
         if signals.dead.load(Ordering::Acquire) {
             self.lost(&signals);
@@ -264,25 +248,15 @@ impl ConnectionManager {
             current
         });
         if was_current {
-            tracing::debug!(url = %self.target.redacted, "lost the connection");
+            tracing::debug!(url = %self.endpoint.redacted, "lost the connection");
             self.tell(false);
-            self.push(Push::Disconnected);
+            self.inbox.push(Push::Disconnected);
             self.find_again(FIRST_PAUSE);
         }
     }
 
-    /// To whoever listens.
-    fn push(&self, push: Push) {
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink {
-            sink.push(push);
-        }
-    }
-
     fn tell(&self, up: bool) {
-        if let Some(observer) = &self.observer {
-            observer(up);
-        }
+        self.observer.iter().for_each(|observer| observer(up));
     }
 
     /// Connects in the background, after pauses that begin with `first` and end
@@ -318,9 +292,9 @@ impl ConnectionManager {
 
     /// A login that has worked may do so again: a password file is read with each connection.
     fn judge(&self, error: StoreError) -> StoreError {
-        let changes = self.target.options.password_file.is_some();
-        match changes && self.stood.load(Ordering::Acquire) && refusal::is_of_login(&error) {
-            true => refusal::not_now(error),
+        let changes = self.endpoint.options.password_file.is_some();
+        match changes && self.stood.load(Ordering::Acquire) && errors::is_of_login(&error) {
+            true => errors::not_now(error),
             false => error,
         }
     }
@@ -329,9 +303,8 @@ impl ConnectionManager {
 
     /// Starts the task that watches for fail-overs, if there are Sentinels.
     fn look_out(self: &Arc<Self>) {
-        let (Some(search), Ok(runtime)) =
-            (self.target.search(), tokio::runtime::Handle::try_current())
-        else {
+        let runtime = tokio::runtime::Handle::try_current();
+        let (Some(search), Ok(runtime)) = (self.endpoint.search(), runtime) else {
             return;
         };
         let mut task = lock(&self.looking_out);
@@ -343,16 +316,15 @@ impl ConnectionManager {
     }
 
     /// A Sentinel has named this primary: if we speak to another, we leave it.
-    pub(crate) fn heard_of(self: &Arc<Self>, named: &Named) {
+    pub(super) fn heard_of(self: &Arc<Self>, named: &Named) {
         let Some(wire) = self.current() else {
             return self.named.notify_one();
         };
-        let Some(ours) = &wire.server.named else {
-            return;
-        };
-        let later = named.epoch > ours.epoch || named.epoch == 0;
-        if later && named.primary != ours.primary {
-            tracing::debug!(url = %self.target.redacted, "a Sentinel reported another primary; \
+        if let Some(ours) = &wire.server.named
+            && (named.epoch > ours.epoch || named.epoch == 0)
+            && named.primary != ours.primary
+        {
+            tracing::debug!(url = %self.endpoint.redacted, "a Sentinel reported another primary; \
              reconnecting");
             self.lost(&wire.signals);
         }

@@ -13,16 +13,16 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::acker::Acker;
-use super::batch::{self, Batcher, Work};
-use super::connect::{Opened, Target};
+use super::acked_writer::AckedWriter;
+use super::batch::{self, Batcher, Work, send_together};
+use super::endpoint::{Endpoint, Opened};
 use super::gate::Gate;
+use super::handshake::Server;
 use super::manager::ConnectionManager;
-use super::server::Server;
 use crate::codec::audit::Audit;
 use crate::codec::script::{Step, Terms};
-use crate::lock::lock;
-use crate::refusal;
+use crate::errors;
+use crate::std_ext::lock;
 
 /// A connection on which nothing was answered for so long, of all that was
 /// asked and given up, is suspect.
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     pub(crate) signals: Arc<Signals>,
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
-    pub(crate) acker: Option<Acker>,
+    pub(super) acked_writer: Option<AckedWriter>,
     /// Where the last token of all keys is.
     last: String,
     retention: Duration,
@@ -88,17 +88,17 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(opened: Opened, target: &Target, link: Weak<ConnectionManager>) -> Self {
-        let options = &target.options;
+    pub(crate) fn new(opened: Opened, endpoint: &Endpoint, link: Weak<ConnectionManager>) -> Self {
+        let options = &endpoint.options;
         Self {
             last: format!("{}last", options.prefix),
             retention: options.retention,
             audit: options
                 .audit
                 .map(|limit| Audit::new(&options.prefix, limit)),
-            parted: AtomicBool::new(target.is_cluster()),
+            parted: AtomicBool::new(endpoint.is_cluster()),
             connection: opened.connection,
-            acker: opened.server.demand.map(Acker::new),
+            acked_writer: opened.server.ack.map(AckedWriter::new),
             server: opened.server,
             signals: opened.signals,
             link,
@@ -149,43 +149,35 @@ impl Connection {
         command: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
-        // What travels with others is awaited as it is: a busy client does that most, and what is
-        // large makes everything around it larger.
         let answer = if flight.alone {
-            Box::pin(self.exchange(command())).await
+            let (command, mut connection) = (command(), self.connection.clone());
+            Box::pin(self.unless_dead(connection.send_packed_command(&command))).await
         } else {
             let work = match step {
                 Some(step) if !self.has_parted() => Work::Step(Arc::clone(step)),
                 _ => Work::Command(command()),
             };
             let answer = batch::send(self, work);
-            if self.server.named.is_some() {
-                Box::pin(self.unless_dead(answer)).await
-            } else {
-                answer.await
+            // What travels with others is awaited as it is: a busy client does that most, and what
+            // is large makes everything around it larger.
+            match self.server.named {
+                Some(_) => Box::pin(self.unless_dead(answer)).await,
+                None => answer.await,
             }
         };
         self.note(&mut flight, &answer);
         answer
     }
 
-    /// Sends a command at once.
-    async fn exchange(&self, command: Cmd) -> RedisResult<Value> {
-        let mut connection = self.connection.clone();
-        let answer = connection.send_packed_command(&command);
-        if self.server.named.is_some() {
-            self.unless_dead(answer).await
-        } else {
-            answer.await
-        }
-    }
-
-    /// A replaced primary may be paused and resume later: its answers must not be awaited or
-    /// trusted.
+    /// Waits for an answer. A primary that Sentinels have replaced may be paused and resume later:
+    /// its answers must not be awaited or trusted.
     async fn unless_dead(
         &self,
         answer: impl Future<Output = RedisResult<Value>>,
     ) -> RedisResult<Value> {
+        if self.server.named.is_none() {
+            return answer.await;
+        }
         tokio::select! {
             biased;
             () = self.signals.died() => Err(closed()),
@@ -217,10 +209,8 @@ impl Connection {
     /// time does not come between, since a pipeline is written in one piece.
     pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
-        let mut pipeline = redis::Pipeline::with_capacity(2);
-        pipeline.cmd("ASKING").add_command(command);
-        let mut connection = self.connection.clone();
-        let answers = connection.send_packed_commands(&pipeline, 0, 2).await;
+        let commands = [redis::cmd("ASKING"), command];
+        let answers = send_together(&mut self.connection.clone(), commands).await;
         let answer = answers.map(|answers| {
             let refused = |answer: &Value| matches!(answer, Value::ServerError(_));
             let first = answers.iter().position(refused).unwrap_or(1);
@@ -238,7 +228,7 @@ impl Connection {
     /// heard.
     pub(crate) async fn open_beside(&self) -> Result<MultiplexedConnection, StoreError> {
         let link = self.link().ok_or_else(broken)?;
-        let opened = link.target().open_beside(&self.server).await?;
+        let opened = link.endpoint().open_beside(&self.server).await?;
         if opened.server.run_id != self.server.run_id {
             // The address leads elsewhere by now.
             self.leave();
@@ -285,7 +275,7 @@ pub(super) fn closed() -> redis::RedisError {
 
 /// The same, as the caller is told.
 pub(super) fn broken() -> StoreError {
-    refusal::of_connection(closed())
+    errors::of_connection(closed())
 }
 
 /// A request under way.
@@ -310,16 +300,11 @@ impl<'a> InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.wire.in_flight.fetch_sub(1, Ordering::AcqRel);
-        let since = {
-            let silent = &self.wire.silent_since;
-            let mut silent = lock(silent);
-            if self.answered {
-                *silent = None;
-                return;
-            }
-            *silent.get_or_insert(self.since)
-        };
-        if since.elapsed() >= SUSPICIOUS {
+        let mut silent = lock(&self.wire.silent_since);
+        if self.answered {
+            *silent = None;
+        } else if silent.get_or_insert(self.since).elapsed() >= SUSPICIOUS {
+            drop(silent);
             self.wire.suspect();
         }
     }

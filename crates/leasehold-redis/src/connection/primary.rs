@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client::Common;
-use super::connect::{Hearing, Opened, Target};
 use super::dial::dial;
+use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
-use super::sentinel::{self, Address, Asked, Failures, Named};
-use crate::lock::lock;
+use super::sentinel::{self, Address, Failures, Named, NotNamed};
+use crate::errors;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
-use crate::refusal;
+use crate::std_ext::lock;
 
 /// The channel on which Sentinels tell of fail-overs.
 const SWITCHED: &str = "+switch-master";
@@ -124,48 +124,40 @@ impl Search {
     /// What they name counts only if it says itself that it is one.
     pub(crate) async fn connect(
         &self,
-        target: &Target,
+        endpoint: &Endpoint,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
-        let mut tried = Vec::new();
-        let mut behind = Vec::new();
+        let (mut tried, mut behind) = (Vec::new(), Vec::new());
         let order = self.order();
         for node in &order {
             let named = match self.ask(node).await {
-                Asked::Named(named) => named,
-                Asked::Unknown(names) => {
-                    failures.unknown(node, names);
-                    continue;
-                }
-                Asked::No(error) => {
-                    failures.no(node, error);
+                Ok(named) => named,
+                Err(why) => {
+                    failures.not_named(node, why);
                     continue;
                 }
             };
             if self.is_stale(&named) {
                 failures.named(node, &named.primary, &sentinel::behind());
-                behind.push((node, named));
-                continue;
-            }
-            if tried.contains(&named.primary) {
-                continue;
-            }
-            match self.open(target, &named, hearing.clone()).await {
-                Ok(opened) => {
-                    self.prefer(node);
-                    return Ok(opened);
+                behind.push(named);
+            } else if !tried.contains(&named.primary) {
+                match self.open(endpoint, &named, hearing.clone()).await {
+                    Ok(opened) => {
+                        self.prefer(node);
+                        return Ok(opened);
+                    }
+                    Err(error) if error.kind() == ErrorKind::Unavailable => {
+                        failures.named(node, &named.primary, &error);
+                        tried.push(named.primary);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    failures.named(node, &named.primary, &error);
-                    tried.push(named.primary);
-                }
-                Err(error) => return Err(error),
             }
         }
         // If not a single one is up to date, they were set up anew.
         if behind.len() == order.len()
-            && let Some((_, named)) = behind.iter().max_by_key(|(_, named)| named.epoch)
+            && let Some(named) = behind.iter().max_by_key(|named| named.epoch)
         {
             self.start_over(named);
         }
@@ -175,13 +167,13 @@ impl Search {
     /// Opens a connection to the server that a Sentinel has named.
     pub(crate) async fn open(
         &self,
-        target: &Target,
+        endpoint: &Endpoint,
         named: &Named,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
         let client = self.common.client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
-        let opened = timeout(limit, target.open_at(&client, hearing)).await;
+        let opened = timeout(limit, endpoint.open_at(&client, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(sentinel::silent(limit)))?;
         if !opened.server.is_primary {
             return Err(sentinel::not_primary());
@@ -190,16 +182,12 @@ impl Search {
         Ok(opened)
     }
 
-    async fn ask(&self, node: &Address) -> Asked {
-        let config = AsyncConnectionConfig::new();
-        match self.reach(node, config).await {
-            Ok(mut sentinel) => {
-                sentinel::ask(&mut sentinel, self.master(), self.patience_with_sentinel()).await
-            }
-            Err(error) => Asked::No(error),
-        }
+    async fn ask(&self, node: &Address) -> Result<Named, NotNamed> {
+        let mut sentinel = self.reach(node, AsyncConnectionConfig::new()).await?;
+        sentinel::ask(&mut sentinel, self.master(), self.patience_with_sentinel()).await
     }
 
+    /// Connects to one Sentinel.
     pub(crate) async fn reach(
         &self,
         node: &Address,
@@ -208,19 +196,18 @@ impl Search {
         let limit = self.patience_with_sentinel();
         let client = self.client_for_sentinel(node)?;
         let config = config.set_response_timeout(Some(limit));
-        match timeout(limit, dial(&client, config, limit)).await {
-            Ok(opened) => opened.map_err(|error| {
-                let error = refusal::of_opening(error, &self.common.dialling(&client, limit));
-                match error.kind() {
-                    ErrorKind::Refused if refusal::is_of_login(&error) => error.with_hint(
-                        "set the login for the Sentinels with `sentinel_user` and \
-                         `sentinel_pass`",
-                    ),
-                    _ => error,
-                }
-            }),
-            Err(_) => Err(sentinel::silent(limit)),
-        }
+        let Ok(opened) = timeout(limit, dial(&client, config, limit)).await else {
+            return Err(sentinel::silent(limit));
+        };
+        opened.map_err(|error| {
+            let error = errors::of_opening(error, &self.common.dialling(&client, limit));
+            match error.kind() {
+                ErrorKind::Refused if errors::is_of_login(&error) => error.with_hint(
+                    "set the login for the Sentinels with `sentinel_user` and `sentinel_pass`",
+                ),
+                _ => error,
+            }
+        })
     }
 
     /// The client for the next connection to a Sentinel.
@@ -256,21 +243,18 @@ impl Search {
         sentinel
             .subscribe(SWITCHED)
             .await
-            .map_err(refusal::of_connection)?;
+            .map_err(errors::of_connection)?;
         loop {
-            match sentinel::ask(&mut sentinel, self.master(), limit).await {
-                Asked::Named(named) => {
-                    let Some(link) = link.upgrade() else {
-                        return Ok(());
-                    };
-                    if self.is_stale(&named) {
-                        return Err(sentinel::behind());
-                    }
-                    link.heard_of(&named);
-                }
-                Asked::Unknown(_) => return Err(sentinel::behind()),
-                Asked::No(error) => return Err(error),
-            }
+            let named = match sentinel::ask(&mut sentinel, self.master(), limit).await {
+                Err(NotNamed::Failed(error)) => return Err(error),
+                Ok(named) if !self.is_stale(&named) => named,
+                Ok(_) | Err(NotNamed::Unknown(_)) => return Err(sentinel::behind()),
+            };
+            let Some(link) = link.upgrade() else {
+                return Ok(());
+            };
+            link.heard_of(&named);
+            drop(link);
             tokio::select! {
                 () = switched.notified() => {}
                 () = sleep(CHECK) => {}

@@ -11,32 +11,26 @@ use futures_util::future::join3;
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisResult, ServerError, Value};
+use redis::{Pipeline, RedisResult, ServerError, Value};
 
 use super::value::text_of;
-use crate::codec::script;
-use crate::codec::script::Script;
-use crate::lock::lock;
-use crate::refusal;
+use crate::codec::script::{Script, unreadable};
+use crate::errors;
+use crate::std_ext::lock;
 
-/// What the scripts of a lock run on its key.
-pub(crate) const OF_LOCKS: &[&str] = &[
+/// What the scripts run on the key of a lock, and on that of a vote.
+const OF_LOCKS: &[&str] = &[
     "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
     "HDEL", "PEXPIRE",
 ];
+const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
-/// The same, with an audit log.
-pub(crate) const OF_AUDITED_LOCKS: &[&str] = &[
-    "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
-    "HDEL", "PEXPIRE", "XADD",
-];
-
-/// What the scripts of a vote run on theirs.
-pub(crate) const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
-
-/// The same, with an audit log.
-pub(crate) const OF_AUDITED_VOTES: &[&str] =
-    &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE", "XADD"];
+/// The commands that the scripts run.
+pub(super) fn commands(votes: bool, audited: bool) -> Vec<&'static str> {
+    let on_keys = if votes { OF_VOTES } else { OF_LOCKS };
+    let log = audited.then_some("XADD");
+    on_keys.iter().copied().chain(log).collect()
+}
 
 /// What of `INFO` is asked for: `clients` is the doctor's.
 const SECTIONS: [&str; 6] = [
@@ -51,62 +45,35 @@ const SECTIONS: [&str; 6] = [
 static PROBE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
 
-/// How scripts are sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Sending {
-    /// By hash; the server is told those that it does not know by `SCRIPT LOAD`.
-    #[default]
-    ByHash,
-    /// By hash; it is told by `EVAL`.
-    ByHashOrInFull,
-    /// By `EVAL`, each time.
-    InFull,
-    /// Not at all: transactions do what scripts would.
-    Never,
-}
-
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum MissingPermission {
     Resp3,
     Subscribe,
     Publish,
-    Hashes,
-    Scripts,
     Info,
 }
 
 impl MissingPermission {
     /// What is missing, what that costs, and what would do, with `<prefix>` in it.
     const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let deaf = "clients poll for their grants; a dead waiter delays the others by its waiter \
-         TTL";
-        let scripts = "add +evalsha +script|load to the user's ACL rule";
+        let unsubscribed = "clients poll for their grants; a dead waiter delays the others by its \
+         waiter TTL";
         match self {
             Self::Resp3 => (
                 "the server does not speak RESP3",
-                deaf,
+                unsubscribed,
                 "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
             ),
             Self::Subscribe => (
                 "SUBSCRIBE is forbidden",
-                deaf,
+                unsubscribed,
                 "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
             ),
             Self::Publish => (
                 "PUBLISH is forbidden",
-                deaf,
+                unsubscribed,
                 "add +publish &<prefix>* to the user's ACL rule",
-            ),
-            Self::Hashes => (
-                "scripts cannot be sent by their hash",
-                "each request contains its whole script, some kilobytes",
-                scripts,
-            ),
-            Self::Scripts => (
-                "scripts are forbidden",
-                "locks are changed by transactions, which are as safe and take one more round trip",
-                scripts,
             ),
             Self::Info => (
                 "INFO is forbidden",
@@ -152,8 +119,6 @@ impl ReportedMissing {
 /// The permissions of the client at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    pub(crate) sending: Sending,
-    /// What it does not.
     pub(crate) missing: Vec<MissingPermission>,
     /// Whether `PUBLISH` counted the one listener that there was.
     pub(crate) counts: bool,
@@ -162,47 +127,39 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether pushes can be received and sent.
     pub(crate) fn push(&self) -> bool {
-        let needed = [
-            MissingPermission::Resp3,
-            MissingPermission::Subscribe,
-            MissingPermission::Publish,
-        ];
-        !self.missing.iter().any(|missing| needed.contains(missing))
+        // Without `INFO` there are pushes; without any of the others there are none.
+        let info = |missing: &MissingPermission| *missing == MissingPermission::Info;
+        self.missing.iter().all(info)
     }
 }
 
 /// What to check at a server.
-pub(crate) struct Question<'a> {
-    pub(crate) prefix: &'a str,
+pub(super) struct Question<'a> {
+    pub(super) prefix: &'a str,
     /// Which commands the scripts run.
-    pub(crate) commands: &'static [&'static str],
-    /// Whether transactions do what the scripts do, where these are forbidden.
-    pub(crate) does_without: bool,
-    pub(crate) resp3: bool,
+    pub(super) commands: Vec<&'static str>,
+    pub(super) resp3: bool,
     /// The channel of pushes, if there is one.
-    pub(crate) channel: Option<&'a str>,
+    pub(super) channel: Option<&'a str>,
 }
 
-/// The result of the check.
-pub(crate) struct Findings {
-    /// The fields of `INFO`; none where it is forbidden.
-    pub(crate) info: HashMap<String, String>,
-    /// Refused where no script can be run.
-    pub(crate) rights: Result<Rights, StoreError>,
-}
-
-/// Checks the permissions at a server, in one round trip; falls back to EVAL where EVALSHA is
-/// denied.
-pub(crate) async fn find(
+/// Checks the permissions at a server, in one round trip. Returns the fields of `INFO`, none where
+/// it is forbidden, and the rights; these are refused where no script can be run.
+pub(super) async fn find(
     connection: &mut MultiplexedConnection,
     question: &Question<'_>,
-) -> Result<Findings, StoreError> {
+) -> Result<(HashMap<String, String>, Result<Rights, StoreError>), StoreError> {
     let mut pipeline = redis::pipe();
     for section in SECTIONS {
         pipeline.cmd("INFO").arg(section);
     }
-    pipeline.cmd("SCRIPT").arg("LOAD").arg(&PROBE.text);
-    pipeline.add_command(question.probe("EVALSHA", &PROBE.hash));
+    // In full first, which makes the script known. Nobody else has its key: where only trying
+    // helps, it is tried.
+    let key = format!("{}lock:{:032x}", question.prefix, random_u128());
+    for (verb, script) in [("EVAL", &PROBE.text), ("EVALSHA", &PROBE.hash)] {
+        let probe = pipeline.cmd(verb).arg(script).arg(0).arg(&key);
+        probe.arg(&question.commands);
+    }
     let channel = question.channel.filter(|_| question.resp3);
     if let Some(channel) = channel {
         pipeline.cmd("PUBLISH").arg(channel).arg("");
@@ -210,80 +167,31 @@ pub(crate) async fn find(
     let (subscribed, answers) = ask(connection, &pipeline, channel).await?;
     let (sections, rest) = answers.split_at(SECTIONS.len().min(answers.len()));
     let info = read_info(sections)?;
-    let [load, by_hash, ..] = rest else {
-        return Err(script::unreadable(&Value::Nil));
+    let [in_full, by_hash, published @ ..] = rest else {
+        return Err(unreadable(&Value::Nil));
     };
-
-    let mut rights = Rights::default();
-    if info.is_empty() {
-        rights.missing.push(MissingPermission::Info);
-    }
-    if question.channel.is_some() && !question.resp3 {
-        rights.missing.push(MissingPermission::Resp3);
-    }
-    if subscribed.is_err() {
-        rights.missing.push(MissingPermission::Subscribe);
-    }
-    match rest.get(2) {
-        Some(Value::ServerError(error)) if is_forbidden(error) => {
-            rights.missing.push(MissingPermission::Publish);
-        }
-        Some(count) => rights.counts = matches!(count, Value::Int(1)),
-        None => {}
-    }
-    let sending = match question.scripts(connection, load, by_hash).await? {
-        Err(_) if question.does_without => Ok(Sending::Never),
-        sending => sending,
+    let forbidden = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
+    let published = published.first();
+    let facts = [
+        (MissingPermission::Info, info.is_empty()),
+        (
+            MissingPermission::Resp3,
+            question.channel.is_some() && !question.resp3,
+        ),
+        (MissingPermission::Subscribe, subscribed.is_err()),
+        (MissingPermission::Publish, published.is_some_and(forbidden)),
+    ];
+    let rights = match forbidden(in_full) || forbidden(by_hash) {
+        true => Err(errors::no_scripts(question.prefix)),
+        false => allowed(by_hash, question.prefix).map(|()| Rights {
+            missing: facts
+                .into_iter()
+                .filter_map(|(missing, is_so)| is_so.then_some(missing))
+                .collect(),
+            counts: matches!(published, Some(Value::Int(1))),
+        }),
     };
-    let rights = sending.map(|sending| {
-        rights.sending = sending;
-        match sending {
-            Sending::InFull => rights.missing.push(MissingPermission::Hashes),
-            Sending::Never => rights.missing.push(MissingPermission::Scripts),
-            Sending::ByHash | Sending::ByHashOrInFull => {}
-        }
-        rights
-    });
-    Ok(Findings { info, rights })
-}
-
-impl Question<'_> {
-    /// Asks what scripts may do, as one that is sent by `verb`.
-    fn probe(&self, verb: &str, script: &str) -> Cmd {
-        let mut probe = redis::cmd(verb);
-        probe.arg(script).arg(0);
-        // Nobody else's: where only trying helps, it is tried.
-        let key = random_u128();
-        probe.arg(format!("{}lock:{key:032x}", self.prefix));
-        probe.arg(self.commands);
-        probe
-    }
-
-    /// How scripts are to be sent, if they can be.
-    async fn scripts(
-        &self,
-        connection: &mut MultiplexedConnection,
-        load: &Value,
-        by_hash: &Value,
-    ) -> Result<Result<Sending, StoreError>, StoreError> {
-        let refused = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
-        if !refused(load) && !refused(by_hash) {
-            return Ok(allowed(by_hash, self.prefix).map(|()| Sending::ByHash));
-        }
-        // Asked only now: a user who need not have it is not to be reported for it.
-        let probe = self.probe("EVAL", &PROBE.text);
-        let in_full = connection.send_packed_command(&probe).await;
-        let in_full = in_full.map_err(refusal::of_connection)?;
-        if refused(&in_full) {
-            return Ok(Err(refusal::no_scripts(self.prefix)));
-        }
-        let sending = if refused(by_hash) {
-            Sending::InFull
-        } else {
-            Sending::ByHashOrInFull
-        };
-        Ok(allowed(&in_full, self.prefix).map(|()| sending))
-    }
+    Ok((info, rights))
 }
 
 /// Whether scripts may run all their commands: a script cannot roll back if a command is denied.
@@ -293,10 +201,9 @@ pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
         return Ok(());
     };
     let forbidden: Vec<_> = forbidden.iter().filter_map(text_of).collect();
-    if forbidden.is_empty() {
-        Ok(())
-    } else {
-        Err(refusal::no_right(&forbidden.join(", "), prefix))
+    match forbidden.is_empty() {
+        true => Ok(()),
+        false => Err(errors::no_right(&forbidden.join(", "), prefix)),
     }
 }
 
@@ -310,17 +217,17 @@ async fn ask(
     let count = pipeline.len();
     let Some(channel) = channel else {
         let answers = connection.send_packed_commands(pipeline, 0, count).await;
-        return Ok((Ok(()), answers.map_err(refusal::of_connection)?));
+        return Ok((Ok(()), answers.map_err(errors::of_connection)?));
     };
-    let (mut ear, mut lid) = (connection.clone(), connection.clone());
+    let (mut opens, mut closes) = (connection.clone(), connection.clone());
     // Polled in this order, and so written in this order.
     let (opened, answers, closed) = join3(
-        ear.subscribe(channel),
+        opens.subscribe(channel),
         connection.send_packed_commands(pipeline, 0, count),
-        lid.unsubscribe(channel),
+        closes.unsubscribe(channel),
     )
     .await;
-    let answers = answers.map_err(refusal::of_connection)?;
+    let answers = answers.map_err(errors::of_connection)?;
     forbidden_or_lost(closed)?.ok();
     Ok((forbidden_or_lost(opened)?, answers))
 }
@@ -336,8 +243,8 @@ pub(crate) fn forbidden_or_lost(
     let detail = error.detail().unwrap_or_default();
     let definite = error
         .code()
-        .is_some_and(|code| refusal::is_forbidden(code, detail));
-    let error = refusal::of_connection(error);
+        .is_some_and(|code| errors::is_forbidden(code, detail));
+    let error = errors::of_connection(error);
     if definite { Ok(Err(error)) } else { Err(error) }
 }
 
@@ -346,10 +253,10 @@ pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, S
     for section in sections {
         match section {
             Value::ServerError(error) if is_forbidden(error) => continue,
-            Value::ServerError(error) => return Err(refusal::of_server(error)),
+            Value::ServerError(error) => return Err(errors::of_server(error)),
             _ => {}
         }
-        let text = text_of(section).ok_or_else(|| script::unreadable(section))?;
+        let text = text_of(section).ok_or_else(|| unreadable(section))?;
         info.extend(fields(&text));
     }
     Ok(info)
@@ -359,12 +266,12 @@ pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, S
 pub(crate) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
     text.lines()
         .filter_map(|line| line.trim().split_once(':'))
-        .map(|(name, value)| (name.to_owned(), refusal::tame(value)))
+        .map(|(name, value)| (name.to_owned(), errors::tame(value)))
 }
 
-/// As [`refusal::is_forbidden`].
+/// As [`errors::is_forbidden`].
 fn is_forbidden(error: &ServerError) -> bool {
-    refusal::is_forbidden(error.code(), error.details().unwrap_or_default())
+    errors::is_forbidden(error.code(), error.details().unwrap_or_default())
 }
 
 /// The error of a feature that needs the run id of the server process.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
+use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
 use tokio::time::timeout;
 
+use super::batch::send_together;
 use super::value::{field, text_of};
+use crate::errors;
 use crate::options::sentinels::address;
-use crate::refusal;
 
 /// A server by name or IP address, and port.
 pub(crate) type Address = (String, u16);
@@ -25,68 +26,70 @@ pub(crate) struct Named {
     pub(crate) epoch: u64,
 }
 
-/// What asking one Sentinel comes to.
-pub(crate) enum Asked {
-    Named(Named),
+/// Why a Sentinel has named no primary.
+#[derive(Debug)]
+pub(crate) enum NotNamed {
     /// It watches no such primary, but these.
     Unknown(BTreeSet<String>),
-    No(StoreError),
+    Failed(StoreError),
+}
+
+impl From<StoreError> for NotNamed {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// Asks one Sentinel where the primary is.
-pub(crate) async fn ask(
+pub(super) async fn ask(
     connection: &mut MultiplexedConnection,
     master: &str,
     limit: Duration,
-) -> Asked {
-    let sentinel = |what: &str| {
+) -> Result<Named, NotNamed> {
+    let sentinel = |what: &[&str]| {
         let mut command = redis::cmd("SENTINEL");
         command.arg(what);
         command
     };
-    let mut pipeline = redis::Pipeline::with_capacity(2);
-    let mut about = sentinel("MASTER");
-    about.arg(master);
-    let mut whom = sentinel("GET-MASTER-ADDR-BY-NAME");
-    whom.arg(master);
-    pipeline.add_command(whom).add_command(about);
-    let answers = match timeout(limit, connection.send_packed_commands(&pipeline, 0, 2)).await {
-        Ok(Ok(answers)) => answers,
-        Ok(Err(error)) => return Asked::No(refusal::of_connection(error)),
-        Err(_) => return Asked::No(silent(limit)),
+    let questions = [
+        sentinel(&["GET-MASTER-ADDR-BY-NAME", master]),
+        sentinel(&["MASTER", master]),
+    ];
+    let Ok(answers) = timeout(limit, send_together(connection, questions)).await else {
+        return Err(silent(limit).into());
     };
+    let answers = answers.map_err(errors::of_connection)?;
     let [whom, about] = answers.as_slice() else {
-        return Asked::No(odd());
+        return Err(odd().into());
     };
     match whom {
-        Value::Nil => Asked::Unknown(masters(connection, sentinel("MASTERS"), limit).await),
-        Value::ServerError(error) if error.details().is_some_and(is_unknown) => Asked::No(odd()),
-        Value::ServerError(error) => Asked::No(refusal::of_server(error)),
-        whom => match read_address(whom) {
-            Some(primary) => Asked::Named(Named {
-                primary,
-                // A user who may not see more can still find the primary.
-                epoch: field(about, "config-epoch")
-                    .and_then(|epoch| epoch.parse().ok())
-                    .unwrap_or(0),
-            }),
-            None => Asked::No(odd()),
-        },
-    }
-}
-
-/// The names that this Sentinel knows; none where it does not say.
-async fn masters(
-    connection: &mut MultiplexedConnection,
-    command: Cmd,
-    limit: Duration,
-) -> BTreeSet<String> {
-    match timeout(limit, connection.send_packed_command(&command)).await {
-        Ok(Ok(Value::Array(masters))) => masters
-            .iter()
-            .filter_map(|master| field(master, "name"))
-            .collect(),
-        _ => BTreeSet::new(),
+        Value::Nil => {
+            let all = sentinel(&["MASTERS"]);
+            let known = timeout(limit, connection.send_packed_command(&all)).await;
+            // None where it does not say.
+            let known = match known {
+                Ok(Ok(Value::Array(known))) => known,
+                _ => Vec::new(),
+            };
+            let names = known.iter().filter_map(|master| field(master, "name"));
+            Err(NotNamed::Unknown(names.collect()))
+        }
+        // It is no Sentinel.
+        Value::ServerError(error)
+            if error
+                .details()
+                .is_some_and(|said| said.contains("unknown command")) =>
+        {
+            Err(odd().into())
+        }
+        Value::ServerError(error) => Err(errors::of_server(error).into()),
+        whom => Ok(Named {
+            primary: read_address(whom).ok_or_else(odd)?,
+            // A user who may not see more can still find the primary.
+            epoch: field(about, "config-epoch")
+                .and_then(|epoch| epoch.parse().ok())
+                .unwrap_or(0),
+        }),
     }
 }
 
@@ -111,20 +114,20 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    pub(crate) fn no(&mut self, node: &Address, error: StoreError) {
-        self.said
-            .push(format!("{}: {error}", address(&node.0, node.1)));
-        self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
-        self.last = Some(error);
-    }
-
-    pub(crate) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
-        self.said.push(format!(
-            "{} does not know this name",
-            address(&node.0, node.1)
-        ));
-        self.unknown += 1;
-        self.names.extend(names);
+    pub(super) fn not_named(&mut self, node: &Address, why: NotNamed) {
+        let node = address(&node.0, node.1);
+        match why {
+            NotNamed::Unknown(names) => {
+                self.said.push(format!("{node} does not know this name"));
+                self.unknown += 1;
+                self.names.extend(names);
+            }
+            NotNamed::Failed(error) => {
+                self.said.push(format!("{node}: {error}"));
+                self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
+                self.last = Some(error);
+            }
+        }
     }
 
     pub(crate) fn named(&mut self, node: &Address, primary: &Address, why: &StoreError) {
@@ -134,46 +137,33 @@ impl Failures {
     }
 
     /// All of it as one error.
-    pub(crate) fn into_error(self, master: &str) -> StoreError {
+    pub(super) fn into_error(self, master: &str) -> StoreError {
         if self.unknown > 0 && self.unknown == self.said.len() {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
-                format!("no Sentinel knows a primary named {master:?}"),
-            );
-            return if self.names.is_empty() {
-                error.with_hint(
-                    "the Sentinels watch no primary: check `sentinel monitor` in their \
-                 configuration",
-                )
-            } else {
-                let names: Vec<_> = self.names.iter().map(String::as_str).collect();
-                error.with_hint(format!("the Sentinels know: {}", names.join(", ")))
-            };
+            let why = format!("no Sentinel knows a primary named {master:?}");
+            let names: Vec<_> = self.names.iter().map(String::as_str).collect();
+            return StoreError::new(ErrorKind::Invalid, why).with_hint(match names.is_empty() {
+                true => "the Sentinels watch no primary: check `sentinel monitor` in their \
+                         configuration"
+                    .to_owned(),
+                false => format!("the Sentinels know: {}", names.join(", ")),
+            });
         }
         // Waiting does not cure it if nobody lets us in.
         let refused = self.refused > 0 && self.refused == self.said.len();
-        let mut error = StoreError::new(
-            if refused {
-                ErrorKind::Refused
-            } else {
-                ErrorKind::Unavailable
-            },
-            format!(
-                "cannot find the primary {master:?}: {}",
-                self.said.join("; ")
-            ),
-        )
-        .with_hint(
-            "check that the Sentinels and the primary are running and reachable from this \
-         host",
-        );
-        if let Some(last) = self.last {
-            if refused {
-                error = error.with_hint_of(&last);
-            }
-            error = error.with_source(last);
+        let kind = match refused {
+            true => ErrorKind::Refused,
+            false => ErrorKind::Unavailable,
+        };
+        let said = self.said.join("; ");
+        let error = StoreError::new(kind, format!("cannot find the primary {master:?}: {said}"))
+            .with_hint(
+                "check that the Sentinels and the primary are running and reachable from this host",
+            );
+        match self.last {
+            Some(last) if refused => error.with_hint_of(&last).with_source(last),
+            Some(last) => error.with_source(last),
+            None => error,
         }
-        error
     }
 }
 
@@ -182,11 +172,6 @@ pub(crate) fn silent(limit: Duration) -> StoreError {
         ErrorKind::Unavailable,
         format!("no answer within {}", written(limit)),
     )
-}
-
-/// Whether it is no Sentinel.
-fn is_unknown(detail: &str) -> bool {
-    detail.contains("unknown command")
 }
 
 fn odd() -> StoreError {
@@ -218,8 +203,13 @@ mod tests {
     fn failures_name_the_sentinels_and_what_each_said() {
         let node = |name: &str| (name.to_owned(), 26379);
         let mut failures = Failures::default();
-        failures.no(&node("a"), silent(Duration::from_millis(500)));
-        failures.unknown(&node("b"), BTreeSet::from(["x".to_owned()]));
+        let late = silent(Duration::from_millis(500));
+        failures.not_named(&node("a"), late.into());
+        let unknown = |names: &[&str]| {
+            let names = names.iter().map(ToString::to_string);
+            NotNamed::Unknown(names.collect())
+        };
+        failures.not_named(&node("b"), unknown(&["x"]));
         failures.named(&node("c"), &("d".to_owned(), 6379), &not_primary());
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -234,7 +224,7 @@ mod tests {
         }
 
         let mut failures = Failures::default();
-        failures.unknown(&node("b"), BTreeSet::from(["x".to_owned(), "y".to_owned()]));
+        failures.not_named(&node("b"), unknown(&["x", "y"]));
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert_eq!(error.hint(), Some("the Sentinels know: x, y"));

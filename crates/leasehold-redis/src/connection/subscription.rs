@@ -3,31 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_store::{ErrorKind, PushSink, StoreError};
+use leasehold_store::{PushSink, StoreError};
 use redis::{PushInfo, PushKind, Value};
 
 use super::manager::ConnectionManager;
 use super::multiplexed::{Connection, Signals};
 use super::rights;
 use crate::codec::push;
-use crate::lock::lock;
 
 impl ConnectionManager {
     /// Takes the pushes of a connection; called on the connection's own task.
     pub(super) fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
-        match info.kind {
-            PushKind::Disconnection => self.lost(signals),
-            PushKind::Message => {
-                let [Value::BulkString(channel), Value::BulkString(message)] = info.data.as_slice()
-                else {
-                    return;
-                };
+        match (&info.kind, info.data.as_slice()) {
+            (PushKind::Disconnection, _) => self.lost(signals),
+            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
                 let epoch = signals.epoch.load(Ordering::Acquire);
                 if epoch == 0 || channel != self.channel.as_bytes() {
                     return;
                 }
-                let sink = lock(&self.sink).clone();
-                if let Some(sink) = sink {
+                if let Some(sink) = self.inbox.sink() {
                     push::read(message, epoch).for_each(|push| sink.push(push));
                 }
             }
@@ -40,33 +34,24 @@ impl ConnectionManager {
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<Subscription, StoreError> {
-        {
-            let mut current = lock(&self.sink);
-            if current.is_some() {
-                return Err(StoreError::new(
-                    ErrorKind::Invalid,
-                    "the inbox of this store is already open",
-                ));
-            }
-            *current = Some(sink);
-        }
-        let ear = Subscription(Arc::clone(self));
+        self.inbox.open(sink)?;
+        let subscription = Subscription(Arc::clone(self));
         let wire = self.connection().await?;
         self.subscribe(&wire).await?;
-        Ok(ear)
+        Ok(subscription)
     }
 
     /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
     /// those who wait ask.
     pub(super) async fn subscribe(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
         let _one_at_a_time = self.subscribing.lock().await;
-        if wire.epoch() != 0 || !self.hears() || !wire.server.rights.push() {
+        if wire.epoch() != 0 || !self.inbox.hears() || !wire.server.rights.push() {
             return Ok(());
         }
         let mut connection = wire.connection.clone();
         let subscribed = connection.subscribe(&self.channel).await;
         if let Err(error) = rights::forbidden_or_lost(subscribed)? {
-            tracing::warn!(url = %self.target.redacted, %error, "cannot subscribe to the inbox; \
+            tracing::warn!(url = %self.endpoint.redacted, %error, "cannot subscribe to the inbox; \
              polling instead");
             return Ok(());
         }
@@ -83,7 +68,7 @@ impl leasehold_store::Listening for Subscription {}
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        *lock(&self.0.sink) = None;
+        self.0.inbox.close();
         let Some(wire) = self.0.current() else { return };
         wire.signals.epoch.store(0, Ordering::Release);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -91,7 +76,7 @@ impl Drop for Subscription {
             runtime.spawn(async move {
                 let _one_at_a_time = shared.subscribing.lock().await;
                 // Unless it was opened again meanwhile.
-                if wire.epoch() == 0 && lock(&shared.sink).is_none() {
+                if wire.epoch() == 0 && shared.inbox.sink().is_none() {
                     // A connection that is lost has no subscription.
                     let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
                 }

@@ -8,8 +8,8 @@ use leasehold_store::{ErrorKind, StoreError};
 
 use super::facts::{Facts, Part, Vote};
 use super::restart;
+use crate::errors;
 use crate::options::restart::Restart;
-use crate::refusal;
 
 mod promise;
 mod rights;
@@ -74,7 +74,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 /// An error, with the rights that are missing where the server names them.
 fn of_error(check: &'static str, error: &StoreError) -> Finding {
     let finding = Finding::of_error(check, None, error);
-    match refusal::lacking(error.message()) {
+    match errors::lacking(error.message()) {
         Some(lacking) => finding.remedied(lacking),
         None => finding,
     }
@@ -198,9 +198,9 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
     finding.found = format!("cannot {step}: {error}");
     let refused = error.kind() == ErrorKind::Refused && error.to_string().contains("may not");
     // The server does not name the command, and the rule of the classic layout is in the error.
-    if refused && !facts.classic && refusal::lacking(error.message()).is_none() {
+    if refused && !facts.classic && errors::lacking(error.message()).is_none() {
         let user = facts.user.as_deref().unwrap_or("<name>");
-        let rule = refusal::acl(user, &facts.prefix);
+        let rule = errors::acl(user, &facts.prefix);
         finding.remedy = Some(format!("this rule is enough: {rule}"));
     }
     finding

@@ -15,7 +15,7 @@ use leasehold_store::trial::Trial;
 
 use self::facts::{Facts, Part};
 use crate::classic::ClassicStore;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
@@ -24,8 +24,8 @@ use crate::routing::cluster::RedisClusterOptions;
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Report {
     let facts = probe::ask(options, Part::Alone, None).await;
-    let target = Target::new(options).ok();
-    let mut findings = match target.as_ref().and_then(Target::search) {
+    let endpoint = Endpoint::new(options).ok();
+    let mut findings = match endpoint.as_ref().and_then(Endpoint::search) {
         Some(search) => sentinels::examine(search).await,
         None => Vec::new(),
     };

@@ -12,13 +12,13 @@ use redis::{Pipeline, Value};
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
 use crate::classic::ClassicStore;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::Gate;
 use crate::connection::value::text_of;
+use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
-use crate::refusal;
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -48,17 +48,17 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         ..Facts::default()
     };
     let asked = async {
-        let mut target = Target::new(options)?;
+        let mut endpoint = Endpoint::new(options)?;
         if part == Part::Voter {
-            target = target.of_votes();
+            endpoint = endpoint.of_votes();
         }
         let channel = format!("{}inbox:doctor-{:032x}", options.prefix, random_u128());
-        let (mut connection, found) = target.hearing(&channel).find_out().await?;
+        let mut found = endpoint.hearing(&channel).find_out().await?;
         facts.info = found.info;
         facts.rights = Some(found.rights);
         let quarantine = options.restart.quarantine();
         let terms = set.cloned().or_else(|| quarantine.map(Quarantine::terms));
-        look(&mut connection, &mut facts, terms.as_ref()).await
+        look(&mut found.connection, &mut facts, terms.as_ref()).await
     };
     match asked.await {
         Ok(()) if part == Part::Alone && facts.classic => {
@@ -88,7 +88,7 @@ async fn all(
 ) -> Result<Vec<Value>, StoreError> {
     let count = pipeline.len();
     let answers = connection.send_packed_commands(pipeline, 0, count).await;
-    answers.map_err(refusal::of_connection)
+    answers.map_err(errors::of_connection)
 }
 
 async fn look(
@@ -141,7 +141,7 @@ fn users(answer: &Value) -> Option<Users> {
             _ => may,
         });
         if has("on", "on") && publishes && has("&*", "allchannels") && !has("~*", "allkeys") {
-            users.on_all_channels.push(refusal::tame(name));
+            users.on_all_channels.push(errors::tame(name));
         }
     }
     Some(users)
@@ -149,7 +149,7 @@ fn users(answer: &Value) -> Option<Users> {
 
 /// Settings as they are shown.
 pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (String, String)> {
-    let tame = |(name, value): (String, String)| (name, refusal::tame(&value));
+    let tame = |(name, value): (String, String)| (name, errors::tame(&value));
     pairs.into_iter().map(tame)
 }
 

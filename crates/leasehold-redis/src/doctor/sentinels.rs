@@ -11,8 +11,8 @@ use redis::{AsyncConnectionConfig, Value};
 use crate::connection::primary::Search;
 use crate::connection::sentinel::Address;
 use crate::connection::value::field;
+use crate::errors;
 use crate::options::sentinels;
-use crate::refusal;
 
 /// So many it takes, so that one may fail.
 const FEWEST: u64 = 3;
@@ -52,9 +52,9 @@ async fn look(sentinel: &mut MultiplexedConnection, master: &str) -> Result<View
     ask.cmd("SENTINEL").arg("MASTER").arg(master);
     ask.cmd("SENTINEL").arg("CKQUORUM").arg(master);
     let answers = sentinel.send_packed_commands(&ask, 0, 2).await;
-    let answers = answers.map_err(refusal::of_connection)?;
+    let answers = answers.map_err(errors::of_connection)?;
     match answers.first() {
-        Some(Value::ServerError(error)) => Err(refusal::of_server(error)),
+        Some(Value::ServerError(error)) => Err(errors::of_server(error)),
         Some(about) => Ok(View::read(about, answers.get(1))),
         None => Ok(View::default()),
     }
@@ -62,7 +62,7 @@ async fn look(sentinel: &mut MultiplexedConnection, master: &str) -> Result<View
 
 impl View {
     pub(super) fn read(about: &Value, quorum: Option<&Value>) -> Self {
-        let text = |name: &str| refusal::tame(&field(about, name).unwrap_or_default());
+        let text = |name: &str| errors::tame(&field(about, name).unwrap_or_default());
         let number = |name: &str| text(name).parse().unwrap_or(0);
         Self {
             primary: format!("{}:{}", text("ip"), text("port")),
@@ -72,7 +72,7 @@ impl View {
             down: text("flags").contains("_down"),
             stuck: match quorum {
                 Some(Value::ServerError(error)) if error.code() == "NOQUORUM" => {
-                    Some(refusal::tame(error.details().unwrap_or_default()))
+                    Some(errors::tame(error.details().unwrap_or_default()))
                 }
                 _ => None,
             },

@@ -7,7 +7,7 @@ use leasehold_store::sync::check_runtime;
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::RedisStore;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::{mark, marker_key};
 use crate::connection::multiplexed::Connection;
 use crate::options::RedisOptions;
@@ -39,10 +39,10 @@ impl RedisStore {
             )
             .with_hint("add restart=quarantine to the URL, if the clients of the server use it"));
         };
-        let target = Target::new(&options)?;
-        let opened = target.connect(None).await?;
+        let endpoint = Endpoint::new(&options)?;
+        let opened = endpoint.connect(None).await?;
         let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Connection::new(opened, &target, Weak::new()));
+        let wire = Arc::new(Connection::new(opened, &endpoint, Weak::new()));
         let marker = marker_key(&options.prefix);
         mark(&wire, &marker, &run_id, &quarantine.terms()).await
     }

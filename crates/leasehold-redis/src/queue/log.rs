@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::RedisStore;
 use crate::codec::audit::{self, Entries, PAGE, read_entries};
 use crate::codec::script::{Call, SCRIPTS};
-use crate::connection::step::Way;
+use crate::connection::step::Delivery;
 use crate::routing::Route;
 use crate::routing::names::Names;
 
@@ -91,7 +91,10 @@ impl<'a> StreamLog<'a> {
             },
             last: false,
         };
-        read_entries(&stream.name, self.store.ask(Way::Plain, &call).await?.0)
+        read_entries(
+            &stream.name,
+            self.store.route.ask(Delivery::Plain, &call).await?.0,
+        )
     }
 
     /// What the entries of a stream say of the keys that are asked for.

@@ -1,6 +1,5 @@
 //! The store of the native layout: the rules of the queue run in scripts on the server.
 
-pub(crate) mod baseline;
 mod initialise;
 mod list;
 mod log;
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
+use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing,
     LockStore, PushSink, StoreError, check_parts,
@@ -21,11 +21,12 @@ use crate::codec::push;
 use crate::codec::record::Record;
 use crate::codec::script::{self, Call, Look, Request, Script, Step, Steps};
 use crate::codec::stores_own;
-use crate::connection::connect::Target;
-use crate::connection::step::{Context, Way, ask_primary};
+use crate::connection::endpoint::Endpoint;
+use crate::connection::step::Delivery;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
 use crate::routing::cluster::{Cluster, RedisClusterOptions};
+use crate::routing::names::{NamedKeys, Names};
 
 /// A store on one Redis or Valkey server, behind Sentinels, or on a cluster. Cheap to share in an
 /// `Arc`. Its connections close when it is dropped.
@@ -48,7 +49,7 @@ impl RedisStore {
     /// The same for options that were checked.
     pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
         check_layout(&options)?;
-        let route = Route::open(Target::new(&options)?).await?;
+        let route = Route::open(Endpoint::new(&options)?).await?;
         Ok(Self { route })
     }
 
@@ -84,8 +85,23 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         options.check()?;
         check_layout(&options)?;
-        let route = Route::open(Target::of_client(client, &options)?).await?;
+        let route = Route::open(Endpoint::of_client(client, &options)?).await?;
         Ok(Self { route })
+    }
+
+    /// Opens a further connection to the server, with the same login, for other commands than those
+    /// of locks.
+    ///
+    /// # Errors
+    /// Same as [`RedisStore::connect`]; `Unsupported` on a cluster, which has no single server.
+    pub async fn open_connection(&self) -> Result<redis::aio::MultiplexedConnection, StoreError> {
+        check_runtime()?;
+        let Route::One(shared) = &self.route else {
+            let why = "a cluster has no single server to connect to";
+            return Err(StoreError::new(ErrorKind::Unsupported, why)
+                .with_hint("connect to one of its nodes alone"));
+        };
+        Ok(shared.endpoint().connect(None).await?.connection)
     }
 
     /// Returns the URL of the server or cluster, without the password.
@@ -101,16 +117,6 @@ impl RedisStore {
     /// The primaries of a cluster.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         self.route.nodes()
-    }
-
-    fn acknowledges(&self) -> Acknowledges {
-        let policy = self.route.options().acknowledge;
-        policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges())
-    }
-
-    /// Whether clients are told of their grants, by what was found out at connect.
-    fn hears(&self) -> bool {
-        push::is_heard(self.inbox())
     }
 
     /// Refuses a TTL that would outlive the quarantine of the server.
@@ -130,16 +136,6 @@ impl RedisStore {
         [self.prefix(), "lock:", name].concat()
     }
 
-    /// Takes a step.
-    async fn take(&self, way: Way<'_>, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        let Some(step) = Step::new(self.redis_key(key.as_str()), command) else {
-            return Err(stores_own(command));
-        };
-        let (steps, all) = (&[step], false);
-        let (value, context) = self.ask(way, &Steps { steps, all }).await?;
-        context.answer(script::read_reply(&value)?)
-    }
-
     /// Runs a script that knows nothing of queues where a key is.
     pub(crate) async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
         let key = self.redis_key(key.as_str());
@@ -149,21 +145,8 @@ impl RedisStore {
             arguments: |_: &mut Cmd| {},
             last: false,
         };
-        let (value, _) = self.ask(Way::Plain, &call).await?;
+        let (value, _) = self.route.ask(Delivery::Plain, &call).await?;
         Ok(value)
-    }
-
-    /// Runs a script where its keys are.
-    async fn ask(
-        &self,
-        way: Way<'_>,
-        request: &impl Request,
-    ) -> Result<(Value, Context), StoreError> {
-        match &self.route {
-            Route::One(shared) => ask_primary(shared, way, request).await,
-            // Following a slot is large, and must not make every request to one server larger.
-            Route::Cluster(cluster) => Box::pin(cluster.run(request)).await,
-        }
     }
 }
 
@@ -186,39 +169,46 @@ impl LockStore for RedisStore {
         can.durable_tokens = true;
         // In a cluster those that lie in one slot can be, and no others.
         can.multi = matches!(self.route, Route::One(_));
-        can.push = self.hears();
-        can.acknowledges = self.acknowledges();
+        can.push = push::is_heard(self.inbox());
+        let policy = self.route.options().acknowledge;
+        can.acknowledges = policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges());
         can
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        match command {
+        let id;
+        let delivery = match command {
             Command::Claim(claim) => {
                 claim.mode.check()?;
                 self.check_ttl(claim.lease_ttl.max(claim.waiter_ttl))?;
                 self.note_claim();
-                let way = Way::Acknowledged(&[&claim.id]);
-                self.take(way, key, command).await
+                id = [&claim.id];
+                Delivery::Acknowledged(&id)
             }
             Command::Renew(renew) => {
                 self.check_ttl(renew.ttl)?;
                 // Also for who took a lease over, and has claimed nothing itself.
                 self.note_claim();
-                let id = [&renew.id];
-                let way = match renew.confirms {
-                    true => Way::Acknowledged(&id),
-                    false => Way::Plain,
-                };
-                self.take(way, key, command).await
+                id = [&renew.id];
+                match renew.confirms {
+                    true => Delivery::Acknowledged(&id),
+                    false => Delivery::Plain,
+                }
             }
             Command::Release(release) => {
                 if let (Route::One(shared), false) = (&self.route, release.settled) {
                     shared.abandoned().landed(&release.id).await;
                 }
-                self.take(Way::Plain, key, command).await
+                Delivery::Plain
             }
-            _ => self.take(Way::Plain, key, command).await,
-        }
+            _ => Delivery::Plain,
+        };
+        let Some(step) = Step::new(self.redis_key(key.as_str()), command) else {
+            return Err(stores_own(command));
+        };
+        let (steps, all) = (&[step], false);
+        let (value, context) = self.route.ask(delivery, &Steps { steps, all }).await?;
+        context.answer(script::read_reply(&value)?)
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
@@ -238,7 +228,7 @@ impl LockStore for RedisStore {
         }
         self.note_claim();
         let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
-        let (value, context) = self.ask(Way::Acknowledged(&ids), &steps).await?;
+        let (value, context) = self.route.ask(Delivery::Acknowledged(&ids), &steps).await?;
         if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
@@ -259,13 +249,14 @@ impl LockStore for RedisStore {
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let key = self.redis_key(key.as_str());
-        let (value, _) = self.ask(Way::Plain, &Look { key: &key }).await?;
+        let (value, _) = self.route.ask(Delivery::Plain, &Look { key: &key }).await?;
         let (record, clock) = Record::read(value)?;
         Ok(record.look(clock))
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(list::QueueListing::new(self, pattern))
+        let names = Names::new(self.route.clone(), self.redis_key(""), pattern);
+        Box::new(NamedKeys::new(self, Ok(names)))
     }
 
     fn audit_log<'a>(

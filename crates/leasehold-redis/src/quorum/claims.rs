@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::lock::lock;
+use crate::std_ext::lock;
 use leasehold_core::quorum::ReleaseVerdict;
 use leasehold_core::{ClientInfo, Key, Moment, Note, StoreTime, Token, Validity};
 use tokio::sync::watch;

@@ -12,21 +12,17 @@ use leasehold_core::quorum::Vote;
 use leasehold_store::StoreError;
 
 use super::script::Ask;
-use crate::classic::{ClassicExecutor, Outcome, Step, Verb, error_of, unsupported};
+use crate::classic::{Outcome, Step, Verb, unsupported};
 use crate::connection::multiplexed::Connection;
 
 /// Asks one server. `first`: the claim was never asked for before.
 pub(super) async fn ask(
-    executor: &ClassicExecutor,
     wire: &Arc<Connection>,
     key: &str,
     ask: &Ask,
     first: bool,
 ) -> Result<Vote, StoreError> {
-    let take = async |verb, id: &str, ttl| {
-        let step = Step { verb, id, ttl };
-        executor.step(wire, key, step).await.map_err(error_of)
-    };
+    let take = async |verb, id: &str, ttl| Step { verb, id, ttl }.take(wire, key).await;
     Ok(match ask {
         Ask::Acquire(vote) => {
             let verb = if first { Verb::First } else { Verb::Claim };

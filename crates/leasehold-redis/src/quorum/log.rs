@@ -14,7 +14,7 @@ use super::member::Member;
 use super::report::Report;
 use crate::codec::audit::{self, Entries, PAGE, read_entries};
 use crate::codec::script::SCRIPTS;
-use crate::connection::step::{Way, run};
+use crate::connection::step::run;
 
 /// So many entries are given at once.
 const GIVEN: usize = 500;
@@ -135,7 +135,7 @@ async fn read_page(member: &Member, from: &str) -> Result<Entries, StoreError> {
     let arguments = |call: &mut redis::Cmd| {
         call.arg(from).arg(PAGE);
     };
-    let value = run(&wire, Way::Plain, &SCRIPTS.log, &[&log], arguments).await?;
+    let value = run(&wire, &SCRIPTS.log, &[&log], arguments).await?;
     read_entries(&log, value)
 }
 

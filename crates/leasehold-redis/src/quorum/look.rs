@@ -12,7 +12,7 @@ use super::report::Report;
 use super::script::{SCRIPTS, read_look};
 use crate::classic;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Way, run};
+use crate::connection::step::run;
 
 impl Inner {
     /// A key as a quorum of servers sees it, and the highest token that any of
@@ -22,16 +22,14 @@ impl Inner {
             return Ok((self.look_classic(key).await?, Token::NONE));
         }
         let look = async |wire: Arc<Connection>, key: String| {
-            read_look(&run(&wire, Way::Plain, &SCRIPTS.inspect, &[&key], |_| {}).await?)
+            read_look(&run(&wire, &SCRIPTS.inspect, &[&key], |_| {}).await?)
         };
         Ok(view(self.size, &self.look_by(look, key).await?))
     }
 
     /// The same where other libraries hold, too.
     async fn look_classic(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        let look = async |wire: Arc<Connection>, key: String| {
-            classic::look(&wire, &key).await.map_err(classic::error_of)
-        };
+        let look = async |wire: Arc<Connection>, key: String| classic::look(&wire, &key).await;
         let seen = self.look_by(look, key).await?;
         let silent = self.size.servers() - seen.len();
         // A claim that holds, or may hold by the votes of those who are silent.

@@ -8,22 +8,21 @@ use leasehold_core::{SetTerms, written};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::time::timeout;
 
-use super::super::classic::ClassicExecutor;
 use super::super::options::{RedisLayout, RedisOptions};
 use super::classic_votes;
 use super::options::address;
 use super::script::{Ask, read_vote};
 use crate::codec::audit::Audit;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
-use crate::connection::step::{Way, run};
+use crate::connection::step::run;
 
 pub(super) struct Member {
     /// Host and port, for people.
     pub(super) name: String,
-    /// How it is asked in the classic layout.
-    classic: Option<ClassicExecutor>,
+    /// Whether it keeps locks in the classic layout.
+    classic: bool,
     /// Its audit log, if there is one.
     audit: Option<Audit>,
     /// The connection, which is opened in the background, again and again.
@@ -38,28 +37,28 @@ impl Member {
         Ok(Self {
             name: address(options),
             audit: options.audit.map(audit),
-            classic: (options.layout == RedisLayout::Classic).then(ClassicExecutor::default),
-            shared: ConnectionManager::start(Target::new(options)?.of_votes(), None),
+            classic: options.layout == RedisLayout::Classic,
+            shared: ConnectionManager::start(Endpoint::new(options)?.of_votes(), None),
         })
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.shared.target().options.prefix)
+        format!("{}{name}", self.shared.endpoint().options.prefix)
     }
 
     pub(super) fn lock_key(&self, name: &str) -> String {
         match self.classic {
-            Some(_) => self.key(name),
-            None => self.key(&format!("lock:{name}")),
+            true => self.key(name),
+            false => self.key(&format!("lock:{name}")),
         }
     }
 
     pub(super) fn prefix(&self) -> &str {
-        &self.shared.target().options.prefix
+        &self.shared.endpoint().options.prefix
     }
 
     pub(super) fn marker_key(&self) -> String {
-        marker_key(&self.shared.target().options.prefix)
+        marker_key(&self.shared.endpoint().options.prefix)
     }
 
     /// Asks for a vote, for `limit` at most. `first`: for a claim that was never asked
@@ -74,8 +73,8 @@ impl Member {
     ) -> Result<Vote, StoreError> {
         self.within(limit, async {
             let wire = self.shared.connection().await?;
-            if let Some(executor) = &self.classic {
-                return classic_votes::ask(executor, &wire, &self.lock_key(key), ask, first).await;
+            if self.classic {
+                return classic_votes::ask(&wire, &self.lock_key(key), ask, first).await;
             }
             let (key, marker) = (self.lock_key(key), self.marker_key());
             let audit = self.audit.as_ref().filter(|_| ask.is_audited());
@@ -83,10 +82,10 @@ impl Member {
             let marker = ask.needs_marker().then_some(&*marker);
             let keys = [Some(&*key), marker, log.as_deref()];
             let keys: Vec<_> = keys.into_iter().flatten().collect();
-            let retention = self.shared.target().options.retention;
+            let retention = self.shared.endpoint().options.retention;
             // Read on this connection: a process that has restarted cannot have kept it.
             let run_id = &wire.server.run_id;
-            let value = run(&wire, Way::Plain, ask.script(), &keys, |call| {
+            let value = run(&wire, ask.script(), &keys, |call| {
                 ask.add(call, run_id, self.shared.inbox(), terms, retention, audit);
             })
             .await?;

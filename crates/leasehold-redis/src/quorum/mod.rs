@@ -51,7 +51,7 @@ use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Way, run};
+use crate::connection::step::run;
 
 /// What the store and its tasks share.
 struct Inner {
@@ -143,7 +143,7 @@ impl RedlockStore {
         let limit = self.inner.options.node_timeout;
         let run = |member: &Member, wire| {
             let key = member.lock_key(key.as_str());
-            async move { run(&wire, Way::Plain, script, &[&key], |_| {}).await }
+            async move { run(&wire, script, &[&key], |_| {}).await }
         };
         self.inner.each(limit, run).await;
     }

@@ -9,7 +9,7 @@ use leasehold_core::{ClaimId, ClientInfo, Inbox, Note, SetTerms, StoreTime, Toke
 use leasehold_store::StoreError;
 use redis::{Cmd, Value};
 
-use super::super::refusal;
+use super::super::errors;
 use crate::codec::audit::Audit;
 use crate::codec::call::push_client;
 use crate::codec::record::Bytes;
@@ -140,7 +140,7 @@ fn pack_owner(owner: &ClientInfo) -> Vec<u8> {
 pub(super) fn read_vote(value: &Value) -> Result<(Vote, StoreTime), StoreError> {
     match value {
         Value::BulkString(bytes) => parse_vote(bytes).ok_or_else(|| unreadable(value)),
-        Value::ServerError(error) => Err(refusal::of_server(error)),
+        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(unreadable(other)),
     }
 }
@@ -183,7 +183,7 @@ fn parse_vote(bytes: &[u8]) -> Option<(Vote, StoreTime)> {
 pub(super) fn read_look(value: &Value) -> Result<(StoreTime, Node), StoreError> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
-        Value::ServerError(error) => return Err(refusal::of_server(error)),
+        Value::ServerError(error) => return Err(errors::of_server(error)),
         other => return Err(unreadable(other)),
     };
     let clock = match items.first() {
@@ -202,11 +202,11 @@ pub(super) fn read_look(value: &Value) -> Result<(StoreTime, Node), StoreError> 
 pub(super) fn read_node(record: &[u8]) -> Result<Node, StoreError> {
     let mut bytes = Bytes(record);
     if record.len() < 52 || bytes.u8() != Some(b'l') || bytes.u8() != Some(b'q') {
-        return Err(refusal::foreign("string"));
+        return Err(errors::foreign("string"));
     }
     match bytes.u8() {
-        Some(1) => parse_node(&mut bytes).ok_or_else(refusal::damaged),
-        version => Err(refusal::newer(version.unwrap_or(0))),
+        Some(1) => parse_node(&mut bytes).ok_or_else(errors::damaged),
+        version => Err(errors::newer(version.unwrap_or(0))),
     }
 }
 

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use leasehold_core::Inbox;
 use leasehold_store::StoreError;
 use leasehold_store::sync::check_runtime;
+use redis::Value;
 
 use self::cluster::{Cluster, RedisClusterOptions};
-use crate::connection::connect::Target;
+use crate::codec::script::Request;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
+use crate::connection::step::{Context, Delivery, ask_primary};
 use crate::options::RedisOptions;
 
 /// The way from a key to its server.
@@ -24,9 +27,9 @@ pub(crate) enum Route {
 
 impl Route {
     /// Opens the connection.
-    pub(crate) async fn open(target: Target) -> Result<Self, StoreError> {
+    pub(crate) async fn open(endpoint: Endpoint) -> Result<Self, StoreError> {
         check_runtime()?;
-        Ok(Self::One(ConnectionManager::open(target, None).await?))
+        Ok(Self::One(ConnectionManager::open(endpoint, None).await?))
     }
 
     /// Asks the nodes that are named for the others.
@@ -38,7 +41,7 @@ impl Route {
     /// The URL of the server or cluster, without the password.
     pub(crate) fn redacted(&self) -> &str {
         match self {
-            Self::One(shared) => &shared.target().redacted,
+            Self::One(shared) => &shared.endpoint().redacted,
             Self::Cluster(cluster) => cluster.redacted(),
         }
     }
@@ -46,7 +49,7 @@ impl Route {
     /// How each server is reached and used.
     pub(crate) fn options(&self) -> &RedisOptions {
         match self {
-            Self::One(shared) => &shared.target().options,
+            Self::One(shared) => &shared.endpoint().options,
             Self::Cluster(cluster) => cluster.options(),
         }
     }
@@ -64,6 +67,19 @@ impl Route {
         match self {
             Self::One(shared) => shared.inbox(),
             Self::Cluster(cluster) => cluster.inbox(),
+        }
+    }
+
+    /// Runs a script where its keys are.
+    pub(crate) async fn ask(
+        &self,
+        delivery: Delivery<'_>,
+        request: &impl Request,
+    ) -> Result<(Value, Context), StoreError> {
+        match self {
+            Self::One(shared) => ask_primary(shared, delivery, request).await,
+            // Following a slot is large, and must not make every request to one server larger.
+            Self::Cluster(cluster) => Box::pin(cluster.run(request)).await,
         }
     }
 }

@@ -3,15 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leasehold_core::Key;
-use leasehold_store::StoreError;
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use leasehold_core::{Invalid, Key, Snapshot};
+use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
 use redis::Value;
 
 use super::Route;
 use crate::codec::script::unreadable;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
-use crate::refusal;
+use crate::errors;
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
 pub(crate) const PAGE: usize = 256;
@@ -23,7 +25,7 @@ const SCANS: usize = 3;
 pub(crate) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
     match std::str::from_utf8(name) {
         Ok(name) => Ok(Key::new(name)?),
-        Err(_) => Err(refusal::no_key()),
+        Err(_) => Err(errors::no_key()),
     }
 }
 
@@ -75,7 +77,7 @@ impl Names {
             self.wire = Some(Arc::clone(&wire));
         }
         let answer = wire.send(scan(&self.cursor, &self.glob)).await;
-        let (cursor, names) = read_page(&answer.map_err(refusal::of_connection)?)?;
+        let (cursor, names) = read_page(&answer.map_err(errors::of_connection)?)?;
         if cursor == START {
             self.nodes.pop_front();
             self.wire = None;
@@ -104,6 +106,63 @@ impl Names {
     }
 }
 
+/// A store whose keys are found by their names.
+#[async_trait]
+pub(crate) trait Named: Send + Sync {
+    /// What a name is, `None` if nothing that is listed. Within: why it is passed over.
+    async fn look(&self, name: &[u8]) -> Result<Looked, StoreError>;
+}
+
+pub(crate) type Looked = Result<Option<(Key, Snapshot)>, StoreError>;
+
+/// A listing of the keys behind those names.
+pub(crate) struct NamedKeys<'a, S> {
+    store: &'a S,
+    /// Or why that pattern may not be listed.
+    names: Result<Names, Invalid>,
+    /// Names that were found and not looked into yet.
+    pending: Vec<Vec<u8>>,
+    seen: SeenNames,
+}
+
+impl<'a, S> NamedKeys<'a, S> {
+    pub(crate) fn new(store: &'a S, names: Result<Names, Invalid>) -> Self {
+        Self {
+            store,
+            names,
+            pending: Vec::new(),
+            seen: SeenNames::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Named> Listing for NamedKeys<'_, S> {
+    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
+        let names = self.names.as_mut().map_err(|refused| refused.clone())?;
+        if self.pending.is_empty() {
+            match names.next().await? {
+                Some(names) => self.pending = names,
+                None => return Ok(None),
+            }
+        }
+        let looks = join_all(self.pending.iter().map(|name| self.store.look(name))).await;
+        let looks: Vec<_> = looks.into_iter().collect::<Result<_, _>>()?;
+        let mut page = ListPage::default();
+        for (name, look) in std::mem::take(&mut self.pending).into_iter().zip(looks) {
+            match look {
+                Ok(Some(found)) if self.seen.insert(&name) => page.found.push(found),
+                Err(error) if self.seen.insert(&name) => {
+                    page.skipped
+                        .push((String::from_utf8_lossy(&name).into_owned(), error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(Some(page))
+    }
+}
+
 /// Where a scan begins, and what tells that it has ended.
 pub(crate) const START: &[u8] = b"0";
 
@@ -121,7 +180,7 @@ pub(crate) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
 /// One answer of `SCAN`: where to go on, and the names found.
 pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
     if let Value::ServerError(error) = answer {
-        return Err(refusal::of_server(error));
+        return Err(errors::of_server(error));
     }
     redis::from_redis_value_ref(answer).map_err(|_| unreadable(answer))
 }

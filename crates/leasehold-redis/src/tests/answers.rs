@@ -3,7 +3,7 @@
 use leasehold_store::ErrorKind;
 use redis::Value;
 
-use super::super::refusal;
+use super::super::errors;
 use crate::codec::script;
 use crate::connection::rights;
 
@@ -74,7 +74,7 @@ fn what_a_server_says_of_rights_and_kinds_is_shown_in_one_line() {
     let forbidden = Value::Array(vec![bulk(odd.as_bytes())]);
     for refused in [
         rights::allowed(&forbidden, "leasehold:").unwrap_err(),
-        refusal::foreign(&odd),
+        errors::foreign(&odd),
     ] {
         let said = refused.to_string();
         assert!(said.contains("[2Jx") && said.len() < 1_000, "{said}");

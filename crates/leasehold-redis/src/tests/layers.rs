@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// From the lowest up. Those in one row know nothing of each other.
 const LAYERS: [&[&str]; 9] = [
-    &["lock"],
-    &["refusal", "options", "claims"],
+    &["std_ext"],
+    &["errors", "options", "claims"],
     &["codec"],
     &["connection"],
     &["routing"],

@@ -11,7 +11,7 @@ use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, Value};
 
-use super::super::refusal;
+use super::super::errors;
 use super::record;
 use crate::codec::audit::{self, Audit};
 use crate::codec::push;
@@ -327,7 +327,7 @@ impl Twin {
         queue.check_clock(clock).unwrap_err();
         let before = self.record(0);
         let answer = self.eval(&[(0, command)], false, clock);
-        let refused = refusal::of_connection(answer.unwrap_err());
+        let refused = errors::of_connection(answer.unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
         assert!(
             refused.to_string().contains("the server's clock"),

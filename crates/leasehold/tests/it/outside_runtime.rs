@@ -211,8 +211,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "as adopt_by_force, after a look at the parts",
     ),
     (
-        "leasehold-redis/queue/baseline::",
-        "for `leasehold bench` only",
+        "leasehold-redis/queue/mod::open_connection",
+        "of a store that is open; it asks for the runtime as connect does",
     ),
 ];
 

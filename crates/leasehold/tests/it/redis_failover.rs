@@ -285,7 +285,7 @@ async fn the_least_rights_are_enough() {
         set(sentinel, "resetpass on >other");
         sentinel.command(&["ACL", "SETUSER", "default", "off"]);
     }
-    let rule = "on >secret ~leasehold:* resetchannels &leasehold:* -@all +evalsha +script|load +time +mget \
+    let rule = "on >secret ~leasehold:* resetchannels &leasehold:* -@all +eval +evalsha +time +mget \
         +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
         +subscribe +unsubscribe +scan +info +ping +wait";
     for server in sentinels.servers() {

@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::redis_support::*;
 use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{
-    RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
+    ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings, StoreError};
@@ -185,33 +185,35 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
 }
 
 #[tokio::test]
-async fn scripts_are_sent_as_they_may_be() {
+async fn a_script_that_the_server_does_not_know_is_sent_in_full() {
     for program in PROGRAMS {
-        for rule in ["-evalsha", "-script", "-evalsha -script", "-eval"] {
-            let server = without(program.clone(), rule);
-            let store = connect(&url(&server)).await.unwrap();
-            let key = key("k");
-            for number in [1, 2] {
-                let claimed = store.claim(&key, &claim(&store, number)).await.unwrap();
-                assert_eq!(claimed.holds(), number == 1, "{rule}");
-                server.command(&["SCRIPT", "FLUSH"]);
-            }
-            store.release(&key, &release(1)).await.unwrap();
-            let renewed = store.renew(&key, &renew(2)).await.unwrap();
-            assert!(renewed.holds(), "{rule}");
+        let server = without(program, "-script");
+        let store = connect(&url(&server)).await.unwrap();
+        let key = key("k");
+        for number in [1, 2] {
+            let claimed = store.claim(&key, &claim(&store, number)).await.unwrap();
+            assert_eq!(claimed.holds(), number == 1);
+            server.command(&["SCRIPT", "FLUSH"]);
         }
+        store.release(&key, &release(1)).await.unwrap();
+        let renewed = store.renew(&key, &renew(2)).await.unwrap();
+        assert!(renewed.holds());
     }
 }
 
 #[tokio::test]
-async fn without_any_scripts_it_is_refused_at_once() {
+async fn without_scripts_it_is_refused_at_once() {
     for program in PROGRAMS {
-        for rule in ["-eval -evalsha", "-eval -script"] {
+        for rule in ["-eval", "-evalsha", "-@scripting"] {
             let server = without(program.clone(), rule);
-            let error = connect(&format!("{}?prefix=app:", url(&server))).await;
-            let error = format!("{:?}", error.unwrap_err());
-            for part in ["Refused", "forbids scripts", "~app:*", "layout=classic"] {
-                assert!(error.contains(part), "{program:?} {rule}: {error}");
+            let native = connect(&format!("{}?prefix=app:", url(&server))).await;
+            let classic = format!("{}?layout=classic&prefix=app:", url(&server));
+            let classic = ClassicStore::connect(RedisOptions::from_url(&classic).unwrap()).await;
+            for error in [native.unwrap_err(), classic.unwrap_err()] {
+                let error = format!("{error:?}");
+                for part in ["Refused", "forbids scripts", "EVAL and EVALSHA", "~app:*"] {
+                    assert!(error.contains(part), "{program:?} {rule}: {error}");
+                }
             }
         }
     }
@@ -332,19 +334,18 @@ async fn what_is_seldom_needed_is_missed_seldom() {
 #[tokio::test]
 async fn what_is_missing_is_said_once() {
     let log = Log::start();
-    let server = without(Program::Default, "-subscribe -info -evalsha");
+    let server = without(Program::Default, "-subscribe -info");
     let store = connect(&url(&server)).await.unwrap();
     let said = log.lines("WARN");
     for (line, parts) in said.iter().zip([
         ["INFO is forbidden", "+info"],
         ["SUBSCRIBE is forbidden", "+subscribe"],
-        ["by their hash", "+evalsha"],
     ]) {
         for part in parts {
             assert!(line.contains(part), "{line}");
         }
     }
-    assert_eq!(said.len(), 3, "{said:#?}");
+    assert_eq!(said.len(), 2, "{said:#?}");
     // After a reconnect it is found out again, and not said again.
     server.command(&["ACL", "LOG", "RESET"]);
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -392,7 +393,7 @@ async fn behind_sentinels() {
 #[tokio::test]
 async fn in_a_cluster() {
     let log = Log::start();
-    let server = forbidding(RedisServer::builder(), "resetchannels -info -evalsha");
+    let server = forbidding(RedisServer::builder(), "resetchannels -info");
     let cluster = Cluster::builder().server(server).start();
     let url = cluster.url().replace("://", "://alice:secret@");
     let options = RedisClusterOptions::from_url(&url).unwrap();
@@ -405,7 +406,7 @@ async fn in_a_cluster() {
         let _ = lock.lock().await.unwrap().release().await.unwrap();
     }
     let said = log.lines("WARN");
-    assert_eq!(said.len(), 4, "of all nodes together: {said:#?}");
+    assert_eq!(said.len(), 3, "of all nodes together: {said:#?}");
 }
 
 /// As behind a proxy over several servers: no call may have two keys.
@@ -443,7 +444,7 @@ async fn with_a_vote() {
         let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
         (servers, RedlockStore::connect(options).await)
     };
-    let (_servers, store) = open("resetchannels -hset -del -evalsha").await;
+    let (_servers, store) = open("resetchannels -hset -del").await;
     let store = store.unwrap();
     assert!(!store.capabilities().push);
     let client = client(store).await;

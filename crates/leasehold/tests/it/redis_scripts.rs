@@ -17,12 +17,10 @@ use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// How a script is told, with the server that lets a client do so.
-const WAYS: [(&str, &str); 2] = [("script|load", ""), ("eval", "-script")];
-
-fn server_with(rule: &str) -> RedisServer {
-    let rules = format!("on >secret ~* &* +@all {rule}");
-    RedisServer::builder().user("alice", &rules).start()
+/// Neither a proxy nor a user needs `SCRIPT`.
+fn server() -> RedisServer {
+    let rules = "on >secret ~* &* +@all -script";
+    RedisServer::builder().user("alice", rules).start()
 }
 
 fn options_for(server: &RedisServer, proxy: &Proxy) -> RedisOptions {
@@ -36,71 +34,59 @@ fn keys(count: usize) -> Vec<Key> {
 /// Those that are under way when it forgets all find out, and one of them is enough to tell it.
 #[tokio::test]
 async fn many_requests_tell_a_server_that_forgot_once() {
-    for (told_by, rule) in WAYS {
-        let server = server_with(rule);
-        let options = RedisOptions::from_url(&server.url_as("alice", "secret"));
-        let store = RedisStore::connect(options.unwrap()).await.unwrap();
-        let (keys, claim) = (keys(200), claim(&store, 1));
-        for round in 0..3 {
-            server.command(&["SCRIPT", "FLUSH"]);
-            let before = server.stats();
-            let claimed = join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
-            for answer in claimed {
-                assert!(answer.unwrap().holds());
-            }
-            let told = server.stats().since(&before).command(told_by);
-            assert_eq!(told.calls, 1, "{told_by}, round {round}");
+    let server = server();
+    let options = RedisOptions::from_url(&server.url_as("alice", "secret"));
+    let store = RedisStore::connect(options.unwrap()).await.unwrap();
+    let (keys, claim) = (keys(200), claim(&store, 1));
+    for round in 0..3 {
+        server.command(&["SCRIPT", "FLUSH"]);
+        let before = server.stats();
+        let claimed = join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
+        for answer in claimed {
+            assert!(answer.unwrap().holds());
         }
+        let told = server.stats().since(&before).command("eval");
+        assert_eq!(told.calls, 1, "round {round}");
     }
 }
 
-/// Nobody asks for ever, or as often as there are others. By `EVAL` all succeed; else they are
-/// told why not.
+/// Nobody asks for ever, or as often as there are others.
 #[tokio::test]
 async fn a_server_that_always_forgets_is_asked_a_few_times() {
-    for (told_by, rule) in WAYS {
-        let server = Arc::new(server_with(rule));
-        let proxy = Proxy::to(&server);
-        let store = RedisStore::connect(options_for(&server, &proxy));
-        let store = store.await.unwrap();
-        let (keys, claim) = (keys(64), claim(&store, 1));
-        let asked = Arc::new(AtomicU64::new(0));
-        let (forgets, counted) = (Arc::clone(&server), Arc::clone(&asked));
-        let _never = proxy.request(
-            move |command| {
-                if command.is("EVALSHA") {
-                    forgets.command(&["SCRIPT", "FLUSH"]);
-                    counted.fetch_add(1, Ordering::Relaxed);
-                }
-                false
-            },
-            1,
-        );
-        let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
-        for answer in timeout(SOON, claims).await.expect("all are answered") {
-            match answer {
-                Ok(answer) => assert!(answer.holds(), "{told_by}"),
-                Err(error) => {
-                    let expected = (ErrorKind::Unavailable, "script|load");
-                    assert_eq!((error.kind(), told_by), expected);
-                    assert!(error.to_string().contains("NOSCRIPT"), "{error}");
-                }
+    let server = Arc::new(server());
+    let proxy = Proxy::to(&server);
+    let store = RedisStore::connect(options_for(&server, &proxy));
+    let store = store.await.unwrap();
+    let (keys, claim) = (keys(64), claim(&store, 1));
+    let asked = Arc::new(AtomicU64::new(0));
+    let (forgets, counted) = (Arc::clone(&server), Arc::clone(&asked));
+    let _never = proxy.request(
+        move |command| {
+            if command.is("EVALSHA") {
+                forgets.command(&["SCRIPT", "FLUSH"]);
+                counted.fetch_add(1, Ordering::Relaxed);
             }
-        }
-        // They travel together, several in a call.
-        let asked = asked.load(Ordering::Relaxed);
-        assert!(asked < 64, "{told_by}: {asked} calls");
+            false
+        },
+        1,
+    );
+    let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
+    for answer in timeout(SOON, claims).await.expect("all are answered") {
+        assert!(answer.unwrap().holds());
     }
+    // They travel together, several in a call.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked < 64, "{asked} calls");
 }
 
 /// A right that is taken away later: each is told so.
 #[tokio::test]
-async fn a_script_that_may_not_be_loaded_any_more_is_refused_to_all() {
-    let server = server_with("");
+async fn a_script_that_may_not_be_sent_any_more_is_refused_to_all() {
+    let server = server();
     let options = RedisOptions::from_url(&server.url_as("alice", "secret"));
     let store = RedisStore::connect(options.unwrap()).await.unwrap();
     let (keys, claim) = (keys(64), claim(&store, 1));
-    server.command(&["ACL", "SETUSER", "alice", "-script"]);
+    server.command(&["ACL", "SETUSER", "alice", "-eval"]);
     let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
     for answer in timeout(SOON, claims).await.expect("all are answered") {
         let error = answer.unwrap_err();
@@ -112,14 +98,9 @@ async fn a_script_that_may_not_be_loaded_any_more_is_refused_to_all() {
 type Claims = Vec<JoinHandle<Result<bool, StoreError>>>;
 
 /// Claims that are under way while one of them tells the server its script, which is held.
-async fn while_it_is_told(
-    told_by: &str,
-    options: RedisOptions,
-    proxy: &Proxy,
-) -> (Arc<RedisStore>, Held, Claims) {
+async fn while_it_is_told(options: RedisOptions, proxy: &Proxy) -> (Arc<RedisStore>, Held, Claims) {
     let store = Arc::new(RedisStore::connect(options).await.unwrap());
-    let verb = told_by.split('|').next().unwrap().to_owned();
-    let held = proxy.hold_request(move |command| command.is(&verb), 1);
+    let held = proxy.hold_request(|command| command.is("EVAL"), 1);
     let claims = keys(8).into_iter().map(|key| {
         let (store, claim) = (Arc::clone(&store), claim(&store, 1));
         tokio::spawn(async move { Ok(store.claim(&key, &claim).await?.holds()) })
@@ -131,47 +112,43 @@ async fn while_it_is_told(
 
 #[tokio::test]
 async fn whoever_leaves_while_it_tells_the_server_holds_up_nobody() {
-    for (told_by, rule) in WAYS {
-        let server = server_with(rule);
-        let proxy = Proxy::to(&server);
-        let options = options_for(&server, &proxy);
-        for leave in 0..8 {
-            server.command(&["FLUSHALL"]);
-            server.command(&["SCRIPT", "FLUSH"]);
-            let (_store, held, claims) = while_it_is_told(told_by, options.clone(), &proxy).await;
-            // Whoever it is that tells it, it is among these, or it stays.
-            claims[..=leave].iter().for_each(|claim| claim.abort());
-            held.release();
-            for (at, claim) in claims.into_iter().enumerate().skip(leave + 1) {
-                let claimed = timeout(SOON, claim).await.expect("it is answered");
-                assert!(claimed.unwrap().unwrap(), "{told_by}: {at} of {leave}");
-            }
+    let server = server();
+    let proxy = Proxy::to(&server);
+    let options = options_for(&server, &proxy);
+    for leave in 0..8 {
+        server.command(&["FLUSHALL"]);
+        server.command(&["SCRIPT", "FLUSH"]);
+        let (_store, held, claims) = while_it_is_told(options.clone(), &proxy).await;
+        // Whoever it is that tells it, it is among these, or it stays.
+        claims[..=leave].iter().for_each(|claim| claim.abort());
+        held.release();
+        for (at, claim) in claims.into_iter().enumerate().skip(leave + 1) {
+            let claimed = timeout(SOON, claim).await.expect("it is answered");
+            assert!(claimed.unwrap().unwrap(), "{at} of {leave}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_connection_that_is_lost_while_the_server_is_told_leaves_nobody_waiting() {
-    for (told_by, rule) in WAYS {
-        let server = server_with(rule);
-        let proxy = Proxy::to(&server);
-        let patient = options_for(&server, &proxy);
-        let hasty = patient.clone().response_timeout(Duration::from_millis(300));
-        // Its end is seen, or it is silent for longer than an answer may take.
-        for (options, cut) in [(patient, true), (hasty, false)] {
-            server.command(&["SCRIPT", "FLUSH"]);
-            let (store, held, claims) = while_it_is_told(told_by, options, &proxy).await;
-            if cut {
-                proxy.cut();
-            }
-            for claim in claims {
-                let claimed = timeout(SOON, claim).await.expect("it is answered").unwrap();
-                assert_eq!(claimed.unwrap_err().kind(), ErrorKind::Unavailable);
-            }
-            held.release();
-            let (key, claim) = (key("k"), claim(&store, 1));
-            let serves = async { while store.claim(&key, &claim).await.is_err() {} };
-            timeout(SOON, serves).await.expect("it serves again");
+    let server = server();
+    let proxy = Proxy::to(&server);
+    let patient = options_for(&server, &proxy);
+    let hasty = patient.clone().response_timeout(Duration::from_millis(300));
+    // Its end is seen, or it is silent for longer than an answer may take.
+    for (options, cut) in [(patient, true), (hasty, false)] {
+        server.command(&["SCRIPT", "FLUSH"]);
+        let (store, held, claims) = while_it_is_told(options, &proxy).await;
+        if cut {
+            proxy.cut();
         }
+        for claim in claims {
+            let claimed = timeout(SOON, claim).await.expect("it is answered").unwrap();
+            assert_eq!(claimed.unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+        held.release();
+        let (key, claim) = (key("k"), claim(&store, 1));
+        let serves = async { while store.claim(&key, &claim).await.is_err() {} };
+        timeout(SOON, serves).await.expect("it serves again");
     }
 }

@@ -75,7 +75,7 @@ fn classic(value: &Value, refused: impl Fn(StoreError)) {
     };
     let wrong = holds_error(value);
     let kind = matches!(answers.first(), Some(Value::Nil | Value::Int(_)));
-    match doors::seen(answers, NOW) {
+    match doors::seen(value, NOW) {
         Ok((id, snapshot)) => {
             assert!(snapshot.waiters.is_empty() && snapshot.holders.len() <= 1);
             for holder in &snapshot.holders {

@@ -1,7 +1,5 @@
 //! What a server tells of itself: `INFO`, and settings in lines of a name, `=` and a value.
 
-use std::time::Duration;
-
 use leasehold::doctor::Finding;
 use leasehold::fuzzing::redis;
 
@@ -16,8 +14,6 @@ pub(crate) fn run(data: &[u8]) {
     let findings = redis::findings(&text, &settings);
     assert!(findings.len() <= 40 + text.lines().count() * 3);
     findings.iter().for_each(check);
-    let cost = redis::cost(&text);
-    assert!(cost.script_time <= Duration::from_micros(u64::MAX));
 }
 
 /// What is found is said in sentences that do nothing to a terminal.

@@ -22,7 +22,7 @@ struct Round {
 
 /// One round, with how often the least and the most lucky waiter had its turn.
 pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u64; 2]), Failure> {
-    let client = &bench.server.client;
+    let client = &bench.client;
     let trip = round_trip(bench).await?;
     let key = format!("bench/hand-off-{waiters}");
     let round = Rc::new(RefCell::new(Round {
@@ -117,7 +117,7 @@ async fn take_turns(
 
 /// The median of bare round trips, one after the other.
 async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
-    let Some(baseline) = &bench.server.baseline else {
+    let Some(baseline) = &bench.baseline else {
         return Ok(None);
     };
     let mut sample = Sample::new();

@@ -18,7 +18,7 @@ const FOR: Duration = Duration::from_secs(20);
 pub(super) async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failure> {
     let mut held = Vec::with_capacity(leases);
     for n in 0..leases {
-        let lock = bench.server.client.mutex(format!("bench/kept-{n}"))?;
+        let lock = bench.client.mutex(format!("bench/kept-{n}"))?;
         held.push(lock.lock().await?);
     }
     let before = bench.cost().await?;

@@ -3,6 +3,7 @@
 //! Times on a shared machine mean little; ratios to what the same server does
 //! in the same run, through a plain connection of its own, mean something.
 
+mod baseline;
 mod figures;
 mod handoff;
 mod keeping;
@@ -12,7 +13,7 @@ mod report;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::store::redis::ServerCost;
+use leasehold::Client;
 
 use crate::cli::BenchArgs;
 use crate::connect::{Measured, connect_to_measure};
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::session::leave;
 
+use baseline::{Baseline, ServerCost};
 use figures::Figures;
 
 /// How many tasks take uncontended locks at once.
@@ -31,7 +33,9 @@ const WAITERS: [usize; 3] = [2, 100, 1000];
 
 /// What is measured with.
 struct Bench {
-    server: Measured,
+    client: Client,
+    /// The bare server behind the client, where there is one.
+    baseline: Option<Baseline>,
     time: Duration,
     rounds: u8,
     bar: ProgressBar,
@@ -49,8 +53,10 @@ struct Findings {
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
+    let Measured { client, store, raw } = connect_to_measure(&args.common.store).await?;
     let bench = Bench {
-        server: connect_to_measure(&args.common.store).await?,
+        client,
+        baseline: raw.map(|(connection, prefix)| Baseline::new(connection, &prefix)),
         time: args.time,
         rounds: args.rounds,
         bar: bar(printer, steps),
@@ -66,9 +72,9 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
         }
     } else {
         let rounds = args.rounds.into();
-        printer.text(&report::text(&findings, &bench.server.store, rounds))?;
+        printer.text(&report::text(&findings, &store, rounds))?;
     }
-    leave(&bench.server.client).await;
+    leave(&bench.client).await;
     Ok(exit::OK)
 }
 
@@ -109,7 +115,7 @@ impl Bench {
 
     /// What the raw server has spent so far, where there is one.
     async fn cost(&self) -> Result<Option<ServerCost>, Failure> {
-        match &self.server.baseline {
+        match &self.baseline {
             Some(baseline) => Ok(Some(baseline.server_cost().await?)),
             None => Ok(None),
         }
@@ -118,12 +124,7 @@ impl Bench {
     /// What it has spent since it had spent that.
     async fn spent_since(&self, then: Option<ServerCost>) -> Result<Option<ServerCost>, Failure> {
         let now = self.cost().await?;
-        Ok(now.zip(then).map(|(now, then)| ServerCost {
-            scripts: now.scripts.saturating_sub(then.scripts),
-            script_time: now.script_time.saturating_sub(then.script_time),
-            set_time: now.set_time.saturating_sub(then.set_time),
-            cpu: now.cpu.saturating_sub(then.cpu),
-        }))
+        Ok(now.zip(then).map(|(now, then)| now - then))
     }
 }
 

@@ -1,14 +1,13 @@
 //! Uncontended acquire-and-release pairs, each task on its own key.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Client;
-use leasehold::store::redis::Baseline;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Bench;
+use super::baseline::Baseline;
 use super::figures::{Figures, Sample, number};
 use crate::exit;
 use crate::failure::Failure;
@@ -70,7 +69,7 @@ pub(super) fn medians(bench: &Bench, tasks: usize, rounds: &[Vec<Figures>]) -> V
 
 /// The kinds of work that can be done here: without a raw server there is nothing to compare with.
 fn kinds(bench: &Bench) -> &'static [(&'static str, Work)] {
-    match bench.server.baseline {
+    match bench.baseline {
         Some(_) => &WORK,
         None => &WORK[3..],
     }
@@ -83,7 +82,7 @@ async fn measure(bench: &Bench, work: Work, tasks: usize) -> Result<Figures, Fai
     let mut running = JoinSet::new();
     for task in 0..tasks {
         let name = format!("pair-{task}");
-        let (client, baseline) = (bench.server.client.clone(), bench.server.baseline.clone());
+        let (client, baseline) = (bench.client.clone(), bench.baseline.clone());
         running.spawn(async move { drive(client, baseline, work, name, until).await });
     }
     let mut sample = Sample::new();
@@ -108,7 +107,7 @@ async fn measure(bench: &Bench, work: Work, tasks: usize) -> Result<Figures, Fai
 
 async fn drive(
     client: Client,
-    baseline: Option<Arc<Baseline>>,
+    baseline: Option<Baseline>,
     work: Work,
     name: String,
     until: Instant,

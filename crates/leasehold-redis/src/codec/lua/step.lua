@@ -2,7 +2,7 @@
 -- an administrator does. The twin of `Queue::apply`.
 --
 -- KEYS     <prefix>lock:<name>, one a step; then, not in a cluster, <prefix>last: the last
---          token of all keys; then, with 8, the audit log; then, where way.lua says so, <prefix>boot
+--          token of all keys; then, with 8, the audit log; then, where env.lua says so, <prefix>boot
 -- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 8 there is an audit log: audit.lua, 256 all or nothing (the steps are
 --          claims, each of another key), 512 not all are claims, and the way
 -- ARGV[2]  in a cluster, for how long an idle key keeps its last token, in microseconds
@@ -39,7 +39,7 @@
 -- been told.
 local flags = ARGV[1] + 0
 -- include time.lua
--- include way.lua
+-- include env.lua
 local byte, sub, pack, unpack_from = string.byte, string.sub, struct.pack, struct.unpack
 -- The audit log is the last key.
 local log = flags % 16 >= 8 and table.remove(KEYS)

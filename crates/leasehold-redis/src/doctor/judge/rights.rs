@@ -5,7 +5,7 @@ use leasehold_store::trial::Trial;
 
 use super::super::facts::Facts;
 use crate::connection::rights::MissingPermission;
-use crate::refusal;
+use crate::errors;
 
 /// What the server, or its access control, forbids.
 pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
@@ -23,7 +23,6 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
             | MissingPermission::Subscribe
             | MissingPermission::Publish => (Severity::Warning, "pushes"),
             MissingPermission::Info => (Severity::Warning, "info"),
-            MissingPermission::Hashes | MissingPermission::Scripts => (Severity::Note, "scripts"),
         };
         Finding::new(severity, check, missing.found())
             .meaning(missing.cost())
@@ -51,7 +50,7 @@ pub(super) fn listing(trial: &Trial) -> Option<Finding> {
     Some(
         Finding::new(Severity::Note, "listing", error.to_string())
             .meaning("locks cannot be listed (`leasehold ls`); everything else works")
-            .remedied(match refusal::lacking(error.message()) {
+            .remedied(match errors::lacking(error.message()) {
                 Some(lacking) => lacking,
                 None => error.hint().unwrap_or("check the server's log").to_owned(),
             }),

@@ -384,11 +384,7 @@ fn who_is_not_there_is_all_there_is_to_say() {
 fn what_is_forbidden_is_found_with_what_would_do() {
     let mut facts = good();
     facts.rights = Some(Ok(Rights {
-        missing: vec![
-            MissingPermission::Publish,
-            MissingPermission::Info,
-            MissingPermission::Hashes,
-        ],
+        missing: vec![MissingPermission::Publish, MissingPermission::Info],
         ..Rights::default()
     }));
     facts.trial = Some(Trial {
@@ -401,7 +397,6 @@ fn what_is_forbidden_is_found_with_what_would_do() {
         [
             (Severity::Warning, "pushes"),
             (Severity::Warning, "info"),
-            (Severity::Note, "scripts"),
             (Severity::Note, "listing"),
         ]
     );
@@ -412,7 +407,7 @@ fn what_is_forbidden_is_found_with_what_would_do() {
     facts.info.clear();
     facts.trial = None;
     let found = complaints(&facts);
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
     let error = StoreError::new(ErrorKind::Refused, "scripts are forbidden");
     facts.rights = Some(Err(error));
     assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);

@@ -9,8 +9,8 @@ use leasehold_store::{Push, StoreError};
 use super::Cluster;
 use super::topology::{Address, Topology};
 use crate::connection::manager::{ConnectionManager, Observer};
-use crate::lock::lock;
 use crate::options::RedisOptions;
+use crate::std_ext::lock;
 
 #[derive(Default)]
 pub(super) struct Map {
@@ -31,9 +31,8 @@ impl Cluster {
         lock(&self.map).topology.primaries().to_vec()
     }
 
-    /// The primaries, another one first each time.
-    pub(super) fn primaries_in_turn(&self) -> Vec<Address> {
-        let mut nodes = self.primaries();
+    /// These nodes, another one first each time.
+    pub(super) fn in_turn(&self, mut nodes: Vec<Address>) -> Vec<Address> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         if !nodes.is_empty() {
             let first = turn % nodes.len();
@@ -67,11 +66,10 @@ impl Cluster {
         if let Some(link) = lock(&self.map).links.get(address) {
             return Ok(Arc::clone(link));
         }
-        let target = self.target(address)?;
+        let endpoint = self.endpoint(address)?;
+        let start = || ConnectionManager::start(endpoint, Some(self.observer(false)));
         let mut map = lock(&self.map);
-        let link = map.links.entry(address.clone());
-        let link =
-            link.or_insert_with(|| ConnectionManager::start(target, Some(self.observer(false))));
+        let link = map.links.entry(address.clone()).or_insert_with(start);
         Ok(Arc::clone(link))
     }
 
@@ -86,10 +84,10 @@ impl Cluster {
             };
             if !up {
                 again.store(true, Ordering::Release);
-                cluster.home.push(Push::Disconnected);
+                cluster.home.inbox.push(Push::Disconnected);
                 cluster.refresh();
             } else if again.swap(true, Ordering::AcqRel) {
-                cluster.home.push(Push::Reset);
+                cluster.home.inbox.push(Push::Reset);
             }
         })
     }
@@ -135,19 +133,13 @@ impl Cluster {
 
     /// A node may have taken over from another, and not know all that one knew.
     fn take_over(self: &Arc<Self>, node: Address) {
-        let Ok(target) = self.target(&node) else {
-            return;
-        };
         let mut map = lock(&self.map);
-        let up = map.links.get(&node).is_some_and(|link| link.is_up());
-        if up {
+        if map.links.get(&node).is_some_and(|link| link.is_up()) {
             drop(map);
-            self.home.push(Push::Reset);
-        } else {
-            map.links.insert(
-                node,
-                ConnectionManager::start(target, Some(self.observer(true))),
-            );
+            self.home.inbox.push(Push::Reset);
+        } else if let Ok(endpoint) = self.endpoint(&node) {
+            let link = ConnectionManager::start(endpoint, Some(self.observer(true)));
+            map.links.insert(node, link);
         }
     }
 }

@@ -37,11 +37,11 @@ use self::topology::Address;
 use crate::codec::script::Request;
 use crate::codec::slots;
 use crate::connection::client::Common;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Context, Way, run_request};
-use crate::lock::lock;
-use crate::refusal;
+use crate::connection::step::{Context, Delivery, run_request};
+use crate::errors;
+use crate::std_ext::lock;
 
 /// The pauses before a node that cannot serve now is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -104,9 +104,9 @@ impl Cluster {
     }
 
     /// A node, and how to connect to it.
-    fn target(&self, node: &Address) -> Result<Target, StoreError> {
+    fn endpoint(&self, node: &Address) -> Result<Endpoint, StoreError> {
         let address = (node.host.clone(), node.port);
-        Target::of_cluster(&address, &self.options.at(node), &self.common)
+        Endpoint::of_cluster(&address, &self.options.at(node), &self.common)
     }
 
     pub(crate) async fn listen(
@@ -132,16 +132,15 @@ impl Cluster {
         let limit = self.options.node.response_timeout;
         let mut unsettled = Unsettled {
             cluster: self,
-            why: refusal::no_connection(None),
+            why: errors::no_connection(None),
             settled: false,
         };
         let followed = self.follow(slot, request, &mut unsettled.why);
-        let answer = match timeout(limit, followed).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(unsettled.why.clone()),
+        let Ok(answer) = timeout(limit, followed).await else {
+            return Err(unsettled.why.clone());
         };
+        let (value, epoch) = answer?;
         unsettled.settled = true;
-        let (value, epoch) = answer;
         let context = Context {
             epoch,
             acknowledged: None,
@@ -160,9 +159,9 @@ impl Cluster {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
         loop {
             let mut changes = self.changes.subscribe();
-            let (address, way) = match asking.take() {
-                None => (self.owner(slot), Way::Plain),
-                node => (node, Way::Asking),
+            let (address, delivery) = match asking.take() {
+                None => (self.owner(slot), Delivery::Plain),
+                node => (node, Delivery::Asking),
             };
             let Some(address) = address else {
                 *why = not_served(&format!("no node serves slot {slot}"));
@@ -175,13 +174,14 @@ impl Cluster {
             *why = unanswered();
             // Before sending: what is sent before the inbox is open may go without pushes.
             let epoch = self.home.epoch();
-            let asked = run_request(&connection, way, request);
-            let asked = self.unless_replaced(&address, way, asked);
+            let asked = run_request(&connection, delivery, request);
+            let asked = self.unless_replaced(&address, delivery, asked);
             let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
-            let Value::ServerError(said) = &answer else {
-                return Ok((answer, epoch));
+            let (said, redirect) = match &answer {
+                Value::ServerError(said) => (said, Redirect::of(said, &address)),
+                _ => return Ok((answer, epoch)),
             };
-            let Some(redirect) = Redirect::of(said, &address) else {
+            let Some(redirect) = redirect else {
                 return Ok((answer, epoch));
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
@@ -219,7 +219,8 @@ impl Cluster {
     ) -> Result<Option<Arc<Connection>>, StoreError> {
         let link = self.link(node)?;
         if !link.is_up() {
-            *why = link.why_down();
+            let failed = link.last_failure();
+            *why = failed.unwrap_or_else(|| errors::no_connection(None));
         }
         tokio::select! {
             connection = link.connection() => connection.map(Some),
@@ -235,7 +236,7 @@ impl Cluster {
     async fn unless_replaced<T>(
         self: &Arc<Self>,
         node: &Address,
-        way: Way<'_>,
+        delivery: Delivery<'_>,
         asked: impl Future<Output = T>,
     ) -> Option<T> {
         let mut changes = self.changes.subscribe();
@@ -254,7 +255,7 @@ impl Cluster {
         tokio::select! {
             biased;
             answer = asked => Some(answer),
-            () = replaced, if way == Way::Plain => None,
+            () = replaced, if delivery == Delivery::Plain => None,
             () = wonder => None,
         }
     }

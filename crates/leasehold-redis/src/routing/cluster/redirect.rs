@@ -3,7 +3,7 @@
 use redis::ServerError;
 
 use super::topology::Address;
-use crate::refusal;
+use crate::errors;
 
 /// An answer that says that nothing was carried out, and what to do instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ impl Redirect {
     /// another sort.
     pub(super) fn of(error: &ServerError, asked: &Address) -> Option<Self> {
         let detail = error.details().unwrap_or_default();
-        match refusal::code(error) {
+        match errors::code(error) {
             "MOVED" => target(detail, asked).map(|(slot, to)| Self::Moved(slot, to)),
             "ASK" => target(detail, asked).map(|(_, to)| Self::Ask(to)),
             "TRYAGAIN" => Some(Self::Torn),
             "CLUSTERDOWN" => Some(Self::Elsewhere),
-            _ => refusal::is_elsewhere(error).then_some(Self::Elsewhere),
+            _ => errors::is_elsewhere(error).then_some(Self::Elsewhere),
         }
     }
 }

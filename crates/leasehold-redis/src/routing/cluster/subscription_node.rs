@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
+use leasehold_store::{Listening, PushSink, StoreError};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Cluster;
 use super::topology::Address;
-use crate::connection::connect::Target;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
-use crate::connection::subscription::Subscription;
-use crate::lock::lock;
+use crate::connection::multiplexed::Connection;
+use crate::std_ext::lock;
 
 /// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,12 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long it may take to say so.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// The inbox of a client.
+/// The inbox of a client, and the connection on which pushes are received.
 pub(super) struct SubscriptionNode {
     pub(super) inbox: Arc<OwnInbox>,
-    /// The receiver of pushes, if there is one.
-    sink: Mutex<Option<Arc<dyn PushSink>>>,
-    /// The connection on which pushes are received.
     link: Mutex<Option<Arc<ConnectionManager>>>,
 }
 
@@ -40,31 +37,22 @@ impl SubscriptionNode {
     pub(super) fn new() -> Self {
         Self {
             inbox: Arc::new(OwnInbox::random()),
-            sink: Mutex::default(),
             link: Mutex::default(),
         }
     }
 
-    /// Zero while the client is not subscribed.
-    pub(super) fn epoch(&self) -> u64 {
-        let link = lock(&self.link);
-        let wire = link.as_ref().and_then(|link| link.current());
-        wire.map_or(0, |wire| wire.epoch())
+    fn current(&self) -> Option<Arc<Connection>> {
+        lock(&self.link).as_ref()?.current()
     }
 
-    /// To the claims of the client, if it is subscribed.
-    pub(super) fn push(&self, push: Push) {
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink {
-            sink.push(push);
-        }
+    /// Zero while the client is not subscribed.
+    pub(super) fn epoch(&self) -> u64 {
+        self.current().map_or(0, |wire| wire.epoch())
     }
 
     /// Handles a changed map: a node that is not on it receives nothing.
     pub(super) fn check(&self, cluster: &Cluster) {
-        let link = lock(&self.link).clone();
-        let wire = link.and_then(|link| link.current());
-        if let Some(wire) = wire
+        if let Some(wire) = self.current()
             && let Some(named) = &wire.server.named
             && !lock(&cluster.map)
                 .topology
@@ -82,23 +70,14 @@ pub(super) async fn listen(
     sink: Arc<dyn PushSink>,
 ) -> Result<ClusterSubscription, StoreError> {
     let home = &cluster.home;
-    {
-        let mut current = lock(&home.sink);
-        if current.is_some() {
-            return Err(StoreError::new(
-                ErrorKind::Invalid,
-                "the inbox of this store is already open",
-            ));
-        }
-        *current = Some(Arc::clone(&sink));
-    }
-    let mut ear = ClusterSubscription {
+    home.inbox.open(sink)?;
+    let mut subscription = ClusterSubscription {
         cluster: Arc::clone(cluster),
-        heard: None,
+        looks_after: None,
     };
     if !home.inbox.hears() {
         // Those who wait ask.
-        return Ok(ear);
+        return Ok(subscription);
     }
     let weak = Arc::downgrade(cluster);
     let (found, lost) = (weak.clone(), weak);
@@ -111,7 +90,7 @@ pub(super) async fn listen(
             // None could be reached, or the last is lost.
             cluster.refresh();
         }
-        let nodes = cluster.primaries_in_turn().into_iter();
+        let nodes = cluster.in_turn(cluster.primaries()).into_iter();
         nodes.map(|Address { host, port }| (host, port)).collect()
     };
     let observer = move |up: bool| {
@@ -120,13 +99,15 @@ pub(super) async fn listen(
         }
     };
     let any = cluster.options.at(&Address::new("", 0));
-    let target = Target::any(&any, nodes, &cluster.common);
+    let endpoint = Endpoint::any(&any, nodes, &cluster.common);
     let inbox = Arc::clone(&home.inbox);
-    let link = ConnectionManager::start_as(inbox, target, Some(Box::new(observer)));
+    // Its inbox is open, so it subscribes whenever it connects.
+    let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
     *lock(&home.link) = Some(Arc::clone(&link));
     let task = tokio::spawn(look_after(Arc::downgrade(&link)));
-    ear.heard = Some((task.abort_handle(), link.listen(sink).await?));
-    Ok(ear)
+    subscription.looks_after = Some(task.abort_handle());
+    link.connection().await?;
+    Ok(subscription)
 }
 
 /// Leaves a node that has fallen silent: nothing else is asked there.
@@ -143,18 +124,18 @@ async fn look_after(link: Weak<ConnectionManager>) {
 /// An open inbox; closed on drop.
 pub(super) struct ClusterSubscription {
     cluster: Arc<Cluster>,
-    heard: Option<(AbortHandle, Subscription)>,
+    looks_after: Option<AbortHandle>,
 }
 
 impl Listening for ClusterSubscription {}
 
 impl Drop for ClusterSubscription {
     fn drop(&mut self) {
-        if let Some((task, _)) = &self.heard {
+        if let Some(task) = &self.looks_after {
             task.abort();
         }
         // With its connection, which is its subscription.
         lock(&self.cluster.home.link).take();
-        lock(&self.cluster.home.sink).take();
+        self.cluster.home.inbox.close();
     }
 }

@@ -1,8 +1,6 @@
 //! Refreshes the topology of a cluster in the background.
 
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
@@ -16,8 +14,8 @@ use super::topology::{Address, Topology};
 use crate::codec::script;
 use crate::connection::dial::first_answer;
 use crate::connection::manager::ConnectionManager;
-use crate::lock::lock;
-use crate::refusal;
+use crate::errors;
+use crate::std_ext::lock;
 
 /// How often to look when there is no reason to.
 const FROM_TIME_TO_TIME: Duration = Duration::from_secs(30);
@@ -52,8 +50,8 @@ impl Cluster {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
             let channel = self.home.inbox.channel(&self.options.node.prefix);
-            let target = self.target(&seed)?.hearing(&channel);
-            let link = ConnectionManager::open(target, Some(self.observer(false))).await?;
+            let endpoint = self.endpoint(&seed)?.hearing(&channel);
+            let link = ConnectionManager::open(endpoint, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
@@ -78,14 +76,9 @@ impl Cluster {
 
     /// Those who know best, then those who are there, then all others.
     fn whom_to_ask(&self) -> Vec<Address> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let map = lock(&self.map);
         let is_up = |node: &Address| map.links.get(node).is_some_and(|link| link.is_up());
-        let mut known: Vec<_> = map.topology.nodes().cloned().collect();
-        if !known.is_empty() {
-            let first = turn % known.len();
-            known.rotate_left(first);
-        }
+        let known = self.in_turn(map.topology.nodes().cloned().collect());
         let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(is_up);
         let mut nodes: Vec<_> = map.newest.iter().cloned().collect();
         for node in up.into_iter().chain(down).chain(self.options.seeds()) {
@@ -104,9 +97,9 @@ impl Cluster {
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
         let wire = link.connection().await?;
-        let answer = wire.send(slots).await.map_err(refusal::of_connection)?;
+        let answer = wire.send(slots).await.map_err(errors::of_connection)?;
         if let Value::ServerError(error) = &answer {
-            return Err(refusal::of_topology(error));
+            return Err(errors::of_topology(error));
         }
         match Topology::read(&answer, node) {
             Some(topology) if topology.primaries().is_empty() => Err(StoreError::new(

@@ -3,7 +3,7 @@
 use super::*;
 use leasehold::store::Verbs as _;
 
-const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +evalsha +script|load +time +mget +exists \
+const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time +mget +exists \
     +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish +subscribe \
     +unsubscribe +scan +info +ping +cluster|slots +asking";
 

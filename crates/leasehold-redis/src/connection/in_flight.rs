@@ -7,9 +7,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::lock::lock;
 use leasehold_core::ClaimId;
 use tokio::sync::watch;
+
+use crate::std_ext::lock;
 
 /// What was given up while it was on its way, and has not arrived yet.
 #[derive(Default)]
@@ -21,12 +22,12 @@ struct GivenUp {
 }
 
 /// Kept beside a request until it was answered or cannot be carried out any more.
-pub(crate) struct Landing {
+pub(crate) struct CompletionGuard {
     _landed: watch::Sender<()>,
 }
 
 /// Kept by who waits for the answer.
-pub(crate) struct Flight {
+pub(crate) struct InFlightClaim {
     flights: Arc<AbandonedRequests>,
     given_up: Option<GivenUp>,
 }
@@ -39,14 +40,14 @@ impl AbandonedRequests {
     }
 
     /// A request for these claims begins.
-    pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (Flight, Landing) {
+    pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (InFlightClaim, CompletionGuard) {
         let (landing, landed) = watch::channel(());
         let claims = claims.iter().copied().cloned().collect();
-        let flight = Flight {
+        let flight = InFlightClaim {
             flights: Arc::clone(self),
             given_up: Some(GivenUp { claims, landed }),
         };
-        (flight, Landing { _landed: landing })
+        (flight, CompletionGuard { _landed: landing })
     }
 
     /// Waits until nothing that was given up is on its way for this claim.
@@ -64,14 +65,14 @@ impl AbandonedRequests {
     }
 }
 
-impl Flight {
+impl InFlightClaim {
     /// The answer has come.
     pub(crate) fn answered(mut self) {
         self.given_up = None;
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightClaim {
     fn drop(&mut self) {
         if let Some(given_up) = self.given_up.take() {
             self.flights.lock().push(given_up);
@@ -89,19 +90,19 @@ mod tests {
     async fn only_what_was_given_up_is_waited_for() {
         let flights = Arc::new(AbandonedRequests::default());
         let [a, b, c] = [1, 2, 3].map(ClaimId::from_random);
-        let (flight, landing) = flights.begin(&[&a, &b]);
+        let (claim, guard) = flights.begin(&[&a, &b]);
         assert!(flights.landed(&a).now_or_never().is_some(), "not given up");
-        drop(flight);
+        drop(claim);
         assert!(flights.landed(&c).now_or_never().is_some(), "another");
         let mut waiting = Box::pin(flights.landed(&b));
         assert!(waiting.as_mut().now_or_never().is_none());
-        drop(landing);
+        drop(guard);
         assert!(waiting.now_or_never().is_some());
         assert!(flights.lock().is_empty());
 
-        let (flight, landing) = flights.begin(&[&a]);
-        flight.answered();
+        let (claim, guard) = flights.begin(&[&a]);
+        claim.answered();
         assert!(flights.landed(&a).now_or_never().is_some());
-        drop(landing);
+        drop(guard);
     }
 }

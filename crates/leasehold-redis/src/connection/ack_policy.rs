@@ -8,18 +8,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
 use crate::codec::script::unreadable;
+use crate::errors;
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
-use crate::refusal;
 
 /// What is asked of one primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
+pub(crate) struct AckPolicy {
     disk: bool,
     replicas: u32,
     pub(crate) within: Duration,
 }
 
-impl Demand {
+impl AckPolicy {
     /// The command that waits, on the connection that has written.
     pub(crate) fn command(&self) -> Cmd {
         let millis = self.within.as_millis().max(1).to_string();
@@ -43,7 +43,7 @@ impl Demand {
         let (disk, replicas) = match answer {
             Value::ServerError(error) => {
                 // The script has run: what it wrote stands.
-                let refused = refusal::of_server(error);
+                let refused = errors::of_server(error);
                 let why = format!("the write was not acknowledged: {refused}");
                 return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
             }
@@ -77,8 +77,8 @@ impl Demand {
             probe.arg(0);
         }
         let answered = connection.send_packed_command(&probe).await;
-        if let Value::ServerError(error) = answered.map_err(refusal::of_connection)? {
-            let why = refusal::of_server(&error);
+        if let Value::ServerError(error) = answered.map_err(errors::of_connection)? {
+            let why = errors::of_server(&error);
             if why.kind() == ErrorKind::Unavailable {
                 return Err(why);
             }
@@ -122,7 +122,7 @@ impl Demand {
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("appendfsync");
         let answer = connection.send_packed_command(&config).await;
-        let policy = match answer.map_err(refusal::of_connection)? {
+        let policy = match answer.map_err(errors::of_connection)? {
             Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
             // A user who may not ask finds out by the time-out.
             _ => None,
@@ -138,14 +138,14 @@ impl Demand {
 }
 
 impl Acknowledge {
-    /// The demand on a primary that had this number of replicas at connect.
-    pub(crate) fn demand(&self, connected: u32) -> Demand {
+    /// What is asked of a primary that had this number of replicas at connect.
+    pub(crate) fn policy(&self, connected: u32) -> AckPolicy {
         let (disk, replicas) = match self.by {
             AcknowledgedBy::Replicas(replicas) => (false, replicas),
             AcknowledgedBy::Majority => (false, connected / 2 + 1),
             AcknowledgedBy::Disk { replicas } => (true, replicas),
         };
-        Demand {
+        AckPolicy {
             disk,
             replicas,
             within: self.timeout,
@@ -161,17 +161,17 @@ mod tests {
     fn a_majority_is_more_than_half_of_the_replicas() {
         let majority = Acknowledge::by(AcknowledgedBy::Majority);
         for (connected, wanted) in [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
-            assert_eq!(majority.demand(connected).replicas, wanted, "{connected}");
+            assert_eq!(majority.policy(connected).replicas, wanted, "{connected}");
         }
     }
 
     #[test]
     fn counts_are_compared() {
-        let demand = Acknowledge::replicas(2).demand(0);
-        assert!(!demand.read(&Value::Int(1)).unwrap().is_enough());
-        assert!(demand.read(&Value::Int(2)).unwrap().is_enough());
-        assert!(demand.read(&Value::Nil).is_err());
-        let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).demand(0);
+        let policy = Acknowledge::replicas(2).policy(0);
+        assert!(!policy.read(&Value::Int(1)).unwrap().is_enough());
+        assert!(policy.read(&Value::Int(2)).unwrap().is_enough());
+        assert!(policy.read(&Value::Nil).is_err());
+        let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).policy(0);
         let both = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
         assert!(disk.read(&both(1, 1)).unwrap().is_enough());
         assert!(!disk.read(&both(0, 1)).unwrap().is_enough());

@@ -18,7 +18,7 @@ use self::table::{Made, Outlook, find};
 
 /// The rule that gives a user just what leasehold needs.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
-    -@all +evalsha +script|load +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
+    -@all +eval +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
 /// What a user of a cluster needs besides.
@@ -32,11 +32,8 @@ pub(super) fn acl(user: &str, prefix: &str) -> String {
 /// A user who may not run scripts.
 pub(super) fn no_scripts(prefix: &str) -> StoreError {
     refused(
-        "the server forbids scripts: neither EVALSHA with SCRIPT LOAD nor EVAL is allowed",
-        format!(
-            "this rule is enough: {}; `?layout=classic` needs no scripts",
-            acl("<name>", prefix)
-        ),
+        "the server forbids scripts: leasehold needs EVAL and EVALSHA",
+        format!("this rule is enough: {}", acl("<name>", prefix)),
     )
 }
 

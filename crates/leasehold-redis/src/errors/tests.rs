@@ -121,7 +121,7 @@ fn each_code_of_the_servers_has_a_row() {
         let text = fs::read_to_string(&file).unwrap();
         for raised in text.split("err = '").skip(1) {
             let code = raised.split([' ', '\'']).next().unwrap();
-            // What the classic layout says has its own words: `classic/refusal.rs`.
+            // What the classic layout says has its own words: `classic/errors.rs`.
             assert!(
                 rows.contains(code) || code == "LHNATIVE",
                 "{file:?}: {code}"
@@ -173,7 +173,7 @@ fn no_other_code_judges_an_answer() {
             .unwrap()
             .to_owned();
         let is_code = name.ends_with(".rs") && !name.contains("tests");
-        if !is_code || name.starts_with("refusal") {
+        if !is_code || name.starts_with("errors") {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap();

@@ -3,20 +3,11 @@
 use leasehold_store::{ErrorKind, StoreError};
 use redis::ServerError;
 
-use crate::connection::step::Failure;
-use crate::refusal;
+use crate::errors;
 
-/// What a user needs, with scripts.
+/// What a user needs.
 pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* -@all \
-    +evalsha +script|load +type +get +set +pttl +pexpire +del +scan +info +ping";
-
-/// What goes instead of `+evalsha +script|load` where scripts are not to be allowed.
-const WITHOUT_SCRIPTS: &str = "+watch +unwatch +multi +exec";
-
-/// The error for the caller of a step that was not taken.
-pub(in super::super) fn of(failure: Failure) -> StoreError {
-    failure.or(of_server)
-}
+    +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping";
 
 /// An error that the server answered.
 pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
@@ -26,12 +17,10 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
         "LHNATIVE" => native(),
         "NOPERM" => StoreError::new(
             ErrorKind::Refused,
-            format!("the user may not do this: {}", refusal::tame(detail)),
+            format!("the user may not do this: {}", errors::tame(detail)),
         )
-        .with_hint(format!(
-            "this rule is enough: {ACL}; or {WITHOUT_SCRIPTS} instead of +evalsha +script|load"
-        )),
-        _ => refusal::of_server(error),
+        .with_hint(format!("this rule is enough: {ACL}")),
+        _ => errors::of_server(error),
     }
 }
 
@@ -41,7 +30,7 @@ pub(super) fn foreign(found: &str) -> StoreError {
         ErrorKind::Corrupt,
         format!(
             "the key contains a {}, which is not a classic lock; nothing was changed",
-            refusal::tame(found)
+            errors::tame(found)
         ),
     )
     .with_hint(

@@ -1,0 +1,202 @@
+//! Acknowledged writes: separate connections, each of which writes, waits for the acknowledgement
+//! of its writes, and only then writes again.
+//!
+//! `WAIT` counts the writes of its own connection, and blocks that connection. So the scripts and
+//! their `WAIT` are sent as one pipeline, on a connection that nobody else uses in the meantime.
+//! Requests that arrive during a turn are sent together in the next one.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use leasehold_core::{ClaimId, TOMBSTONES};
+use leasehold_store::{Acknowledged, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+use super::ack_policy::AckPolicy;
+use super::batch::send_together;
+use super::in_flight::CompletionGuard;
+use super::line::{Line, Sender};
+use super::multiplexed::{Connection, broken};
+use crate::errors;
+use crate::std_ext::lock;
+
+/// How many connections at most.
+const CONNECTIONS: usize = 4;
+
+/// How many scripts travel with one `WAIT` at most.
+///
+/// A release waits for claims that were given up on their way ([`super::in_flight`]), but
+/// cannot know what becomes of them when their connection ends. The record then knows
+/// them as released, as long as no more than its tombstones are under way.
+const PIPELINE: usize = TOMBSTONES / CONNECTIONS;
+const _: () = assert!(PIPELINE > 0 && PIPELINE * CONNECTIONS <= TOMBSTONES);
+
+/// One connection stays open; the others close when they were idle for so long.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What a command was answered, and what its `WAIT` was.
+type Outcome = Result<(Value, Result<Acknowledged, StoreError>), StoreError>;
+
+type Job = (Cmd, CompletionGuard);
+
+/// The connections beside a wire, to the same process of the same server.
+pub(crate) struct AckedWriter {
+    policy: AckPolicy,
+    line: Arc<Line<Job, Outcome>>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// Since when; the one that was busy last comes last.
+    connections: Vec<(MultiplexedConnection, Instant)>,
+    /// Whether a task closes those that are idle for long.
+    reaping: bool,
+}
+
+impl AckedWriter {
+    pub(super) fn new(policy: AckPolicy) -> Self {
+        Self {
+            policy,
+            line: Arc::default(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Opens the first connection.
+    pub(super) async fn open(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
+        self.park(wire, open(wire, self.policy).await?);
+        Ok(())
+    }
+
+    /// Keeps a connection for the next turn.
+    fn park(&self, wire: &Arc<Connection>, connection: MultiplexedConnection) {
+        let mut idle = lock(&self.idle);
+        idle.connections.push((connection, Instant::now()));
+        if idle.connections.len() > 1 && !idle.reaping {
+            idle.reaping = true;
+            tokio::spawn(reap(Arc::downgrade(wire)));
+        }
+    }
+
+    /// Sends one command for these claims, and waits for its answer and for what its
+    /// `WAIT` answers. May be dropped at any point.
+    pub(super) async fn send(
+        &self,
+        wire: &Arc<Connection>,
+        command: Cmd,
+        claims: &[&ClaimId],
+    ) -> Outcome {
+        let link = wire.link().ok_or_else(broken)?;
+        let (claim, guard) = link.abandoned().begin(claims);
+        let job = (command, guard);
+        let (answered, sender) = self.line.push(job, |_, senders| senders < CONNECTIONS);
+        if let Some(sender) = sender {
+            wire.runtime.spawn(run(Arc::clone(wire), sender));
+        }
+        tokio::select! {
+            biased;
+            () = wire.signals.died() => Err(broken()),
+            outcome = answered => {
+                claim.answered();
+                outcome.unwrap_or_else(|_| Err(broken()))
+            }
+        }
+    }
+}
+
+/// Takes turns until nothing waits.
+async fn run(wire: Arc<Connection>, mut sender: Sender<Job, Outcome>) {
+    let Some(writer) = &wire.acked_writer else {
+        return;
+    };
+    let mut connection = None;
+    while let Some(jobs) = sender.take(PIPELINE) {
+        let idle = || lock(&writer.idle).connections.pop().map(|(it, _)| it);
+        let opened = match connection.take().or_else(idle) {
+            Some(connection) => Ok(connection),
+            None => open(&wire, writer.policy).await,
+        };
+        match opened {
+            Ok(opened) => connection = turn(opened, jobs, writer.policy).await,
+            Err(error) => {
+                for (_, answer) in jobs {
+                    // A caller that has left does not mind.
+                    let _ = answer.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+    if let Some(connection) = connection {
+        writer.park(&wire, connection);
+    }
+}
+
+/// Closes idle connections except one.
+async fn reap(wire: Weak<Connection>) {
+    loop {
+        sleep(LINGER).await;
+        let Some(wire) = wire.upgrade() else { return };
+        let Some(writer) = &wire.acked_writer else {
+            return;
+        };
+        let mut idle = lock(&writer.idle);
+        let spare = idle.connections.len().saturating_sub(1);
+        let long = idle.connections[..spare]
+            .iter()
+            .take_while(|(_, since)| since.elapsed() >= LINGER)
+            .count();
+        idle.connections.drain(..long);
+        if idle.connections.len() <= 1 {
+            idle.reaping = false;
+            return;
+        }
+    }
+}
+
+/// Opens a connection on which answers take as long as an acknowledgement may.
+async fn open(wire: &Connection, policy: AckPolicy) -> Result<MultiplexedConnection, StoreError> {
+    let mut connection = wire.open_beside().await?;
+    if let Some(link) = wire.link() {
+        let limit = link.endpoint().options.response_timeout;
+        connection.set_response_timeout(limit + policy.within);
+    }
+    Ok(connection)
+}
+
+/// Writes, and waits for the acknowledgement. Gives the connection back unless
+/// it is broken.
+async fn turn(
+    mut connection: MultiplexedConnection,
+    mut jobs: Vec<(Job, oneshot::Sender<Outcome>)>,
+    policy: AckPolicy,
+) -> Option<MultiplexedConnection> {
+    // What was given up while the connection was opened is not sent.
+    jobs.retain(|(_, answer)| !answer.is_closed());
+    if jobs.is_empty() {
+        return Some(connection);
+    }
+    let (jobs, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    // The guards are kept until all is answered.
+    let (commands, _guards): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    let wait = std::iter::once(policy.command());
+    match send_together(&mut connection, commands.into_iter().chain(wait)).await {
+        Ok(mut values) => {
+            let waited = values.pop().unwrap_or(Value::Nil);
+            for (answer, value) in answers.into_iter().zip(values) {
+                let _ = answer.send(Ok((value, policy.read(&waited))));
+            }
+            Some(connection)
+        }
+        Err(error) => {
+            let error = errors::of_connection(error);
+            for answer in answers {
+                let _ = answer.send(Err(error.clone()));
+            }
+            None
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The handshake with a server: one starter for a server, the primary that Sentinels name, a node
+//! of a cluster and a member of a set alike.
+//!
+//! It greets the server (`HELLO 3`, else RESP2), asks for `INFO` and for the permissions of the
+//! client in one round trip, and judges what it found: version, role, restarts, acknowledgements.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use leasehold_store::{ErrorKind, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo};
+
+use super::ack_policy::AckPolicy;
+use super::client::unusable;
+use super::dial::dial;
+use super::endpoint::{Endpoint, Hearing, Opened};
+use super::gate::Gate;
+use super::multiplexed::Signals;
+use super::rights::{self, Question, Rights};
+use super::sentinel::Named;
+use crate::errors;
+
+/// One process of a server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Server {
+    pub(crate) is_primary: bool,
+    /// Another each time the server is started.
+    pub(crate) run_id: String,
+    /// What must be acknowledged, if anything must.
+    pub(crate) ack: Option<AckPolicy>,
+    /// The arguments of scripts with a quarantine, if the client uses it.
+    pub(crate) gate: Option<Gate>,
+    /// What a Sentinel said about it.
+    pub(crate) named: Option<Named>,
+    /// What it lets us do.
+    pub(crate) rights: Rights,
+}
+
+/// A connection to a server of which nothing has been judged yet.
+pub(crate) struct Handshake {
+    pub(crate) connection: MultiplexedConnection,
+    pub(super) signals: Arc<Signals>,
+    /// The fields of `INFO`; none where it is forbidden.
+    pub(crate) info: HashMap<String, String>,
+    /// Refused where no script can be run.
+    pub(crate) rights: Result<Rights, StoreError>,
+}
+
+/// How a server met `HELLO 3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    Understood,
+    Refused,
+    /// It closed the connection, as some proxies do with whatever they do not know.
+    Closed,
+}
+
+impl Handshake {
+    /// Opens a connection to one server, and reads its version, role and permissions.
+    pub(super) async fn with(
+        endpoint: &Endpoint,
+        client: &Client,
+        hearing: Option<Hearing>,
+    ) -> Result<Self, StoreError> {
+        let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
+        let signals = Arc::default();
+        let (mut connection, greeting) = greet(endpoint, client, hearing, &signals).await?;
+        let question = Question {
+            prefix: &endpoint.options.prefix,
+            commands: match endpoint.is_classic() {
+                // Its keys may be anybody's: none is safe to try commands on.
+                true => Vec::new(),
+                false => rights::commands(endpoint.votes, endpoint.options.audit.is_some()),
+            },
+            resp3: greeting == Greeting::Understood,
+            channel,
+        };
+        let found = rights::find(&mut connection, &question).await;
+        let (info, rights) = found.map_err(|error| match greeting {
+            Greeting::Closed => {
+                let address = client.get_connection_info().addr().to_string();
+                errors::of_closed(&address, endpoint.options.is_encrypted(), error)
+            }
+            Greeting::Understood | Greeting::Refused => error,
+        })?;
+        endpoint.common.worked.store(true, Ordering::Relaxed);
+        Ok(Self {
+            connection,
+            signals,
+            info,
+            rights,
+        })
+    }
+
+    /// Refuses a server that cannot keep the locks of this client. `client`: what it was reached
+    /// with.
+    pub(super) async fn judge(
+        self,
+        endpoint: &Endpoint,
+        client: &Client,
+    ) -> Result<Opened, StoreError> {
+        let Self {
+            mut connection,
+            signals,
+            info,
+            rights,
+        } = self;
+        let field = |name: &str| info.get(name).map_or("", String::as_str);
+        let (clustered, role, run_id) = (
+            field("cluster_enabled"),
+            field("role"),
+            field("run_id").to_owned(),
+        );
+        endpoint.cluster.store(clustered == "1", Ordering::Release);
+        check_version(field("redis_version"))?;
+        if field("loading") == "1" {
+            return Err(errors::loading(client.get_connection_info().addr()));
+        }
+        let is_primary = is_primary(role)?;
+        // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
+        // itself who has the key; others connect to what they name.
+        let alone = endpoint.search().is_none() && !endpoint.is_cluster();
+        if !is_primary && field("slave_read_only") != "0" && alone {
+            return Err(errors::read_only());
+        }
+        let mut rights = rights?;
+        let (url, options) = (&endpoint.redacted, &endpoint.options);
+        endpoint.common.reported.say(&rights, url, &options.prefix);
+        // On a cluster it counts those at one node only, and who does not say may be
+        // part of one.
+        rights.counts &= clustered == "0";
+        let policy = field("maxmemory_policy");
+        if field("maxmemory") != "0" && !matches!(policy, "" | "noeviction") {
+            tracing::warn!(
+                %url,
+                maxmemory_policy = policy,
+                "this server may evict locks and grant them twice; set maxmemory-policy to \
+                 noeviction"
+            );
+        }
+        let quarantine = options.restart.quarantine();
+        if quarantine.is_some() && endpoint.is_cluster() {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "restart=quarantine does not work with this server: it is a node of a cluster",
+            )
+            .with_hint(
+                "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
+            ));
+        }
+        // What rests on the process that answers. Its length stands in one byte of the mark.
+        let no_mark = !matches!(run_id.len(), 1..=255);
+        let unknown = run_id.is_empty() || role.is_empty();
+        for (rests, why) in [
+            (endpoint.votes && no_mark, "a restart would go unnoticed"),
+            (
+                options.acknowledge.is_some() && unknown,
+                "an acknowledgement could come from another server",
+            ),
+            (
+                quarantine.is_some() && no_mark,
+                "restart=quarantine cannot work",
+            ),
+        ] {
+            if rests {
+                return Err(rights::no_run_id(why));
+            }
+        }
+        let connected = field("connected_slaves").parse().unwrap_or(0);
+        let ack = options.acknowledge.map(|ack| ack.policy(connected));
+        if let Some(ack) = ack.filter(|_| is_primary) {
+            ack.probe(&mut connection, &info).await?;
+        }
+        let gate = quarantine.map(|it| Gate::new(&options.prefix, &run_id, &it.terms()));
+        let server = Server {
+            is_primary,
+            gate,
+            run_id,
+            ack,
+            named: None,
+            rights,
+        };
+        Ok(Opened {
+            connection,
+            server,
+            info,
+            signals,
+        })
+    }
+}
+
+/// Opens a connection, and says whether it speaks RESP3. One that does not hears
+/// nothing, and its end is noticed with the next request.
+async fn greet(
+    endpoint: &Endpoint,
+    client: &Client,
+    hearing: Option<Hearing>,
+    signals: &Arc<Signals>,
+) -> Result<(MultiplexedConnection, Greeting), StoreError> {
+    let (common, info) = (&endpoint.common, client.get_connection_info());
+    let (limit, timeout) = (
+        endpoint.options.connect_timeout,
+        endpoint.options.response_timeout,
+    );
+    // Why there is no connection, with the address that was tried.
+    let not_opened = |error| {
+        let cause = errors::of_opening(error, &common.dialling(client, limit));
+        let message = format!("cannot connect to {}: {cause}", info.addr());
+        let cause = match errors::lacking(cause.message()) {
+            Some(lacking) => cause.with_hint(lacking),
+            None => cause,
+        };
+        cause.with_message(message)
+    };
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout));
+    let signals = Arc::clone(signals);
+    let heard = config.clone().set_push_sender(move |info: PushInfo| {
+        hearing.iter().for_each(|hear| hear(&info, &signals));
+        Ok::<(), ()>(())
+    });
+    let try_resp3 = async || {
+        let opened = dial(client, heard.clone(), limit).await?;
+        common.greets.store(true, Ordering::Relaxed);
+        Ok((opened, Greeting::Understood))
+    };
+    let refused = match try_resp3().await {
+        Ok(opened) => return Ok(opened),
+        Err(error) => error,
+    };
+    let login = info.redis_settings().password().is_some();
+    // A client that went on without pushes would be passed in every queue. One that closes the
+    // connection on `HELLO` may be a proxy that does not know it, but not where it was understood
+    // before.
+    let greeting = match errors::is_closed(&refused) && !common.greets.load(Ordering::Relaxed) {
+        true => Greeting::Closed,
+        false if errors::is_without_resp3(&refused, login) => Greeting::Refused,
+        false => return Err(not_opened(refused)),
+    };
+    tracing::debug!(url = %endpoint.redacted, error = %refused, "the server does not speak RESP3; \
+        connecting with RESP2");
+    let older = info.redis_settings().clone();
+    let older = older.set_protocol(ProtocolVersion::RESP2);
+    let older = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
+    let opened = dial(&older, config, limit).await.map_err(not_opened)?;
+    // A server that was just ending closes connections too; one that forbids HELLO does
+    // so again.
+    match greeting {
+        Greeting::Closed => Ok(try_resp3().await.unwrap_or((opened, greeting))),
+        _ => Ok((opened, greeting)),
+    }
+}
+
+/// Whether the server is a primary. One that does not say may be: it refuses writes if it is not.
+fn is_primary(role: &str) -> Result<bool, StoreError> {
+    match role {
+        "master" | "" => Ok(true),
+        "slave" => Ok(false),
+        other => Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the server is neither a primary nor a replica: it names its role {other:?}"),
+        )
+        .with_hint("check that the URL names a Redis or Valkey server, and use `redis-sentinel://` for Sentinels")),
+    }
+}
+
+fn check_version(version: &str) -> Result<(), StoreError> {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    let known = (parts.next().flatten(), parts.next().flatten());
+    match known {
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the server is Redis {version}; 6.2 or later is needed"),
+        )
+        .with_hint("upgrade it, or use Valkey")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_is_not_known_is_no_primary() {
+        assert!(is_primary("master").unwrap() && is_primary("").unwrap());
+        assert!(!is_primary("slave").unwrap());
+        for odd in ["replica", "sentinel", "Master", "master "] {
+            let refused = is_primary(odd).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Refused, "{odd}");
+        }
+    }
+
+    #[test]
+    fn versions() {
+        for known in ["6.2.0", "7.0.15", "8.4.0", "10.0", "", "unknown"] {
+            assert!(check_version(known).is_ok(), "{known}");
+        }
+        for old in ["6.0.16", "5.0.7", "2.8"] {
+            let refused = check_version(old).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Refused);
+            assert_eq!(
+                refused.to_string(),
+                format!("the server is Redis {old}; 6.2 or later is needed")
+            );
+        }
+    }
+}

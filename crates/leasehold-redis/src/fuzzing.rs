@@ -133,7 +133,7 @@ pub fn acknowledged(disk: bool, answer: &Value) -> Result<Acknowledged, StoreErr
 
 /// Where a Sentinel says that the primary is.
 pub fn primary(answer: &Value) -> Option<(String, u16)> {
-    sentinel::read_address(answer)
+    sentinel::read_address(answer).map(|node| (node.host, node.port))
 }
 
 /// One field of what a Sentinel says about it.

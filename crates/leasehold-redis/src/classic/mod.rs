@@ -27,6 +27,7 @@ use leasehold_store::{
 pub(super) use self::errors::{no_tokens, unsupported};
 use self::look::{arrival, deadline};
 pub(super) use self::look::{check_pattern, is_listed, view};
+use self::verb::look_at;
 pub(super) use self::verb::{Found, Outcome, Step, Verb, look};
 use super::options::{RedisLayout, RedisOptions};
 use crate::claims::{ClaimTable, Known};
@@ -104,19 +105,78 @@ impl ClassicStore {
         format!("{}{key}", self.prefix())
     }
 
-    async fn ask(&self, key: &Key, step: Step<'_>) -> Result<Outcome, StoreError> {
-        let keys = [&*self.redis_key(key)];
-        verb::read(&self.route.ask(Delivery::Plain, &step.call(&keys)).await?.0)
+    async fn ask(
+        &self,
+        key: &Key,
+        verb: Verb,
+        id: &str,
+        ttl: Duration,
+    ) -> Result<Outcome, StoreError> {
+        let (keys, step) = ([&*self.redis_key(key)], Step { verb, id, ttl });
+        let (answer, _) = self.route.ask(Delivery::Plain, &step.call(&keys)).await?;
+        verb::read(&answer)
     }
 
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
         let keys = [&*self.redis_key(key)];
-        verb::read_found(
-            &self
-                .route
-                .ask(Delivery::Plain, &verb::look_at(&keys))
-                .await?
-                .0,
+        let (answer, _) = self.route.ask(Delivery::Plain, &look_at(&keys)).await?;
+        verb::read_found(&answer)
+    }
+
+    async fn claim(&self, key: &Key, claim: &Claim, at: StoreTime) -> Result<Reply, StoreError> {
+        claim.mode.check()?;
+        check_claim(claim)?;
+        let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
+        let verb = match self.claims.put(key, id, (), now + ttl, now) {
+            Known::Nothing => Verb::First,
+            Known::Here(()) => Verb::Claim,
+            Known::Left(()) => return Ok(Reply::Gone),
+        };
+        Ok(match self.ask(key, verb, id.expose(), ttl).await? {
+            Outcome::Ours(_) if self.claims.look(key, id) == Known::Left(()) => {
+                // It was released while it was asked for.
+                self.ask(key, Verb::Release, id.expose(), ttl).await?;
+                Reply::Gone
+            }
+            Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+            Outcome::Others(left) => Reply::Busy {
+                blocked_until: deadline(at, left),
+            },
+            Outcome::Taken => {
+                self.claims.forget(key, id);
+                Reply::Taken
+            }
+            Outcome::Nobodys => Reply::Gone,
+        })
+    }
+
+    async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
+        check_renew(renew)?;
+        let id = &renew.id;
+        Ok(
+            match self.ask(key, Verb::Renew, id.expose(), renew.ttl).await? {
+                Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+                _ => {
+                    self.claims.leave(key, id, (), clock::now());
+                    Reply::Gone
+                }
+            },
+        )
+    }
+
+    async fn release(&self, key: &Key, release: &Release) -> Result<Reply, StoreError> {
+        let id = &release.id;
+        // Noted before it is sent: a claim under way must not come back.
+        self.claims.leave(key, id, (), clock::now());
+        let verb = match release.settled {
+            true => Verb::Release,
+            false => Verb::Withdraw,
+        };
+        Ok(
+            match self.ask(key, verb, id.expose(), Duration::ZERO).await? {
+                Outcome::Ours(_) => Reply::Released { held: true },
+                _ => Reply::Absent,
+            },
         )
     }
 }
@@ -134,34 +194,40 @@ fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
 
 /// Refuses what a string with an id cannot hold.
 pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
-    let why = if claim.mode.capacity() != Capacity::Lock {
-        "its record stores one holder, so there are no permits"
-    } else if claim.mode != Mode::EXCLUSIVE {
-        "its record stores one holder, so there are no readers"
-    } else if claim.secret.is_some() {
-        "its record stores no owner, so there are no re-entrant locks"
-    } else if !claim.min_hold.is_zero() {
-        "a release deletes its record, so there is no minimum hold"
-    } else if claim.note.is_some() {
-        "its record cannot store a note"
-    } else {
-        return Ok(());
-    };
-    Err(unsupported(why))
+    refuse([
+        (claim.mode.capacity() != Capacity::Lock, NO_PERMITS),
+        (claim.mode != Mode::EXCLUSIVE, NO_READERS),
+        (
+            claim.secret.is_some(),
+            "its record stores no owner, so there are no re-entrant locks",
+        ),
+        (
+            !claim.min_hold.is_zero(),
+            "a release deletes its record, so there is no minimum hold",
+        ),
+        (claim.note.is_some(), NO_NOTES),
+    ])
 }
 
 /// Refuses what a renewal cannot change.
 pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
-    let why = if renew.rotate.is_some() {
-        "its record cannot store a former claim id, so there is no rotation and no hand-over"
-    } else if renew.downgrade {
-        "its record stores one holder, so there are no readers"
-    } else if renew.note.is_some() {
-        "its record cannot store a note"
-    } else {
-        return Ok(());
-    };
-    Err(unsupported(why))
+    refuse([
+        (
+            renew.rotate.is_some(),
+            "its record cannot store a former claim id, so there is no rotation and no hand-over",
+        ),
+        (renew.downgrade, NO_READERS),
+        (renew.note.is_some(), NO_NOTES),
+    ])
+}
+
+const NO_PERMITS: &str = "its record stores one holder, so there are no permits";
+const NO_READERS: &str = "its record stores one holder, so there are no readers";
+const NO_NOTES: &str = "its record cannot store a note";
+
+fn refuse<const N: usize>(asked: [(bool, &str); N]) -> Result<(), StoreError> {
+    let first = asked.into_iter().find(|(is_asked, _)| *is_asked);
+    first.map_or(Ok(()), |(_, why)| Err(unsupported(why)))
 }
 
 /// What this layout can do, under that name.
@@ -192,95 +258,6 @@ pub(super) fn standing(id: &str, deadline: StoreTime) -> Reply {
     })
 }
 
-impl ClassicStore {
-    async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
-        claim.mode.check()?;
-        check_claim(claim)?;
-        let (id, ttl, at) = (&claim.id, claim.lease_ttl, wall());
-        let answer = |reply| Ok(Answer::new(reply, at, 0));
-        let now = clock::now();
-        let verb = match self.claims.put(key, id, (), now + ttl, now) {
-            Known::Nothing => Verb::First,
-            Known::Here(()) => Verb::Claim,
-            Known::Left(()) => return answer(Reply::Gone),
-        };
-        let step = Step {
-            verb,
-            id: id.expose(),
-            ttl,
-        };
-        match self.ask(key, step).await? {
-            Outcome::Ours(_) if self.claims.look(key, id) == Known::Left(()) => {
-                // It was released while it was asked for.
-                let verb = Verb::Release;
-                self.ask(key, Step { verb, ..step }).await?;
-                answer(Reply::Gone)
-            }
-            Outcome::Ours(left) => answer(standing(id.expose(), deadline(at, left))),
-            Outcome::Others(left) => {
-                let blocked_until = deadline(at, left);
-                answer(Reply::Busy { blocked_until })
-            }
-            Outcome::Taken => {
-                self.claims.forget(key, id);
-                answer(Reply::Taken)
-            }
-            Outcome::Nobodys => answer(Reply::Gone),
-        }
-    }
-
-    async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        check_renew(renew)?;
-        let at = wall();
-        let step = Step {
-            verb: Verb::Renew,
-            id: renew.id.expose(),
-            ttl: renew.ttl,
-        };
-        let reply = match self.ask(key, step).await? {
-            Outcome::Ours(left) => standing(renew.id.expose(), deadline(at, left)),
-            _ => {
-                self.claims.leave(key, &renew.id, (), clock::now());
-                Reply::Gone
-            }
-        };
-        Ok(Answer::new(reply, at, 0))
-    }
-
-    async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
-        // Noted before it is sent: a claim under way must not come back.
-        self.claims.leave(key, &release.id, (), clock::now());
-        let verb = match release.settled {
-            true => Verb::Release,
-            false => Verb::Withdraw,
-        };
-        let step = Step {
-            verb,
-            id: release.id.expose(),
-            ttl: Duration::ZERO,
-        };
-        let reply = match self.ask(key, step).await? {
-            Outcome::Ours(_) => Reply::Released { held: true },
-            _ => Reply::Absent,
-        };
-        Ok(Answer::new(reply, wall(), 0))
-    }
-
-    async fn break_key(&self, key: &Key) -> Result<Answer, StoreError> {
-        let step = Step {
-            verb: Verb::Break,
-            id: "",
-            ttl: Duration::ZERO,
-        };
-        let held = matches!(self.ask(key, step).await?, Outcome::Ours(_));
-        let reply = Reply::Broken {
-            holders: held.into(),
-            token: Token::NONE,
-        };
-        Ok(Answer::new(reply, wall(), 0))
-    }
-}
-
 #[async_trait]
 impl LockStore for ClassicStore {
     fn capabilities(&self) -> Capabilities {
@@ -288,18 +265,26 @@ impl LockStore for ClassicStore {
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        match command {
-            Command::Claim(claim) => self.claim(key, claim).await,
-            Command::Renew(renew) => self.renew(key, renew).await,
-            Command::Release(release) => self.release(key, release).await,
-            Command::Break { only: Some(_), .. } => Err(no_tokens()),
-            Command::Break { .. } => self.break_key(key).await,
-            Command::Resize { .. } => Err(unsupported(
-                "its record stores one holder, so there are no permits",
-            )),
-            Command::Watch { .. } => Err(unsupported("its record cannot store who watches a key")),
-            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
-        }
+        let at = wall();
+        let reply = match command {
+            Command::Claim(claim) => self.claim(key, claim, at).await?,
+            Command::Renew(renew) => self.renew(key, renew, at).await?,
+            Command::Release(release) => self.release(key, release).await?,
+            Command::Break { only: Some(_), .. } => return Err(no_tokens()),
+            Command::Break { .. } => {
+                let broken = self.ask(key, Verb::Break, "", Duration::ZERO).await?;
+                Reply::Broken {
+                    holders: matches!(broken, Outcome::Ours(_)).into(),
+                    token: Token::NONE,
+                }
+            }
+            Command::Resize { .. } => return Err(unsupported(NO_PERMITS)),
+            Command::Watch { .. } => {
+                return Err(unsupported("its record cannot store who watches a key"));
+            }
+            Command::Unheard { .. } | Command::Bury { .. } => return Err(stores_own(command)),
+        };
+        Ok(Answer::new(reply, at, 0))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {

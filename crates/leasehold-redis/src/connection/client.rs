@@ -12,8 +12,8 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
+use super::address::Address;
 use super::rights::ReportedMissing;
-use super::sentinel::Address;
 use crate::errors::Dialling;
 use crate::options::RedisOptions;
 
@@ -50,7 +50,7 @@ impl Common {
         node: &Address,
         options: &RedisOptions,
     ) -> Result<Client, StoreError> {
-        self.client(address_of(node, options)?, options)
+        self.client(node.reached(options)?, options)
     }
 
     fn has_worked(&self) -> bool {
@@ -66,26 +66,6 @@ impl Common {
             worked: self.has_worked(),
         }
     }
-}
-
-/// How a host and port are connected to.
-pub(crate) fn address_of(
-    (host, port): &Address,
-    options: &RedisOptions,
-) -> Result<ConnectionAddr, StoreError> {
-    if !options.is_encrypted() {
-        return Ok(ConnectionAddr::Tcp(host.clone(), *port));
-    }
-    if cfg!(feature = "tls") {
-        return Ok(ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
-            insecure: false,
-            tls_params: None,
-        });
-    }
-    let why = "this build of leasehold has no TLS";
-    Err(StoreError::new(ErrorKind::Unsupported, why).with_hint("build it with the feature `tls`"))
 }
 
 fn client(address: ConnectionAddr, options: &RedisOptions) -> Result<Client, StoreError> {

@@ -9,12 +9,13 @@ use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, PushInfo};
 
-use super::client::{Common, address_of, ours, unusable};
+use super::address::Address;
+use super::client::{Common, ours, unusable};
 use super::dial::first_answer;
 use super::handshake::{Handshake, Server};
 use super::multiplexed::Signals;
 use super::primary::Search;
-use super::sentinel::{Address, Named};
+use super::sentinel::Named;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 
 /// A server, and how to connect to it.
@@ -68,12 +69,12 @@ impl Endpoint {
         };
         let place = match &options.address {
             RedisAddress::Tcp { host, port, .. } => {
-                fixed(address_of(&(host.clone(), *port), options)?)?
+                fixed(Address::new(host, *port).reached(options)?)?
             }
             RedisAddress::Unix(path) => fixed(ConnectionAddr::Unix(path.clone()))?,
             RedisAddress::Sentinel(sentinels) => {
                 let search = Search::new(sentinels.clone(), options, &common);
-                for node in &sentinels.nodes {
+                for node in search.nodes() {
                     common.client_at(node, options)?;
                     search.client_for_sentinel(node)?;
                 }
@@ -107,7 +108,7 @@ impl Endpoint {
         options: &RedisOptions,
         common: &Arc<Common>,
     ) -> Result<Self, StoreError> {
-        let place = Place::Fixed(address_of(node, options)?);
+        let place = Place::Fixed(node.reached(options)?);
         Ok(Self {
             of_cluster: true,
             ..Self::at(place, options, common)

@@ -18,7 +18,7 @@ use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::gate::Gate;
 use super::multiplexed::Signals;
-use super::rights::{self, Question, Rights};
+use super::rights::{self, Rights};
 use super::sentinel::Named;
 use crate::errors;
 
@@ -67,17 +67,8 @@ impl Handshake {
         let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
         let signals = Arc::default();
         let (mut connection, greeting) = greet(endpoint, client, hearing, &signals).await?;
-        let question = Question {
-            prefix: &endpoint.options.prefix,
-            commands: match endpoint.is_classic() {
-                // Its keys may be anybody's: none is safe to try commands on.
-                true => Vec::new(),
-                false => rights::commands(endpoint.votes, endpoint.options.audit.is_some()),
-            },
-            resp3: greeting == Greeting::Understood,
-            channel,
-        };
-        let found = rights::find(&mut connection, &question).await;
+        let resp3 = greeting == Greeting::Understood;
+        let found = rights::find(&mut connection, endpoint, resp3, channel).await;
         let (info, rights) = found.map_err(|error| match greeting {
             Greeting::Closed => {
                 let address = client.get_connection_info().addr().to_string();
@@ -108,17 +99,15 @@ impl Handshake {
             rights,
         } = self;
         let field = |name: &str| info.get(name).map_or("", String::as_str);
-        let (clustered, role, run_id) = (
-            field("cluster_enabled"),
-            field("role"),
-            field("run_id").to_owned(),
-        );
-        endpoint.cluster.store(clustered == "1", Ordering::Release);
+        let (url, options) = (&endpoint.redacted, &endpoint.options);
+        endpoint
+            .cluster
+            .store(field("cluster_enabled") == "1", Ordering::Release);
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
             return Err(errors::loading(client.get_connection_info().addr()));
         }
-        let is_primary = is_primary(role)?;
+        let is_primary = is_primary(field("role"))?;
         // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
         // itself who has the key; others connect to what they name.
         let alone = endpoint.search().is_none() && !endpoint.is_cluster();
@@ -126,53 +115,19 @@ impl Handshake {
             return Err(errors::read_only());
         }
         let mut rights = rights?;
-        let (url, options) = (&endpoint.redacted, &endpoint.options);
         endpoint.common.reported.say(&rights, url, &options.prefix);
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
-        rights.counts &= clustered == "0";
-        let policy = field("maxmemory_policy");
-        if field("maxmemory") != "0" && !matches!(policy, "" | "noeviction") {
-            tracing::warn!(
-                %url,
-                maxmemory_policy = policy,
-                "this server may evict locks and grant them twice; set maxmemory-policy to \
-                 noeviction"
-            );
-        }
-        let quarantine = options.restart.quarantine();
-        if quarantine.is_some() && endpoint.is_cluster() {
-            return Err(StoreError::new(
-                ErrorKind::Unsupported,
-                "restart=quarantine does not work with this server: it is a node of a cluster",
-            )
-            .with_hint(
-                "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
-            ));
-        }
-        // What rests on the process that answers. Its length stands in one byte of the mark.
-        let no_mark = !matches!(run_id.len(), 1..=255);
-        let unknown = run_id.is_empty() || role.is_empty();
-        for (rests, why) in [
-            (endpoint.votes && no_mark, "a restart would go unnoticed"),
-            (
-                options.acknowledge.is_some() && unknown,
-                "an acknowledgement could come from another server",
-            ),
-            (
-                quarantine.is_some() && no_mark,
-                "restart=quarantine cannot work",
-            ),
-        ] {
-            if rests {
-                return Err(rights::no_run_id(why));
-            }
-        }
+        rights.counts &= field("cluster_enabled") == "0";
+        warn_of_eviction(field("maxmemory"), field("maxmemory_policy"), url);
+        let run_id = field("run_id").to_owned();
+        check_needs(endpoint, &run_id, field("role"))?;
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));
         if let Some(ack) = ack.filter(|_| is_primary) {
             ack.probe(&mut connection, &info).await?;
         }
+        let quarantine = options.restart.quarantine();
         let gate = quarantine.map(|it| Gate::new(&options.prefix, &run_id, &it.terms()));
         let server = Server {
             is_primary,
@@ -188,6 +143,45 @@ impl Handshake {
             info,
             signals,
         })
+    }
+}
+
+/// Refuses a server that does not have what the options of this client rest on: the run id tells
+/// one process from the next.
+fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), StoreError> {
+    let options = &endpoint.options;
+    let quarantine = options.restart.quarantine().is_some();
+    if quarantine && endpoint.is_cluster() {
+        return Err(StoreError::new(
+            ErrorKind::Unsupported,
+            "restart=quarantine does not work with this server: it is a node of a cluster",
+        )
+        .with_hint("leave out restart; docs/stores/cluster.md says what a fail-over can lose"));
+    }
+    // Its length stands in one byte of the mark.
+    let unmarked = !matches!(run_id.len(), 1..=255);
+    let unknown = run_id.is_empty() || role.is_empty();
+    let needs = [
+        (endpoint.votes && unmarked, "a restart would go unnoticed"),
+        (
+            options.acknowledge.is_some() && unknown,
+            "an acknowledgement could come from another server",
+        ),
+        (quarantine && unmarked, "restart=quarantine cannot work"),
+    ];
+    match needs.into_iter().find(|(lacks, _)| *lacks) {
+        Some((_, why)) => Err(rights::no_run_id(why)),
+        None => Ok(()),
+    }
+}
+
+fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
+    if maxmemory != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
+        tracing::warn!(
+            %url,
+            maxmemory_policy,
+            "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
+        );
     }
 }
 
@@ -208,11 +202,12 @@ async fn greet(
     let not_opened = |error| {
         let cause = errors::of_opening(error, &common.dialling(client, limit));
         let message = format!("cannot connect to {}: {cause}", info.addr());
-        let cause = match errors::lacking(cause.message()) {
-            Some(lacking) => cause.with_hint(lacking),
-            None => cause,
-        };
-        cause.with_message(message)
+        let lacking = errors::lacking(cause.message());
+        let error = cause.with_message(message);
+        match lacking {
+            Some(right) => error.with_hint(right),
+            None => error,
+        }
     };
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout));
     let signals = Arc::clone(signals);

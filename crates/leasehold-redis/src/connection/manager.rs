@@ -232,7 +232,7 @@ impl ConnectionManager {
         if self.stood.swap(true, Ordering::AcqRel) {
             self.inbox.push(Push::Reset);
         }
-        if signals.dead.load(Ordering::Acquire) {
+        if signals.is_dead() {
             self.lost(&signals);
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ack_policy;
 mod acked_writer;
+pub(crate) mod address;
 mod batch;
 pub(crate) mod client;
 pub(crate) mod dial;

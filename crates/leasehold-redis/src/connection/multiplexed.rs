@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::acked_writer::AckedWriter;
@@ -34,24 +34,21 @@ pub(crate) struct Signals {
     /// Zero until the inbox is subscribed on this connection.
     pub(crate) epoch: AtomicU64,
     /// Set when the connection is lost.
-    pub(crate) dead: AtomicBool,
-    died: Notify,
+    dead: watch::Sender<bool>,
 }
 
 impl Signals {
-    pub(crate) fn die(&self) {
-        self.dead.store(true, Ordering::Release);
-        self.died.notify_waiters();
+    pub(super) fn die(&self) {
+        self.dead.send_replace(true);
     }
 
-    pub(crate) async fn died(&self) {
-        let died = self.died.notified();
-        tokio::pin!(died);
-        // Enlist before looking, so that it does not fall between.
-        died.as_mut().enable();
-        if !self.dead.load(Ordering::Acquire) {
-            died.await;
-        }
+    pub(super) fn is_dead(&self) -> bool {
+        *self.dead.borrow()
+    }
+
+    pub(super) async fn died(&self) {
+        // The sender lives as long as we do.
+        let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Follows the primary that Sentinels watch: connects to it, and reconnects after a fail-over.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -9,11 +10,12 @@ use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::address::Address;
 use super::client::Common;
 use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
-use super::sentinel::{self, Address, Failures, Named, NotNamed};
+use super::sentinel::{self, Failures, Named, NotNamed};
 use crate::errors;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
@@ -33,76 +35,67 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// name.
 pub(crate) struct Search {
     sentinels: Sentinels,
+    nodes: Vec<Address>,
     options: RedisOptions,
     common: Arc<Common>,
-    known: Mutex<Known>,
-}
-
-struct Known {
     /// The one that answered last comes first.
-    order: Vec<Address>,
+    order: Mutex<Vec<Address>>,
     /// The highest epoch that any has named.
-    epoch: u64,
+    epoch: AtomicU64,
 }
 
 impl Search {
     pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions, common: &Arc<Common>) -> Self {
+        let nodes = sentinels.nodes.iter();
+        let nodes: Vec<_> = nodes
+            .map(|(host, port)| Address::new(host, *port))
+            .collect();
         Self {
-            known: Mutex::new(Known {
-                order: sentinels.nodes.clone(),
-                epoch: 0,
-            }),
+            order: Mutex::new(nodes.clone()),
+            epoch: AtomicU64::new(0),
+            nodes,
             sentinels,
             options: options.clone(),
             common: Arc::clone(common),
         }
     }
 
-    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
-        look(&mut lock(&self.known))
-    }
-
     /// The Sentinels in the order in which to ask them.
     fn order(&self) -> Vec<Address> {
-        self.known(|known| known.order.clone())
+        lock(&self.order).clone()
     }
 
     /// This one is asked first from now on.
     fn prefer(&self, node: &Address) {
-        self.known(|known| {
-            if let Some(at) = known.order.iter().position(|other| other == node) {
-                known.order[..=at].rotate_right(1);
-            }
-        });
+        let mut order = lock(&self.order);
+        if let Some(at) = order.iter().position(|other| other == node) {
+            order[..=at].rotate_right(1);
+        }
     }
 
     /// This one is asked last from now on.
     fn put_last(&self, node: &Address) {
-        self.known(|known| {
-            if let Some(at) = known.order.iter().position(|other| other == node) {
-                known.order[at..].rotate_left(1);
-            }
-        });
+        let mut order = lock(&self.order);
+        if let Some(at) = order.iter().position(|other| other == node) {
+            order[at..].rotate_left(1);
+        }
     }
 
     /// Whether another has named a primary of a later fail-over already: then
     /// this one has not heard of it yet, or cannot.
     fn is_stale(&self, named: &Named) -> bool {
-        self.known(|known| {
-            let stale = named.epoch < known.epoch && named.epoch > 0;
-            known.epoch = known.epoch.max(named.epoch);
-            stale
-        })
+        let latest = self.epoch.fetch_max(named.epoch, Ordering::AcqRel);
+        named.epoch < latest && named.epoch > 0
     }
 
     /// The Sentinels were set up anew and count from the beginning.
     fn start_over(&self, named: &Named) {
-        self.known(|known| known.epoch = named.epoch);
+        self.epoch.store(named.epoch, Ordering::Release);
     }
 
     /// The Sentinels that are known.
     pub(crate) fn nodes(&self) -> &[Address] {
-        &self.sentinels.nodes
+        &self.nodes
     }
 
     pub(crate) fn master(&self) -> &str {
@@ -139,7 +132,7 @@ impl Search {
                 }
             };
             if self.is_stale(&named) {
-                failures.named(node, &named.primary, &sentinel::behind());
+                failures.named(node, &named.primary, sentinel::behind());
                 behind.push(named);
             } else if !tried.contains(&named.primary) {
                 match self.open(endpoint, &named, hearing.clone()).await {
@@ -148,7 +141,7 @@ impl Search {
                         return Ok(opened);
                     }
                     Err(error) if error.kind() == ErrorKind::Unavailable => {
-                        failures.named(node, &named.primary, &error);
+                        failures.named(node, &named.primary, error);
                         tried.push(named.primary);
                     }
                     Err(error) => return Err(error),
@@ -273,8 +266,7 @@ pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>)
         match search.listen(node, &link).await {
             Ok(()) => return,
             Err(error) => {
-                let name = crate::options::sentinels::address(&node.0, node.1);
-                tracing::debug!(sentinel = %name, %error, "cannot listen to the Sentinel");
+                tracing::debug!(sentinel = %node, %error, "cannot listen to the Sentinel");
                 search.put_last(node);
                 silent += 1;
             }
@@ -299,13 +291,13 @@ mod tests {
         search
             .order()
             .iter()
-            .map(|(host, _)| host.as_str())
+            .map(|node| node.host.as_str())
             .collect()
     }
 
     fn named(epoch: u64) -> Named {
         Named {
-            primary: ("h".to_owned(), 1),
+            primary: Address::new("h", 1),
             epoch,
         }
     }
@@ -313,7 +305,7 @@ mod tests {
     #[test]
     fn who_answers_is_asked_first() {
         let search = search();
-        let node = |name: &str| (name.to_owned(), 26379);
+        let node = |name: &str| Address::new(name, 26379);
         search.prefer(&node("c"));
         assert_eq!(first_letters(&search), "cab");
         search.prefer(&node("c"));

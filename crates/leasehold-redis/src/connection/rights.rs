@@ -13,6 +13,7 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, ServerError, Value};
 
+use super::endpoint::Endpoint;
 use super::value::text_of;
 use crate::codec::script::{Script, unreadable};
 use crate::errors;
@@ -25,10 +26,15 @@ const OF_LOCKS: &[&str] = &[
 ];
 const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
-/// The commands that the scripts run.
-pub(super) fn commands(votes: bool, audited: bool) -> Vec<&'static str> {
-    let on_keys = if votes { OF_VOTES } else { OF_LOCKS };
-    let log = audited.then_some("XADD");
+/// The commands that the scripts run, as far as it is safe to try them.
+fn commands(endpoint: &Endpoint) -> Vec<&'static str> {
+    let on_keys = match (endpoint.is_classic(), endpoint.votes) {
+        // Its keys may be anybody's.
+        (true, _) => return Vec::new(),
+        (false, true) => OF_VOTES,
+        (false, false) => OF_LOCKS,
+    };
+    let log = endpoint.options.audit.map(|_| "XADD");
     on_keys.iter().copied().chain(log).collect()
 }
 
@@ -133,21 +139,14 @@ impl Rights {
     }
 }
 
-/// What to check at a server.
-pub(super) struct Question<'a> {
-    pub(super) prefix: &'a str,
-    /// Which commands the scripts run.
-    pub(super) commands: Vec<&'static str>,
-    pub(super) resp3: bool,
-    /// The channel of pushes, if there is one.
-    pub(super) channel: Option<&'a str>,
-}
-
-/// Checks the permissions at a server, in one round trip. Returns the fields of `INFO`, none where
-/// it is forbidden, and the rights; these are refused where no script can be run.
+/// Checks the permissions at a server, in one round trip. `channel`: the channel of pushes, if there
+/// is one. Returns the fields of `INFO`, none where it is forbidden, and the rights; these are refused
+/// where no script can be run.
 pub(super) async fn find(
     connection: &mut MultiplexedConnection,
-    question: &Question<'_>,
+    endpoint: &Endpoint,
+    resp3: bool,
+    channel: Option<&str>,
 ) -> Result<(HashMap<String, String>, Result<Rights, StoreError>), StoreError> {
     let mut pipeline = redis::pipe();
     for section in SECTIONS {
@@ -155,16 +154,18 @@ pub(super) async fn find(
     }
     // In full first, which makes the script known. Nobody else has its key: where only trying
     // helps, it is tried.
-    let key = format!("{}lock:{:032x}", question.prefix, random_u128());
+    let prefix = &endpoint.options.prefix;
+    let key = format!("{prefix}lock:{:032x}", random_u128());
+    let commands = commands(endpoint);
     for (verb, script) in [("EVAL", &PROBE.text), ("EVALSHA", &PROBE.hash)] {
         let probe = pipeline.cmd(verb).arg(script).arg(0).arg(&key);
-        probe.arg(&question.commands);
+        probe.arg(&commands);
     }
-    let channel = question.channel.filter(|_| question.resp3);
-    if let Some(channel) = channel {
+    let opens = channel.filter(|_| resp3);
+    if let Some(channel) = opens {
         pipeline.cmd("PUBLISH").arg(channel).arg("");
     }
-    let (subscribed, answers) = ask(connection, &pipeline, channel).await?;
+    let (subscribed, answers) = ask(connection, &pipeline, opens).await?;
     let (sections, rest) = answers.split_at(SECTIONS.len().min(answers.len()));
     let info = read_info(sections)?;
     let [in_full, by_hash, published @ ..] = rest else {
@@ -174,16 +175,13 @@ pub(super) async fn find(
     let published = published.first();
     let facts = [
         (MissingPermission::Info, info.is_empty()),
-        (
-            MissingPermission::Resp3,
-            question.channel.is_some() && !question.resp3,
-        ),
+        (MissingPermission::Resp3, channel.is_some() && !resp3),
         (MissingPermission::Subscribe, subscribed.is_err()),
         (MissingPermission::Publish, published.is_some_and(forbidden)),
     ];
     let rights = match forbidden(in_full) || forbidden(by_hash) {
-        true => Err(errors::no_scripts(question.prefix)),
-        false => allowed(by_hash, question.prefix).map(|()| Rights {
+        true => Err(errors::no_scripts(prefix)),
+        false => allowed(by_hash, prefix).map(|()| Rights {
             missing: facts
                 .into_iter()
                 .filter_map(|(missing, is_so)| is_so.then_some(missing))

@@ -9,13 +9,10 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
+use super::address::Address;
 use super::batch::send_together;
 use super::value::{field, text_of};
 use crate::errors;
-use crate::options::sentinels::address;
-
-/// A server by name or IP address, and port.
-pub(crate) type Address = (String, u16);
 
 /// What a Sentinel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +97,7 @@ pub(crate) fn read_address(value: &Value) -> Option<Address> {
     let [host, port] = parts.as_slice() else {
         return None;
     };
-    Some((text_of(host)?, text_of(port)?.parse().ok()?))
+    Some(Address::new(text_of(host)?, text_of(port)?.parse().ok()?))
 }
 
 /// How one round of asking has failed, Sentinel by Sentinel.
@@ -115,7 +112,6 @@ pub(crate) struct Failures {
 
 impl Failures {
     pub(super) fn not_named(&mut self, node: &Address, why: NotNamed) {
-        let node = address(&node.0, node.1);
         match why {
             NotNamed::Unknown(names) => {
                 self.said.push(format!("{node} does not know this name"));
@@ -130,10 +126,9 @@ impl Failures {
         }
     }
 
-    pub(crate) fn named(&mut self, node: &Address, primary: &Address, why: &StoreError) {
-        let (sentinel, primary) = (address(&node.0, node.1), address(&primary.0, primary.1));
-        self.said.push(format!("{sentinel} names {primary}: {why}"));
-        self.last = Some(why.clone());
+    pub(super) fn named(&mut self, node: &Address, primary: &Address, why: StoreError) {
+        self.said.push(format!("{node} names {primary}: {why}"));
+        self.last = Some(why);
     }
 
     /// All of it as one error.
@@ -201,7 +196,7 @@ mod tests {
 
     #[test]
     fn failures_name_the_sentinels_and_what_each_said() {
-        let node = |name: &str| (name.to_owned(), 26379);
+        let node = |name: &str| Address::new(name, 26379);
         let mut failures = Failures::default();
         let late = silent(Duration::from_millis(500));
         failures.not_named(&node("a"), late.into());
@@ -210,7 +205,7 @@ mod tests {
             NotNamed::Unknown(names.collect())
         };
         failures.not_named(&node("b"), unknown(&["x"]));
-        failures.named(&node("c"), &("d".to_owned(), 6379), &not_primary());
+        failures.named(&node("c"), &Address::new("d", 6379), not_primary());
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let said = error.to_string();

@@ -8,11 +8,10 @@ use leasehold_store::report::{Finding, Severity};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
+use crate::connection::address::Address;
 use crate::connection::primary::Search;
-use crate::connection::sentinel::Address;
 use crate::connection::value::field;
 use crate::errors;
-use crate::options::sentinels;
 
 /// So many it takes, so that one may fail.
 const FEWEST: u64 = 3;
@@ -42,7 +41,7 @@ pub(super) async fn examine(search: &Search) -> Vec<Finding> {
             let mut sentinel = search.reach(node, AsyncConnectionConfig::new()).await?;
             look(&mut sentinel, search.master()).await
         };
-        (sentinels::address(&node.0, node.1), view.await)
+        (node.to_string(), view.await)
     });
     judge(&join_all(asked).await)
 }

@@ -3,7 +3,8 @@
 use redis::{ServerError, Value};
 
 use super::redirect::Redirect;
-use super::topology::{Address, Topology};
+use super::topology::Topology;
+use crate::connection::address::Address;
 
 /// Who has the first and the last slot, and how many nodes there are.
 #[derive(Debug)]

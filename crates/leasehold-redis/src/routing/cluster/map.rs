@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold_store::{Push, StoreError};
 
 use super::Cluster;
-use super::topology::{Address, Topology};
+use super::topology::Topology;
+use crate::connection::address::Address;
 use crate::connection::manager::{ConnectionManager, Observer};
 use crate::options::RedisOptions;
 use crate::std_ext::lock;

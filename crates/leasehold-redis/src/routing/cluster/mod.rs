@@ -33,9 +33,9 @@ use self::map::Map;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
 use self::subscription_node::SubscriptionNode;
-use self::topology::Address;
 use crate::codec::script::Request;
 use crate::codec::slots;
+use crate::connection::address::Address;
 use crate::connection::client::Common;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
@@ -105,8 +105,7 @@ impl Cluster {
 
     /// A node, and how to connect to it.
     fn endpoint(&self, node: &Address) -> Result<Endpoint, StoreError> {
-        let address = (node.host.clone(), node.port);
-        Endpoint::of_cluster(&address, &self.options.at(node), &self.common)
+        Endpoint::of_cluster(node, &self.options.at(node), &self.common)
     }
 
     pub(crate) async fn listen(

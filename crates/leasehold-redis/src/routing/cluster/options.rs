@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use leasehold_core::Invalid;
 
-use super::topology::Address;
+use crate::connection::address::Address;
 use crate::options::restart::Restart;
 use crate::options::sentinels::discreet;
 use crate::options::{RedisAddress, RedisOptions};

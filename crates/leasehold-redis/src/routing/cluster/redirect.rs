@@ -2,7 +2,8 @@
 
 use redis::ServerError;
 
-use super::topology::Address;
+use super::topology::address_said;
+use crate::connection::address::Address;
 use crate::errors;
 
 /// An answer that says that nothing was carried out, and what to do instead.
@@ -38,7 +39,7 @@ fn target(detail: &str, asked: &Address) -> Option<(u16, Address)> {
     let mut words = detail.split_ascii_whitespace();
     let slot = words.next()?.parse().ok()?;
     let (host, port) = words.next()?.rsplit_once(':')?;
-    Some((slot, Address::said(host, port.parse().ok()?, asked)))
+    Some((slot, address_said(host, port.parse().ok()?, asked)))
 }
 
 #[cfg(test)]

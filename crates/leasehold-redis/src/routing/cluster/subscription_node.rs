@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Cluster;
-use super::topology::Address;
+use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
@@ -57,7 +57,7 @@ impl SubscriptionNode {
             && !lock(&cluster.map)
                 .topology
                 .nodes()
-                .any(|node| (&node.host, node.port) == (&named.primary.0, named.primary.1))
+                .any(|node| *node == named.primary)
         {
             wire.leave();
         }
@@ -90,8 +90,7 @@ pub(super) async fn listen(
             // None could be reached, or the last is lost.
             cluster.refresh();
         }
-        let nodes = cluster.in_turn(cluster.primaries()).into_iter();
-        nodes.map(|Address { host, port }| (host, port)).collect()
+        cluster.in_turn(cluster.primaries())
     };
     let observer = move |up: bool| {
         if let (false, Some(cluster)) = (up, lost.upgrade()) {

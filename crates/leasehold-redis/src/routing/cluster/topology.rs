@@ -1,42 +1,19 @@
 //! Parses the topology of a cluster: which node has which slots.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use redis::Value;
 
 use crate::codec::slots::SLOTS;
+use crate::connection::address::Address;
 use crate::connection::value::{field, text_of};
-use crate::options::sentinels;
 
-/// Where a node listens.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl Address {
-    pub(super) fn new(host: impl Into<String>, port: u16) -> Self {
-        Self {
-            host: host.into(),
-            port,
-        }
-    }
-
-    /// An address as the node at `asked` said it: without a host, or with `?` for
-    /// one that was not set up, it is the host that was asked.
-    pub(super) fn said(host: &str, port: u16, asked: &Self) -> Self {
-        match host {
-            "" | "?" => Self::new(&asked.host, port),
-            host => Self::new(host, port),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&sentinels::address(&self.host, self.port))
+/// An address as the node at `asked` said it: without a host, or with `?` for one that was not set
+/// up, it is the host that was asked.
+pub(super) fn address_said(host: &str, port: u16, asked: &Address) -> Address {
+    match host {
+        "" | "?" => Address::new(&asked.host, port),
+        host => Address::new(host, port),
     }
 }
 
@@ -138,7 +115,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
             .unwrap_or_default(),
         _ => host,
     };
-    Some(Address::said(&host, u16::try_from(*port).ok()?, asked))
+    Some(address_said(&host, u16::try_from(*port).ok()?, asked))
 }
 
 #[cfg(test)]

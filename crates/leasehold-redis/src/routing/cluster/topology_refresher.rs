@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Cluster;
-use super::topology::{Address, Topology};
+use super::topology::Topology;
 use crate::codec::script;
+use crate::connection::address::Address;
 use crate::connection::dial::first_answer;
 use crate::connection::manager::ConnectionManager;
 use crate::errors;

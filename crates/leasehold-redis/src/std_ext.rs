@@ -1,7 +1,43 @@
-//! A mutex lock that ignores poisoning: the guarded data is consistent at any time.
+//! Locks and tasks, with what is the same wherever this crate uses them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+/// Locks, and ignores poisoning: what is guarded is consistent at any time.
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A task in the background, which ends with its owner.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundTask(Mutex<Option<AbortHandle>>);
+
+impl BackgroundTask {
+    /// Starts it on the current runtime, if there is one. The one before is left to itself.
+    pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = Handle::try_current() {
+            *lock(&self.0) = Some(runtime.spawn(task).abort_handle());
+        }
+    }
+
+    /// The same, unless it runs already: it ends with the runtime on which it was started.
+    pub(crate) fn ensure(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut running = lock(&self.0);
+        if running.as_ref().is_none_or(AbortHandle::is_finished)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            *running = Some(runtime.spawn(task).abort_handle());
+        }
+    }
+}
+
+impl Drop for BackgroundTask {
+    fn drop(&mut self) {
+        if let Some(task) = lock(&self.0).take() {
+            task.abort();
+        }
+    }
 }

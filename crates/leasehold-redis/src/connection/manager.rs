@@ -1,14 +1,13 @@
 //! The connection manager of a store: connects, reconnects, and reports losses.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::random::random_u64;
 use leasehold_store::{Push, StoreError};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 
 use super::endpoint::{Endpoint, Hearing};
 use super::in_flight::AbandonedRequests;
@@ -17,7 +16,7 @@ use super::multiplexed::{Connection, Signals};
 use super::primary;
 use super::sentinel::Named;
 use crate::errors;
-use crate::std_ext::lock;
+use crate::std_ext::BackgroundTask;
 
 /// The pauses between tries to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -42,7 +41,7 @@ pub(crate) struct ConnectionManager {
     abandoned: Arc<AbandonedRequests>,
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
-    reconnecting: Mutex<Option<AbortHandle>>,
+    reconnecting: BackgroundTask,
     /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
@@ -50,7 +49,7 @@ pub(crate) struct ConnectionManager {
     /// A Sentinel has named a primary: the pause before the next try is over.
     named: Arc<Notify>,
     /// The task that watches for fail-overs.
-    looking_out: Mutex<Option<AbortHandle>>,
+    looking_out: BackgroundTask,
 }
 
 /// Called on the connection's own task: `true` when it is connected, `false` when it is lost.
@@ -100,11 +99,11 @@ impl ConnectionManager {
             abandoned: Arc::default(),
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
-            reconnecting: Mutex::default(),
+            reconnecting: BackgroundTask::default(),
             stood: AtomicBool::new(false),
             claims: AtomicBool::new(false),
             named: Arc::default(),
-            looking_out: Mutex::default(),
+            looking_out: BackgroundTask::default(),
         });
         shared.find_again(Duration::ZERO);
         shared
@@ -227,7 +226,10 @@ impl ConnectionManager {
         tracing::debug!(url = %self.endpoint.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
         self.state.send_replace(State::Up(wire));
-        self.look_out();
+        if let Some(search) = self.endpoint.search() {
+            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
+            self.looking_out.ensure(looking);
+        }
         self.tell(true);
         if self.stood.swap(true, Ordering::AcqRel) {
             self.inbox.push(Push::Reset);
@@ -262,13 +264,10 @@ impl ConnectionManager {
     /// Connects in the background, after pauses that begin with `first` and end
     /// when a Sentinel names a primary.
     fn find_again(self: &Arc<Self>, first: Duration) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         let link = Arc::downgrade(self);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64());
         let named = Arc::clone(&self.named);
-        let task = runtime.spawn(async move {
+        self.reconnecting.start(async move {
             let mut pause = first;
             loop {
                 tokio::select! {
@@ -287,7 +286,6 @@ impl ConnectionManager {
                 pause = backoff.pause();
             }
         });
-        *lock(&self.reconnecting) = Some(task.abort_handle());
     }
 
     /// A login that has worked may do so again: a password file is read with each connection.
@@ -296,22 +294,6 @@ impl ConnectionManager {
         match changes && self.stood.load(Ordering::Acquire) && errors::is_of_login(&error) {
             true => errors::not_now(error),
             false => error,
-        }
-    }
-
-    // ---- fail-overs ----
-
-    /// Starts the task that watches for fail-overs, if there are Sentinels.
-    fn look_out(self: &Arc<Self>) {
-        let runtime = tokio::runtime::Handle::try_current();
-        let (Some(search), Ok(runtime)) = (self.endpoint.search(), runtime) else {
-            return;
-        };
-        let mut task = lock(&self.looking_out);
-        // It ends with the runtime on which it was started.
-        if task.as_ref().is_none_or(AbortHandle::is_finished) {
-            let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
-            *task = Some(runtime.spawn(looking).abort_handle());
         }
     }
 
@@ -327,16 +309,6 @@ impl ConnectionManager {
             tracing::debug!(url = %self.endpoint.redacted, "a Sentinel reported another primary; \
              reconnecting");
             self.lost(&wire.signals);
-        }
-    }
-}
-
-impl Drop for ConnectionManager {
-    fn drop(&mut self) {
-        for task in [&self.reconnecting, &self.looking_out] {
-            if let Some(task) = lock(task).take() {
-                task.abort();
-            }
         }
     }
 }

@@ -26,7 +26,6 @@ use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
 use redis::Value;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use self::map::Map;
@@ -41,7 +40,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Context, Delivery, run_request};
 use crate::errors;
-use crate::std_ext::lock;
+use crate::std_ext::{BackgroundTask, lock};
 
 /// The pauses before a node that cannot serve now is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -65,7 +64,7 @@ pub(crate) struct Cluster {
     changes: watch::Sender<u64>,
     /// The map may be out of date.
     stale: Arc<Notify>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    keeper: BackgroundTask,
     /// Whose turn it is to be asked for the topology.
     turn: AtomicUsize,
 }
@@ -81,12 +80,12 @@ impl Cluster {
             map: Mutex::default(),
             changes: watch::Sender::new(0),
             stale: Arc::default(),
-            keeper: Mutex::default(),
+            keeper: BackgroundTask::default(),
             // Clients begin at different nodes.
             turn: AtomicUsize::new(usize::try_from(random_u128() >> 96).unwrap_or(0)),
         });
         cluster.find_nodes().await?;
-        cluster.ensure_refresher();
+        cluster.refresh_from_time_to_time();
         Ok(cluster)
     }
 
@@ -256,14 +255,6 @@ impl Cluster {
             answer = asked => Some(answer),
             () = replaced, if delivery == Delivery::Plain => None,
             () = wonder => None,
-        }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(keeper) = lock(&self.keeper).take() {
-            keeper.abort();
         }
     }
 }

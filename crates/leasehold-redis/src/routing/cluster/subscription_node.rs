@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{Listening, PushSink, StoreError};
-use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Cluster;
@@ -19,7 +18,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
-use crate::std_ext::lock;
+use crate::std_ext::{BackgroundTask, lock};
 
 /// How often the node is asked whether it is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -71,9 +70,9 @@ pub(super) async fn listen(
 ) -> Result<ClusterSubscription, StoreError> {
     let home = &cluster.home;
     home.inbox.open(sink)?;
-    let mut subscription = ClusterSubscription {
+    let subscription = ClusterSubscription {
         cluster: Arc::clone(cluster),
-        looks_after: None,
+        looks_after: BackgroundTask::default(),
     };
     if !home.inbox.hears() {
         // Those who wait ask.
@@ -103,8 +102,9 @@ pub(super) async fn listen(
     // Its inbox is open, so it subscribes whenever it connects.
     let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
     *lock(&home.link) = Some(Arc::clone(&link));
-    let task = tokio::spawn(look_after(Arc::downgrade(&link)));
-    subscription.looks_after = Some(task.abort_handle());
+    subscription
+        .looks_after
+        .start(look_after(Arc::downgrade(&link)));
     link.connection().await?;
     Ok(subscription)
 }
@@ -123,16 +123,13 @@ async fn look_after(link: Weak<ConnectionManager>) {
 /// An open inbox; closed on drop.
 pub(super) struct ClusterSubscription {
     cluster: Arc<Cluster>,
-    looks_after: Option<AbortHandle>,
+    looks_after: BackgroundTask,
 }
 
 impl Listening for ClusterSubscription {}
 
 impl Drop for ClusterSubscription {
     fn drop(&mut self) {
-        if let Some(task) = &self.looks_after {
-            task.abort();
-        }
         // With its connection, which is its subscription.
         lock(&self.cluster.home.link).take();
         self.cluster.home.inbox.close();

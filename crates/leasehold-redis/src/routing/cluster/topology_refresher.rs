@@ -30,20 +30,14 @@ const TROUBLED: Duration = Duration::from_millis(500);
 impl Cluster {
     /// The map may be out of date: sees that it is looked after soon.
     pub(super) fn refresh(self: &Arc<Self>) {
-        self.ensure_refresher();
+        self.refresh_from_time_to_time();
         self.stale.notify_one();
     }
 
     /// Starts the task, also if it ended with its runtime.
-    pub(super) fn ensure_refresher(self: &Arc<Self>) {
-        let mut keeper = lock(&self.keeper);
-        if keeper.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let task = keep(Arc::downgrade(self), Arc::clone(&self.stale));
-            *keeper = Some(runtime.spawn(task));
-        }
+    pub(super) fn refresh_from_time_to_time(self: &Arc<Self>) {
+        self.keeper
+            .ensure(keep(Arc::downgrade(self), Arc::clone(&self.stale)));
     }
 
     /// Asks the seeds for the topology, when nothing is known yet.

@@ -6,7 +6,6 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 /// Locks, and ignores poisoning: what is guarded is consistent at any time.
-
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

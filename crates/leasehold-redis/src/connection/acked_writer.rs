@@ -91,7 +91,7 @@ impl AckedWriter {
         claims: &[&ClaimId],
     ) -> Outcome {
         let link = wire.link().ok_or_else(broken)?;
-        let (claim, guard) = link.abandoned().begin(claims);
+        let (claim, guard) = link.abandoned.begin(claims);
         let job = (command, guard);
         let (answered, sender) = self.line.push(job, |_, senders| senders < CONNECTIONS);
         if let Some(sender) = sender {
@@ -161,7 +161,7 @@ async fn reap(wire: Weak<Connection>) {
 async fn open(wire: &Connection, policy: AckPolicy) -> Result<MultiplexedConnection, StoreError> {
     let mut connection = wire.open_beside().await?;
     if let Some(link) = wire.link() {
-        let limit = link.endpoint().options.response_timeout;
+        let limit = link.endpoint.options.response_timeout;
         connection.set_response_timeout(limit + policy.within);
     }
     Ok(connection)

@@ -75,7 +75,7 @@ fn client(address: ConnectionAddr, options: &RedisOptions) -> Result<Client, Sto
         login = login.set_username(username);
     }
     let from_file = options.password_file.as_deref().map(read_password);
-    match from_file.transpose()?.or(options.password.clone()) {
+    match from_file.transpose()?.or_else(|| options.password.clone()) {
         Some(password) => login = login.set_password(password),
         // Without a password nobody logs in, and the user would be ignored. Its name is not
         // repeated: it may be the password.

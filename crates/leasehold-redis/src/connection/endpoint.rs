@@ -74,7 +74,7 @@ impl Endpoint {
             RedisAddress::Unix(path) => fixed(ConnectionAddr::Unix(path.clone()))?,
             RedisAddress::Sentinel(sentinels) => {
                 let search = Search::new(sentinels.clone(), options, &common);
-                for node in search.nodes() {
+                for node in &search.nodes {
                     common.client_at(node, options)?;
                     search.client_for_sentinel(node)?;
                 }

@@ -32,13 +32,13 @@ enum State {
 
 /// What the store, its connection and its tasks share.
 pub(crate) struct ConnectionManager {
-    pub(super) endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     observer: Option<Observer>,
     pub(super) inbox: Arc<OwnInbox>,
     pub(super) channel: String,
     state: watch::Sender<State>,
     /// The abandoned requests of all connections.
-    abandoned: Arc<AbandonedRequests>,
+    pub(crate) abandoned: Arc<AbandonedRequests>,
     pub(super) epochs: AtomicU64,
     pub(super) subscribing: tokio::sync::Mutex<()>,
     reconnecting: BackgroundTask,
@@ -140,18 +140,10 @@ impl ConnectionManager {
         self.inbox.hears()
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// This client asks for a lock: from now on, a quarantine that the server needs
     /// starts whenever the connection is opened again.
     pub(crate) fn note_claim(&self) {
         self.claims.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn abandoned(&self) -> &Arc<AbandonedRequests> {
-        &self.abandoned
     }
 
     /// The connection; waits while it is being opened again, for as long as an

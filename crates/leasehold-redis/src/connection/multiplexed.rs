@@ -225,7 +225,7 @@ impl Connection {
     /// heard.
     pub(crate) async fn open_beside(&self) -> Result<MultiplexedConnection, StoreError> {
         let link = self.link().ok_or_else(broken)?;
-        let opened = link.endpoint().open_beside(&self.server).await?;
+        let opened = link.endpoint.open_beside(&self.server).await?;
         if opened.server.run_id != self.server.run_id {
             // The address leads elsewhere by now.
             self.leave();

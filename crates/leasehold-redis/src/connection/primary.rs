@@ -34,8 +34,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The Sentinels and what is known of them, and how to connect to them and to what they
 /// name.
 pub(crate) struct Search {
-    sentinels: Sentinels,
-    nodes: Vec<Address>,
+    pub(crate) sentinels: Sentinels,
+    /// The Sentinels that are known.
+    pub(crate) nodes: Vec<Address>,
     options: RedisOptions,
     common: Arc<Common>,
     /// The one that answered last comes first.
@@ -93,15 +94,6 @@ impl Search {
         self.epoch.store(named.epoch, Ordering::Release);
     }
 
-    /// The Sentinels that are known.
-    pub(crate) fn nodes(&self) -> &[Address] {
-        &self.nodes
-    }
-
-    pub(crate) fn master(&self) -> &str {
-        &self.sentinels.master
-    }
-
     /// How long one Sentinel may take: a silent one must not use up the time.
     fn patience_with_sentinel(&self) -> Duration {
         (self.options.connect_timeout / 10).max(Duration::from_millis(100))
@@ -154,7 +146,7 @@ impl Search {
         {
             self.start_over(named);
         }
-        Err(failures.into_error(self.master()))
+        Err(failures.into_error(&self.sentinels.master))
     }
 
     /// Opens a connection to the server that a Sentinel has named.
@@ -177,7 +169,12 @@ impl Search {
 
     async fn ask(&self, node: &Address) -> Result<Named, NotNamed> {
         let mut sentinel = self.reach(node, AsyncConnectionConfig::new()).await?;
-        sentinel::ask(&mut sentinel, self.master(), self.patience_with_sentinel()).await
+        sentinel::ask(
+            &mut sentinel,
+            &self.sentinels.master,
+            self.patience_with_sentinel(),
+        )
+        .await
     }
 
     /// Connects to one Sentinel.
@@ -238,7 +235,7 @@ impl Search {
             .await
             .map_err(errors::of_connection)?;
         loop {
-            let named = match sentinel::ask(&mut sentinel, self.master(), limit).await {
+            let named = match sentinel::ask(&mut sentinel, &self.sentinels.master, limit).await {
                 Err(NotNamed::Failed(error)) => return Err(error),
                 Ok(named) if !self.is_stale(&named) => named,
                 Ok(_) | Err(NotNamed::Unknown(_)) => return Err(sentinel::behind()),

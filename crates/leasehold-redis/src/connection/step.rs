@@ -52,7 +52,7 @@ pub(crate) async fn ask_primary(
     delivery: Delivery<'_>,
     request: &impl Request,
 ) -> Result<(Value, Context), StoreError> {
-    let limit = shared.endpoint().options.response_timeout;
+    let limit = shared.endpoint.options.response_timeout;
     let mut end = None;
     loop {
         let wire = shared.connection().await?;

@@ -36,10 +36,10 @@ pub(super) type Asked = (String, Result<View, StoreError>);
 
 /// Asks each Sentinel of the URL, and judges what all say.
 pub(super) async fn examine(search: &Search) -> Vec<Finding> {
-    let asked = search.nodes().iter().map(async |node: &Address| {
+    let asked = search.nodes.iter().map(async |node: &Address| {
         let view = async {
             let mut sentinel = search.reach(node, AsyncConnectionConfig::new()).await?;
-            look(&mut sentinel, search.master()).await
+            look(&mut sentinel, &search.sentinels.master).await
         };
         (node.to_string(), view.await)
     });

@@ -1,6 +1,5 @@
 //! Converts errors of servers and connections to store errors.
 
-mod lacking;
 mod opening;
 mod table;
 #[cfg(test)]
@@ -12,7 +11,6 @@ use leasehold_core::StoreTime;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{RedisError, ServerError};
 
-pub(crate) use self::lacking::lacking;
 pub(crate) use self::opening::{Dialling, is_closed, of_closed, of_opening};
 use self::table::{Made, Outlook, find};
 
@@ -27,6 +25,22 @@ const ACL_IN_CLUSTER: &str = "+cluster|slots +asking";
 /// The rule for this user, with this prefix.
 pub(super) fn acl(user: &str, prefix: &str) -> String {
     ACL.replace("<name>", user).replace("leasehold:", prefix)
+}
+
+/// What to add to the user's ACL rule, if the server names the commands that are missing.
+pub(super) fn lacking(text: &str) -> Option<String> {
+    // Redis 7 and Valkey, also for scripts: "User bob has no permissions to run the 'select'
+    // command".
+    let (_, rest) = text.split_once("has no permissions to run the '")?;
+    let (command, _) = rest.split_once('\'')?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "|_-.".contains(c);
+    let known = !command.is_empty() && command.chars().all(plain);
+    known.then(|| {
+        format!(
+            "add +{} to the user's ACL rule",
+            command.to_ascii_lowercase()
+        )
+    })
 }
 
 /// A user who may not run scripts.

@@ -9,7 +9,9 @@ use leasehold_store::{ErrorKind, StoreError};
 use redis::ServerError;
 
 use super::table::{ANSWERS, Answer, Made, Outlook};
-use super::{Dialling, is_answered, is_forbidden, of_connection, of_opening, of_server, refusal};
+use super::{
+    Dialling, is_answered, is_forbidden, lacking, of_connection, of_opening, of_server, refusal,
+};
 
 const FIRST: Dialling = Dialling {
     limit: Duration::from_secs(5),
@@ -340,5 +342,24 @@ fn what_a_server_says_is_shown_in_one_line() {
         let said = refusal(code, &detail).to_string();
         assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
         assert!(!said.chars().any(char::is_control), "{said:?}");
+    }
+}
+
+#[test]
+fn a_command_that_is_named_is_the_remedy() {
+    for (said, remedy) in [
+        (
+            "User bob has no permissions to run the 'select' command",
+            Some("add +select to the user's ACL rule"),
+        ),
+        (
+            "this user has no permissions to run the 'CONFIG|GET' command or its subcommand",
+            Some("add +config|get to the user's ACL rule"),
+        ),
+        ("No permissions to access a key", None),
+        ("has no permissions to run the 'rm -rf' command", None),
+        ("has no permissions to run the '", None),
+    ] {
+        assert_eq!(lacking(said).as_deref(), remedy, "{said}");
     }
 }

@@ -101,7 +101,7 @@ impl RedisStore {
             return Err(StoreError::new(ErrorKind::Unsupported, why)
                 .with_hint("connect to one of its nodes alone"));
         };
-        Ok(shared.endpoint().connect(None).await?.connection)
+        Ok(shared.endpoint.connect(None).await?.connection)
     }
 
     /// Returns the URL of the server or cluster, without the password.
@@ -197,7 +197,7 @@ impl LockStore for RedisStore {
             }
             Command::Release(release) => {
                 if let (Route::One(shared), false) = (&self.route, release.settled) {
-                    shared.abandoned().landed(&release.id).await;
+                    shared.abandoned.landed(&release.id).await;
                 }
                 Delivery::Plain
             }

@@ -74,7 +74,7 @@ async fn hear(
                 return std::future::pending().await;
             }
             Err(error) => {
-                tracing::debug!(url = %shared.endpoint().redacted, %error, "cannot subscribe at this \
+                tracing::debug!(url = %shared.endpoint.redacted, %error, "cannot subscribe at this \
                  server");
                 late = true;
                 tokio::time::sleep(pauses.pause()).await;

@@ -43,7 +43,7 @@ impl Member {
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.shared.endpoint().options.prefix)
+        format!("{}{name}", self.shared.endpoint.options.prefix)
     }
 
     pub(super) fn lock_key(&self, name: &str) -> String {
@@ -54,11 +54,11 @@ impl Member {
     }
 
     pub(super) fn prefix(&self) -> &str {
-        &self.shared.endpoint().options.prefix
+        &self.shared.endpoint.options.prefix
     }
 
     pub(super) fn marker_key(&self) -> String {
-        marker_key(&self.shared.endpoint().options.prefix)
+        marker_key(&self.shared.endpoint.options.prefix)
     }
 
     /// Asks for a vote, for `limit` at most. `first`: for a claim that was never asked
@@ -82,7 +82,7 @@ impl Member {
             let marker = ask.needs_marker().then_some(&*marker);
             let keys = [Some(&*key), marker, log.as_deref()];
             let keys: Vec<_> = keys.into_iter().flatten().collect();
-            let retention = self.shared.endpoint().options.retention;
+            let retention = self.shared.endpoint.options.retention;
             // Read on this connection: a process that has restarted cannot have kept it.
             let run_id = &wire.server.run_id;
             let value = run(&wire, ask.script(), &keys, |call| {

@@ -41,7 +41,7 @@ impl Route {
     /// The URL of the server or cluster, without the password.
     pub(crate) fn redacted(&self) -> &str {
         match self {
-            Self::One(shared) => &shared.endpoint().redacted,
+            Self::One(shared) => &shared.endpoint.redacted,
             Self::Cluster(cluster) => cluster.redacted(),
         }
     }
@@ -49,7 +49,7 @@ impl Route {
     /// How each server is reached and used.
     pub(crate) fn options(&self) -> &RedisOptions {
         match self {
-            Self::One(shared) => &shared.endpoint().options,
+            Self::One(shared) => &shared.endpoint.options,
             Self::Cluster(cluster) => cluster.options(),
         }
     }

@@ -202,7 +202,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_in_full() {
 }
 
 #[tokio::test]
-async fn without_scripts_it_is_refused_at_once() {
+async fn without_any_scripts_it_is_refused_at_once() {
     for program in PROGRAMS {
         for rule in ["-eval", "-evalsha", "-@scripting"] {
             let server = without(program.clone(), rule);

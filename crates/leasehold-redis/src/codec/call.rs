@@ -43,11 +43,11 @@ mod verb {
     pub(super) const WATCH: u8 = 6;
 }
 
-/// Further arguments of a script at a server with a quarantine.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Gated<'a> {
-    pub(crate) marker: &'a str,
-    pub(crate) terms: &'a [u8],
+/// Further arguments of a script at a server with a quarantine: see `lua/env.lua`.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    pub(crate) marker: String,
+    pub(crate) terms: Vec<u8>,
 }
 
 /// Arguments of scripts about the server on which they run.
@@ -55,7 +55,7 @@ pub(crate) struct Gated<'a> {
 pub(crate) struct Terms<'a> {
     /// Where the last token of all keys is. In a cluster each key keeps its own.
     pub(crate) last: Option<&'a str>,
-    pub(crate) gated: Option<Gated<'a>>,
+    pub(crate) gated: Option<&'a Gate>,
     /// How long an idle key of a cluster keeps its last token.
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` is reliable.
@@ -208,7 +208,7 @@ impl Request for Steps<'_> {
         call.arg(terms.last);
         let audit = terms.audit.zip(steps.first());
         call.arg(audit.map(|(audit, step)| audit.log(&step.key, terms.last.is_none())));
-        call.arg(terms.gated.map(|gated| gated.marker));
+        call.arg(terms.gated.map(|gate| &gate.marker));
         call.arg(self.flags(terms));
         // Outside of a cluster nothing is kept of an idle key.
         let kept = terms.retention * u32::from(terms.last.is_none());
@@ -217,7 +217,7 @@ impl Request for Steps<'_> {
             call.arg(&step.command);
         }
         call.arg(terms.audit.map(Audit::keep));
-        call.arg(terms.gated.map(|gated| gated.terms));
+        call.arg(terms.gated.map(|gate| &gate.terms));
         call
     }
 

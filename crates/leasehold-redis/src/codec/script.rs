@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 pub(crate) use super::call::{
-    Call, Gated, Look, Request, Step, Steps, Terms, micros, push_owner, push_short,
+    Call, Gate, Look, Request, Step, Steps, Terms, micros, push_owner, push_short,
 };
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 

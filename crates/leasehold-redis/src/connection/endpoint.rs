@@ -1,12 +1,10 @@
 //! Where a store connects to: a server, one node of a cluster, a member of a set, or the primary
 //! that Sentinels name.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_store::StoreError;
-use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, PushInfo};
 
 use super::address::Address;
@@ -51,11 +49,8 @@ pub(crate) type Hearing = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
 
 /// A connection, and what is at its other end.
 pub(crate) struct Opened {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) handshake: Handshake,
     pub(crate) server: Server,
-    /// The fields of `INFO`.
-    pub(crate) info: HashMap<String, String>,
-    pub(crate) signals: Arc<Signals>,
 }
 
 impl Endpoint {
@@ -162,10 +157,7 @@ impl Endpoint {
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(address) => {
-                let client = self.common.client(address.clone(), &self.options)?;
-                self.open_at(&client, hearing).await
-            }
+            Place::Fixed(address) => self.open_at(&self.client(address)?, hearing).await,
             Place::Given(client) => self.open_at(client, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
@@ -205,16 +197,13 @@ impl Endpoint {
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
         let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
-        if let Place::Fixed(address) = &self.place {
-            let client = self.common.client(address.clone(), &self.options)?;
-            return Handshake::with(self, &client, hearing).await;
+        match &self.place {
+            Place::Fixed(address) => Handshake::with(self, &self.client(address)?, hearing).await,
+            _ => Ok(self.connect(hearing).await?.handshake),
         }
-        let opened = self.connect(hearing).await?;
-        Ok(Handshake {
-            connection: opened.connection,
-            signals: opened.signals,
-            info: opened.info,
-            rights: Ok(opened.server.rights),
-        })
+    }
+
+    fn client(&self, address: &ConnectionAddr) -> Result<Client, StoreError> {
+        self.common.client(address.clone(), &self.options)
     }
 }

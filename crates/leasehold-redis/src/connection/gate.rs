@@ -10,15 +10,8 @@ use redis::{Cmd, Value};
 use super::multiplexed::Connection;
 use super::step::run;
 use crate::codec::record::Bytes;
-use crate::codec::script::{self, Gated, SCRIPTS, micros};
+use crate::codec::script::{self, Gate, SCRIPTS, micros};
 use crate::errors;
-
-/// What scripts are told of a server that may have forgotten: see `codec/lua/env.lua`.
-#[derive(Debug, Clone)]
-pub(crate) struct Gate {
-    pub(crate) marker: String,
-    pub(crate) terms: Vec<u8>,
-}
 
 impl Gate {
     /// For a server that runs as `run`.
@@ -33,13 +26,6 @@ impl Gate {
         Self {
             marker: marker_key(prefix),
             terms: packed,
-        }
-    }
-
-    pub(crate) fn gated(&self) -> Gated<'_> {
-        Gated {
-            marker: &self.marker,
-            terms: &self.terms,
         }
     }
 

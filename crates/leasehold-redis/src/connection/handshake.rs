@@ -16,10 +16,10 @@ use super::ack_policy::AckPolicy;
 use super::client::unusable;
 use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
-use super::gate::Gate;
 use super::multiplexed::Signals;
 use super::rights::{self, Rights};
 use super::sentinel::Named;
+use crate::codec::script::Gate;
 use crate::errors;
 
 /// One process of a server.
@@ -88,16 +88,11 @@ impl Handshake {
     /// Refuses a server that cannot keep the locks of this client. `client`: what it was reached
     /// with.
     pub(super) async fn judge(
-        self,
+        mut self,
         endpoint: &Endpoint,
         client: &Client,
     ) -> Result<Opened, StoreError> {
-        let Self {
-            mut connection,
-            signals,
-            info,
-            rights,
-        } = self;
+        let (info, connection) = (&self.info, &mut self.connection);
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         let (url, options) = (&endpoint.redacted, &endpoint.options);
         endpoint
@@ -114,7 +109,7 @@ impl Handshake {
         if !is_primary && field("slave_read_only") != "0" && alone {
             return Err(errors::read_only());
         }
-        let mut rights = rights?;
+        let mut rights = self.rights.clone()?;
         endpoint.common.reported.say(&rights, url, &options.prefix);
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
@@ -125,7 +120,7 @@ impl Handshake {
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));
         if let Some(ack) = ack.filter(|_| is_primary) {
-            ack.probe(&mut connection, &info).await?;
+            ack.probe(connection, info).await?;
         }
         let quarantine = options.restart.quarantine();
         let gate = quarantine.map(|it| Gate::new(&options.prefix, &run_id, &it.terms()));
@@ -138,10 +133,8 @@ impl Handshake {
             rights,
         };
         Ok(Opened {
-            connection,
+            handshake: self,
             server,
-            info,
-            signals,
         })
     }
 }

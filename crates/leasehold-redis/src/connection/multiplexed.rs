@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout};
 use super::acked_writer::AckedWriter;
 use super::batch::{self, Batcher, Work, send_together};
 use super::endpoint::{Endpoint, Opened};
-use super::gate::Gate;
 use super::handshake::Server;
 use super::manager::ConnectionManager;
 use crate::codec::audit::Audit;
@@ -94,10 +93,10 @@ impl Connection {
                 .audit
                 .map(|limit| Audit::new(&options.prefix, limit)),
             parted: AtomicBool::new(endpoint.is_cluster()),
-            connection: opened.connection,
+            connection: opened.handshake.connection,
             acked_writer: opened.server.ack.map(AckedWriter::new),
             server: opened.server,
-            signals: opened.signals,
+            signals: opened.handshake.signals,
             link,
             batcher: Batcher::default(),
             runtime: tokio::runtime::Handle::current(),
@@ -117,7 +116,7 @@ impl Connection {
         let parted = self.has_parted();
         Terms {
             last: (!parted).then_some(&self.last),
-            gated: self.server.gate.as_ref().map(Gate::gated),
+            gated: self.server.gate.as_ref(),
             retention: self.retention,
             believed: self.server.rights.counts && !parted,
             audit: self.audit.as_ref(),
@@ -231,7 +230,7 @@ impl Connection {
             self.leave();
             return Err(broken());
         }
-        Ok(opened.connection)
+        Ok(opened.handshake.connection)
     }
 
     /// The server cannot do its work: connects again, perhaps to another.

@@ -101,7 +101,7 @@ impl RedisStore {
             return Err(StoreError::new(ErrorKind::Unsupported, why)
                 .with_hint("connect to one of its nodes alone"));
         };
-        Ok(shared.endpoint.connect(None).await?.connection)
+        Ok(shared.endpoint.connect(None).await?.handshake.connection)
     }
 
     /// Returns the URL of the server or cluster, without the password.

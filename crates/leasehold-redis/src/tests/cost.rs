@@ -11,8 +11,8 @@ use redis::{Pipeline, Value};
 
 use super::twin::Kind;
 use crate::codec::audit::Audit;
+use crate::codec::script::Gate;
 use crate::codec::script::{Request, SCRIPTS, Step, Steps};
-use crate::connection::gate::Gate;
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";

@@ -16,8 +16,8 @@ use super::record;
 use crate::codec::audit::{self, Audit};
 use crate::codec::push;
 use crate::codec::record::Record;
+use crate::codec::script::Gate;
 use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Step, Steps, Terms};
-use crate::connection::gate::Gate;
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const QUARANTINE: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ impl Kind {
         Terms {
             audit,
             last: (self != Self::InCluster).then_some("leasehold:last"),
-            gated: (self == Self::Gated).then(|| gate.gated()),
+            gated: (self == Self::Gated).then_some(gate),
             retention: RETENTION,
             believed,
         }

@@ -6,10 +6,10 @@
 //! - the **store's half**: [`Queue`] is the specification of a key. A store applies one
 //!   [`Command`] at a time and delivers the [`Event`]s. The memory and local stores run this
 //!   code. Redis runs the same rules in Lua, and a replay test compares both.
-//! - the **client's half**: [`Life`] is the state machine of one claim, from before its first
-//!   request until nothing of it is left at the store. Its inputs are `handle_*` and the requests
-//!   of its caller, its outputs are `poll_*`, and its next deadline is `poll_timeout`.
-//!   [`Rejoining`] decides when to make another claim.
+//! - the **client's half**: [`KeyMachine`] is the mirror of a key at its client: all of the
+//!   client's claims on it, each from before its first request until nothing of it is left at the
+//!   store. Its inputs are `handle_*` and the requests of callers, its outputs are `poll_*`, and
+//!   its next deadline is `poll_timeout`. [`Rejoining`] decides when to make another claim.
 //!
 //! For several independent servers that decide by majority, [`quorum`] has both halves.
 //!
@@ -26,7 +26,7 @@ mod context;
 pub mod deadlock;
 mod key;
 mod kind;
-mod life;
+mod machine;
 mod marker;
 mod mutant;
 mod owner;
@@ -48,9 +48,10 @@ pub use command::{
 pub use context::ClaimContext;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
-pub use life::{
-    Acknowledges, Change, ChangeId, Changed, Collected, End, Fact, Facts, Failure, GRACE, Heard,
-    HintLimit, Life, Limits, Loss, Phase, Rejoining, RenewalPolicy, Standpoint, Terms, Transmit,
+pub use machine::{
+    Acknowledges, Change, ChangeId, Changed, ClaimMachine, ClaimNumber, Collected, End, Fact,
+    Facts, Failure, GRACE, HintLimit, KeyMachine, Limits, Loss, Phase, Rejoining, RenewalPolicy,
+    Response, Standpoint, Terms, Transmit,
 };
 pub use marker::{Closed, Marked, Marker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};

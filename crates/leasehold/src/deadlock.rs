@@ -12,7 +12,7 @@ use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Token};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
 use crate::session::Session;
-use crate::session::wish::Wish;
+use crate::session::request::AcquireRequest;
 use crate::sync::sleep;
 
 /// The shortest and the longest pause between two looks for a deadlock.
@@ -241,8 +241,8 @@ impl fmt::Debug for DeadlockCheck {
 
 impl DeadlockCheck {
     /// Refuses what cannot be checked.
-    pub(crate) fn context(wish: &Wish) -> Result<&ClaimContext, StoreError> {
-        wish.owner.context.as_ref().ok_or_else(|| {
+    pub(crate) fn context(request: &AcquireRequest) -> Result<&ClaimContext, StoreError> {
+        request.owner.context.as_ref().ok_or_else(|| {
             let message = "deadlock detection needs a context, and this claim has none";
             StoreError::new(ErrorKind::Invalid, message)
                 .with_hint("give all claims of one piece of work the same context: `with_context`")
@@ -255,7 +255,7 @@ impl DeadlockCheck {
     pub(crate) async fn watch(
         &self,
         session: &Session,
-        wish: &Wish,
+        request: &AcquireRequest,
         context: &ClaimContext,
     ) -> StoreError {
         let (shortest, longest) = PAUSES;
@@ -264,7 +264,7 @@ impl DeadlockCheck {
         loop {
             sleep(pause).await;
             // What cannot be read now is read later.
-            let found = find_of(session, &wish.key, context).await.ok().flatten();
+            let found = find_of(session, &request.key, context).await.ok().flatten();
             let Some((deadlock, younger)) = found else {
                 looks = 0;
                 pause = (pause * 2).min(longest.max(self.after));

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Change, Changed, ClaimId, Key, Loss, Mode, Moment, Standpoint, Token};
+use leasehold_core::{Change, Changed, ClaimId, Key, Loss, Mode, Standpoint};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::session::acquire::Grant;
 use crate::session::acquire::id_taken;
-use crate::session::claimed::Claimed;
-use crate::session::live::LiveClaim;
+use crate::session::claim_handle::ClaimHandle;
+use crate::session::claim_slot::ClaimSlot;
+use crate::session::request::AcquireRequest;
 use crate::session::unanswered;
-use crate::session::wish::Wish;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
 
@@ -31,88 +31,40 @@ pub enum Released {
 /// the background.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    claimed: Claimed,
+    pub(crate) claim: ClaimHandle,
     ttl: Duration,
-    mode: Mode,
-    reentrant: bool,
-    waited: Duration,
-    rejoined: u32,
+    pub(crate) mode: Mode,
+    pub(crate) reentrant: bool,
+    pub(crate) waited: Duration,
+    /// How often a claim had lost its place before.
+    pub(crate) rejoined: u32,
 }
 
 impl Hold {
-    pub(crate) fn new(grant: Grant, wish: &Wish, waited: Duration) -> Self {
+    pub(crate) fn new(grant: Grant, request: &AcquireRequest, waited: Duration) -> Self {
         Self {
-            claimed: grant.claimed,
-            ttl: wish.terms.ttl,
-            mode: wish.mode,
-            reentrant: wish.secret.is_some(),
+            claim: grant.claimed,
+            ttl: request.terms.ttl,
+            mode: request.mode,
+            reentrant: request.secret.is_some(),
             waited,
             rejoined: grant.rejoined,
         }
     }
 
     pub(crate) fn key(&self) -> &Key {
-        self.claimed.key()
-    }
-
-    /// Its id at the store, and how often that was replaced.
-    pub(crate) fn identity(&self) -> (ClaimId, u64) {
-        self.claimed.identity()
-    }
-
-    /// Its caller gets it now, and may begin to work.
-    pub(crate) fn hand_out(&self) {
-        self.claimed.hand_out();
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    pub(crate) fn set_mode(&mut self, mode: Mode) {
-        self.mode = mode;
-    }
-
-    pub(crate) fn is_reentrant(&self) -> bool {
-        self.reentrant
-    }
-
-    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
-        self.claim().acknowledged()
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        self.claim().token()
-    }
-
-    pub(crate) fn waited(&self) -> Duration {
-        self.waited
-    }
-
-    pub(crate) fn rejoined(&self) -> u32 {
-        self.rejoined
-    }
-
-    pub(crate) fn valid_until(&self) -> Moment {
-        self.claim().valid_until()
-    }
-
-    pub(crate) fn standpoint(&self) -> Standpoint {
-        self.claim().standpoint()
+        self.claim.key()
     }
 
     /// Why the last renewal failed, if it did.
     pub(crate) fn last_error(&self) -> Option<Error> {
-        let error = self.claim().last_error()?;
+        let error = self.slot().last_error()?;
         Some(self.error(Operation::Renew, error))
     }
 
-    pub(crate) fn claim(&self) -> &Arc<LiveClaim> {
-        self.claimed.claim()
-    }
-
-    pub(crate) async fn lost(&self) -> Loss {
-        self.claim().lost().await
+    /// What is seen of its claim.
+    pub(crate) fn slot(&self) -> &Arc<ClaimSlot> {
+        self.claim.slot()
     }
 
     pub(crate) async fn renew(&self, ttl: Option<Duration>) -> Result<(), Error> {
@@ -124,29 +76,29 @@ impl Hold {
     }
 
     pub(crate) async fn rotate(&self) -> Result<(), Error> {
-        let fresh = self.claimed.session().claim_id();
+        let fresh = self.claim.session().claim_id();
         let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
         self.change(Operation::Rotate, Change::Rotate(fresh)).await
     }
 
     /// Changes the claim with a renewal, which prolongs it as its policy allows.
     pub(crate) async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
-        let caller = self.claimed.session().check_caller();
+        let caller = self.claim.session().check_caller();
         caller.map_err(|error| self.error(operation, error))?;
         self.check(operation)?;
-        let changed = self.claimed.change(change).await;
+        let changed = self.claim.change(change).await;
         self.check(operation)?;
         self.outcome(operation, changed)
     }
 
     fn outcome(&self, operation: Operation, changed: Changed) -> Result<(), Error> {
-        let limit = self.claimed.session().settings.operation_timeout;
+        let limit = self.claim.session().settings.operation_timeout;
         match changed {
             Changed::Done => Ok(()),
             Changed::Lost => Err(self.lost_error(operation, Loss::Gone)),
             Changed::Taken => Err(self.error(operation, id_taken())),
             Changed::Refused | Changed::Unanswered | Changed::Unacknowledged => {
-                Err(self.error(operation, self.claimed.last_error(|| unanswered(limit))))
+                Err(self.error(operation, self.claim.last_error(|| unanswered(limit))))
             }
         }
     }
@@ -154,16 +106,16 @@ impl Hold {
     /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
     /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
-        let caller = self.claimed.session().check_caller();
+        let caller = self.claim.session().check_caller();
         caller.map_err(|error| self.error(Operation::HandOver, error))?;
         self.check(Operation::HandOver)?;
-        let settled = self.claimed.hand_over().await;
+        let settled = self.claim.hand_over().await;
         self.outcome(Operation::HandOver, settled)?;
-        Ok(self.identity())
+        Ok(self.claim.identity())
     }
 
     pub(crate) async fn release(mut self) -> Result<Released, Error> {
-        match self.claimed.release().await {
+        match self.claim.release().await {
             Ok(true) => Ok(Released::StillOurs),
             Ok(false) => Ok(Released::AlreadyGone),
             Err(error) => Err(self.error(Operation::Release, error)),
@@ -171,7 +123,7 @@ impl Hold {
     }
 
     fn check(&self, operation: Operation) -> Result<(), Error> {
-        match self.standpoint() {
+        match self.slot().standpoint() {
             Standpoint::Lost(loss) => Err(self.lost_error(operation, loss)),
             Standpoint::Held | Standpoint::Unknown => Ok(()),
         }
@@ -179,7 +131,7 @@ impl Hold {
 
     pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
         let cause = match loss {
-            Loss::Unanswered => self.claim().last_error(),
+            Loss::Unanswered => self.slot().last_error(),
             _ => None,
         };
         let why = cause.as_ref().map(|cause| format!(" ({cause})"));

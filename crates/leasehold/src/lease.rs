@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::hold::{Hold, Released};
 use crate::loss::LossSignal;
 use crate::session::acquire::Grant;
-use crate::session::wish::Wish;
+use crate::session::request::AcquireRequest;
 use crate::store::Acknowledged;
 
 /// A lease: a hold on a key that is limited in time and renewed automatically by the watchdog.
@@ -52,7 +52,7 @@ impl Lease {
     /// refuse it.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.hold.token()
+        self.hold.slot().token()
     }
 
     /// Downgrades a writer to a reader in one atomic step. No other writer can hold the key in
@@ -80,7 +80,7 @@ impl Lease {
     /// ```
     pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
         let mut hold = self.hold;
-        if hold.is_reentrant() {
+        if hold.reentrant {
             let error = StoreError::new(
                 ErrorKind::Invalid,
                 "the lease of a re-entrant lock cannot become a reader",
@@ -89,20 +89,20 @@ impl Lease {
             return Err(hold.error(Operation::Downgrade, error));
         }
         hold.change(Operation::Downgrade, Change::Downgrade).await?;
-        hold.set_mode(Mode::SHARED);
+        hold.mode = Mode::SHARED;
         Ok(Lease::of(hold))
     }
 }
 
 impl<K: LeaseKind> Lease<K> {
     /// A lease that its caller does not have in hand yet.
-    pub(crate) fn new(grant: Grant, wish: &Wish, waited: Duration) -> Self {
-        Self::of(Hold::new(grant, wish, waited))
+    pub(crate) fn new(grant: Grant, request: &AcquireRequest, waited: Duration) -> Self {
+        Self::of(Hold::new(grant, request, waited))
     }
 
     /// Gives it to its caller.
-    pub(crate) fn hand_out(self) -> Self {
-        self.hold.hand_out();
+    pub(crate) fn deliver(self) -> Self {
+        self.hold.claim.deliver();
         self
     }
 
@@ -131,13 +131,13 @@ impl<K: LeaseKind> Lease<K> {
     /// key. It orders grants and does not fence.
     #[must_use]
     pub fn number(&self) -> GrantNumber {
-        GrantNumber(self.hold.token().get())
+        GrantNumber(self.hold.slot().token().get())
     }
 
     /// Returns the mode of the lease; for permits, how many of how many.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.hold.mode()
+        self.hold.mode
     }
 
     /// Returns whether the lease is valid now. No round trip.
@@ -150,13 +150,13 @@ impl<K: LeaseKind> Lease<K> {
     /// trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hold.valid_until().since(clock::now())
+        self.hold.slot().valid_until().since(clock::now())
     }
 
     /// Returns the state of the lease: held, unknown or lost. No round trip.
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
-        self.hold.standpoint()
+        self.hold.slot().standpoint()
     }
 
     /// Returns why the last renewal failed: the error of the store, or why the store was not
@@ -170,20 +170,20 @@ impl<K: LeaseKind> Lease<K> {
     /// `None` without an acknowledgement policy (`acknowledge` in the URL of a Redis store).
     #[must_use]
     pub fn acknowledged(&self) -> Option<Acknowledged> {
-        self.hold.acknowledged()
+        self.hold.slot().acknowledged()
     }
 
     /// Returns how long the acquisition took.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.hold.waited()
+        self.hold.waited
     }
 
     /// Returns how often the place in the queue was lost while waiting (the store lost its data,
     /// or this client was paused for longer than the waiter TTL).
     #[must_use]
     pub fn rejoined(&self) -> u32 {
-        self.hold.rejoined()
+        self.hold.rejoined
     }
 
     /// Returns a signal by which other tasks notice a loss, also while the lease is being
@@ -193,7 +193,7 @@ impl<K: LeaseKind> Lease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::of([self.hold.claim().clone()])
+        LossSignal::of([self.hold.slot().clone()])
     }
 
     /// Completes with the reason when the lease is lost: stop working then.
@@ -216,7 +216,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.hold.lost().await
+        self.hold.slot().lost().await
     }
 
     /// Runs `work`, and drops it as soon as the lease is lost. It looks at the lease when `work` is
@@ -414,7 +414,7 @@ impl<K: LeaseKind> fmt::Debug for Lease<K> {
         f.debug_struct("Lease")
             .field("key", self.key())
             .field("mode", &self.mode())
-            .field("token", &self.hold.token())
+            .field("token", &self.hold.slot().token())
             .field("standpoint", &self.standpoint())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

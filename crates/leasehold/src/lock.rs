@@ -17,7 +17,7 @@ use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::multi::MultiLock;
 use crate::session::Session;
-use crate::session::wish::{Wish, timed_out};
+use crate::session::request::{AcquireRequest, timed_out};
 use crate::settings::{check_max_hold, check_renewal, check_ttl};
 use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 use crate::waiting::{Acquire, Wait};
@@ -44,7 +44,7 @@ use crate::waiting::{Acquire, Wait};
 #[derive(Clone)]
 pub struct Lock {
     pub(crate) session: Arc<Session>,
-    pub(crate) wish: Wish,
+    pub(crate) request: AcquireRequest,
 }
 
 options!(Lock);
@@ -58,7 +58,7 @@ impl Lock {
     /// Returns the mode in which the key is claimed.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.wish.mode
+        self.request.mode
     }
 
     /// Makes the lock re-entrant for this owner, as
@@ -67,7 +67,7 @@ impl Lock {
     /// # Errors
     /// `Invalid` unless the mode is exclusive: readers and permits are not re-entrant.
     pub fn with_owner(mut self, owner: &crate::Owner) -> Result<Self, Error> {
-        if !Exclusive::is(self.wish.mode) {
+        if !Exclusive::is(self.request.mode) {
             let error = StoreError::new(
                 ErrorKind::Invalid,
                 "a lock with an owner is exclusive: readers and permits are not re-entrant",
@@ -75,8 +75,8 @@ impl Lock {
             .with_hint("leave the owner out, or use Mode::EXCLUSIVE");
             return Err(self.error(error));
         }
-        self.wish.secret = Some(owner.secret());
-        self.wish.ahead = false;
+        self.request.secret = Some(owner.secret());
+        self.request.ahead = false;
         self.terms().hand_off = true;
         Ok(self)
     }
@@ -88,7 +88,7 @@ impl Lock {
     /// `Invalid` for a note above 1024 bytes.
     pub fn with_note(mut self, note: impl AsRef<str>) -> Result<Self, Error> {
         let note = Note::new(note).map_err(|invalid| self.error(invalid.into()))?;
-        self.wish.note = Some(note).filter(|note| !note.as_str().is_empty());
+        self.request.note = Some(note).filter(|note| !note.as_str().is_empty());
         Ok(self)
     }
 
@@ -103,7 +103,7 @@ impl Lock {
     ) -> Result<MultiLock<Any>, Error> {
         MultiLock::new(check_keys(keys)?, |first| {
             let mut lock = self.clone();
-            lock.wish.key = first.clone();
+            lock.request.key = first.clone();
             lock
         })
     }
@@ -119,14 +119,14 @@ impl Lock {
     /// # Examples
     /// See [`Client::inspect`](crate::Client::inspect).
     pub async fn inspect(&self) -> Result<Inspection, Error> {
-        Inspection::of(&self.session, &self.wish.key).await
+        Inspection::of(&self.session, &self.request.key).await
     }
 }
 
 /// What the typed kinds are made of.
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
-        let wish = Wish {
+        let request = AcquireRequest {
             key,
             mode,
             terms: session.terms.clone(),
@@ -138,23 +138,23 @@ impl Lock {
             note: None,
             deadlock: None,
         };
-        Self { session, wish }
+        Self { session, request }
     }
 
     /// The same lock, claimed in another mode.
     pub(crate) fn with_mode(&self, mode: Mode) -> Self {
         let mut lock = self.clone();
-        lock.wish.mode = mode;
+        lock.request.mode = mode;
         lock
     }
 
     fn terms(&mut self) -> &mut Terms {
-        Arc::make_mut(&mut self.wish.terms)
+        Arc::make_mut(&mut self.request.terms)
     }
 
     pub(crate) fn set_ttl(&mut self, ttl: Duration) -> Result<(), Error> {
         check_ttl(ttl).map_err(|invalid| self.error(invalid.into()))?;
-        let max_hold = self.wish.terms.max_hold;
+        let max_hold = self.request.terms.max_hold;
         let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
         let waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
         let terms = self.terms();
@@ -173,7 +173,7 @@ impl Lock {
     pub(crate) fn set_max_hold(&mut self, max_hold: Duration) -> Result<(), Error> {
         check_max_hold(max_hold).map_err(|invalid| self.error(invalid.into()))?;
         self.terms().max_hold = Some(max_hold);
-        self.set_ttl(self.wish.terms.ttl)
+        self.set_ttl(self.request.terms.ttl)
     }
 
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) -> Result<(), Error> {
@@ -188,32 +188,32 @@ impl Lock {
                 .with_hint("choose 366 days or less"),
             ));
         }
-        self.wish.min_hold = min_hold;
+        self.request.min_hold = min_hold;
         Ok(())
     }
 
     pub(crate) fn set_label(&mut self, label: &str) {
-        let owner = &self.wish.owner;
+        let owner = &self.request.owner;
         let context = owner.context.clone();
-        self.wish.owner = ClientInfo::new(&owner.host, owner.pid, Some(label)).within(context);
+        self.request.owner = ClientInfo::new(&owner.host, owner.pid, Some(label)).within(context);
     }
 
     pub(crate) fn set_context(&mut self, context: &ClaimContext) {
-        let owner = std::mem::take(&mut self.wish.owner);
-        self.wish.owner = owner.within(Some(context.clone()));
+        let owner = std::mem::take(&mut self.request.owner);
+        self.request.owner = owner.within(Some(context.clone()));
     }
 
     /// An owner's claims stay fair: the queue does not let them pass others.
     pub(crate) fn set_unfair(&mut self) {
-        if self.wish.secret.is_some() {
+        if self.request.secret.is_some() {
             return;
         }
-        self.wish.ahead = true;
+        self.request.ahead = true;
         self.terms().hand_off = false;
     }
 
     pub(crate) fn set_retry(&mut self, retry: Retry) {
-        self.wish.retry = Some(retry);
+        self.request.retry = Some(retry);
     }
 
     pub(crate) async fn acquire_as<K: LeaseKind>(
@@ -224,23 +224,23 @@ impl Lock {
         let patience = self.session.patience(how.wait);
         let waited = || clock::now().since(started);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined);
-        let valid = self.wish.mode.check();
+        let valid = self.request.mode.check();
         valid.map_err(|invalid| self.error(invalid.into()))?;
         let tells = how.progress.is_some();
         let checked = self.checked(&how);
-        let wish = checked.as_ref().unwrap_or(&self.wish);
-        let grant = self.session.acquire(wish, patience, tells, tell);
+        let request = checked.as_ref().unwrap_or(&self.request);
+        let grant = self.session.acquire(request, patience, tells, tell);
         let grant = grant.await;
         let grant = grant.map_err(|error| self.error(error))?;
-        let lease = |grant| Lease::new(grant, &self.wish, waited());
-        Ok(grant.map(|grant| lease(grant).hand_out()))
+        let lease = |grant| Lease::new(grant, &self.request, waited());
+        Ok(grant.map(|grant| lease(grant).deliver()))
     }
 
-    /// The wish with what is to be done about deadlocks, if anything is.
-    pub(crate) fn checked(&self, how: &Acquire) -> Option<Wish> {
-        how.deadlock.as_ref().map(|check| Wish {
+    /// The request with what is to be done about deadlocks, if anything is.
+    pub(crate) fn checked(&self, how: &Acquire) -> Option<AcquireRequest> {
+        how.deadlock.as_ref().map(|check| AcquireRequest {
             deadlock: Some(check.clone()),
-            ..self.wish.clone()
+            ..self.request.clone()
         })
     }
 
@@ -265,6 +265,6 @@ impl Lock {
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {
-        Error::new(Operation::Acquire, Some(self.wish.key.clone()), error)
+        Error::new(Operation::Acquire, Some(self.request.key.clone()), error)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::select_all;
 use leasehold_core::Loss;
 
-use crate::session::live::LiveClaim;
+use crate::session::claim_slot::ClaimSlot;
 
 /// A signal that tells other tasks when a lease is lost. Cheap to clone, and independent of the
 /// lease, which can still be released.
@@ -32,11 +32,11 @@ use crate::session::live::LiveClaim;
 /// ```
 #[derive(Clone)]
 pub struct LossSignal {
-    leases: Arc<[Arc<LiveClaim>]>,
+    leases: Arc<[Arc<ClaimSlot>]>,
 }
 
 impl LossSignal {
-    pub(crate) fn of(leases: impl IntoIterator<Item = Arc<LiveClaim>>) -> Self {
+    pub(crate) fn of(leases: impl IntoIterator<Item = Arc<ClaimSlot>>) -> Self {
         Self {
             leases: leases.into_iter().collect(),
         }

@@ -15,8 +15,8 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::session::together::Together;
-use crate::session::wish::{Patience, Wish, timed_out};
+use crate::session::acquire_all::Together;
+use crate::session::request::{AcquireRequest, Patience, timed_out};
 use crate::verbs::options;
 use crate::waiting::{Acquire, Wait};
 
@@ -192,22 +192,22 @@ impl<K: LeaseKind> MultiLock<K> {
         let mut keys = self.keys.clone();
         keys.sort();
         let checked = self.lock.checked(&how);
-        let wish = checked.as_ref().unwrap_or(&self.lock.wish);
-        let with_key = |key| Wish {
+        let request = checked.as_ref().unwrap_or(&self.lock.request);
+        let with_key = |key| AcquireRequest {
             key,
-            ..wish.clone()
+            ..request.clone()
         };
-        let wishes: Vec<_> = keys.into_iter().map(with_key).collect();
-        let together = self.lock.session.acquire_all(&wishes, patience).await;
-        match together.map_err(|(part, failed)| error(&wishes[part], failed))? {
+        let requests: Vec<_> = keys.into_iter().map(with_key).collect();
+        let together = self.lock.session.acquire_all(&requests, patience).await;
+        match together.map_err(|(part, failed)| error(&requests[part], failed))? {
             Together::Granted(grants) => {
                 let waited = clock::now().since(started);
-                let leases = grants.into_iter().zip(&wishes);
-                let leases = leases.map(|(grant, wish)| Lease::new(grant, wish, waited));
+                let leases = grants.into_iter().zip(&requests);
+                let leases = leases.map(|(grant, request)| Lease::new(grant, request, waited));
                 return Ok(Some(self.lease(leases.collect())));
             }
             Together::Busy if matches!(patience, Patience::No(_)) => return Ok(None),
-            Together::Busy | Together::Apart => {}
+            Together::Busy | Together::Unsupported => {}
         }
         let mut begun_again = 0;
         loop {
@@ -219,7 +219,7 @@ impl<K: LeaseKind> MultiLock<K> {
                 );
             };
             let tells = how.progress.is_some();
-            let claimed = self.one_by_one(&wishes, patience, started, tells, tell);
+            let claimed = self.one_by_one(&requests, patience, started, tells, tell);
             match claimed.await? {
                 OneByOne::All(leases) => return Ok(Some(self.lease(leases))),
                 OneByOne::Busy => return Ok(None),
@@ -232,23 +232,23 @@ impl<K: LeaseKind> MultiLock<K> {
     /// Releases them again unless all were granted.
     async fn one_by_one(
         &self,
-        wishes: &[Wish],
+        requests: &[AcquireRequest],
         patience: Patience,
         started: Moment,
         tells: bool,
         tell: impl Fn(u64, u32),
     ) -> Result<OneByOne<K>, Error> {
         // In hand only when all are there: no minimum hold counts before.
-        let mut leases = Vec::with_capacity(wishes.len());
-        for wish in wishes {
+        let mut leases = Vec::with_capacity(requests.len());
+        for request in requests {
             let granted = tokio::select! {
                 biased;
                 () = any_lost(&leases) => break,
-                granted = self.lock.session.acquire(wish, patience, tells, &tell) => granted,
+                granted = self.lock.session.acquire(request, patience, tells, &tell) => granted,
             };
             match granted {
                 Ok(Some(grant)) => {
-                    leases.push(Lease::new(grant, wish, clock::now().since(started)));
+                    leases.push(Lease::new(grant, request, clock::now().since(started)));
                 }
                 // An error of a release is told by nobody: what failed first counts.
                 Ok(None) => {
@@ -257,11 +257,11 @@ impl<K: LeaseKind> MultiLock<K> {
                 }
                 Err(failed) => {
                     patience.within(release_all(leases)).await;
-                    return Err(error(wish, failed));
+                    return Err(error(request, failed));
                 }
             }
         }
-        if leases.len() == wishes.len() && leases.iter().all(Lease::is_valid) {
+        if leases.len() == requests.len() && leases.iter().all(Lease::is_valid) {
             return Ok(OneByOne::All(leases));
         }
         patience.within(release_all(leases)).await;
@@ -272,7 +272,7 @@ impl<K: LeaseKind> MultiLock<K> {
     fn lease(&self, mut leases: Vec<Lease<K>>) -> MultiLease<K> {
         let named = |lease: &Lease<K>| self.keys.iter().position(|key| key == lease.key());
         leases.sort_by_key(named);
-        MultiLease::of(leases.into_iter().map(Lease::hand_out).collect())
+        MultiLease::of(leases.into_iter().map(Lease::deliver).collect())
     }
 }
 
@@ -286,8 +286,8 @@ enum OneByOne<K: LeaseKind> {
     Lost,
 }
 
-fn error(wish: &Wish, error: StoreError) -> Error {
-    Error::new(Operation::Acquire, Some(wish.key.clone()), error)
+fn error(request: &AcquireRequest, error: StoreError) -> Error {
+    Error::new(Operation::Acquire, Some(request.key.clone()), error)
 }
 
 /// Completes when one of them is lost; never for none.

@@ -147,14 +147,14 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     fn written(&self, handed_over: bool) -> Written {
-        let (claim, version) = self.hold().identity();
+        let (claim, version) = self.hold().claim.identity();
         Written {
             key: self.key().clone(),
             claim,
             version,
-            token: self.hold().token(),
+            token: self.hold().slot().token(),
             mode: self.mode(),
-            reentrant: self.hold().is_reentrant(),
+            reentrant: self.hold().reentrant,
             handed_over,
         }
     }
@@ -240,7 +240,7 @@ impl Lock {
         how: Acquire,
     ) -> Result<Option<Recovered<K>>, Error> {
         let mode = parts.mode();
-        if !same_kind(mode, self.wish.mode) {
+        if !same_kind(mode, self.request.mode) {
             let error = StoreError::new(
                 ErrorKind::Invalid,
                 format!("these are the parts of a lease held as {mode:?}"),
@@ -262,14 +262,14 @@ impl Lock {
     ) -> Result<Result<Lease<K>, &'static str>, Error> {
         let started = clock::now();
         let written = &parts.written;
-        if written.key != self.wish.key {
+        if written.key != self.request.key {
             let error = StoreError::new(
                 ErrorKind::Invalid,
                 format!("these are the parts of a lease on {:?}", written.key),
             );
             return Err(self.adopt_error(error));
         }
-        if written.reentrant != self.wish.secret.is_some() {
+        if written.reentrant != self.request.secret.is_some() {
             let (of, with) = if written.reentrant {
                 ("a re-entrant lease", "Client::reentrant and the same owner")
             } else {
@@ -279,14 +279,14 @@ impl Lock {
                 .with_hint(format!("take it over with {with}"));
             return Err(self.adopt_error(error));
         }
-        let mut wish = self.wish.clone();
-        wish.mode = written.mode;
+        let mut request = self.request.clone();
+        request.mode = written.mode;
         let (claim, version) = (&written.claim, written.version);
-        let adopted = self.session.adopt(&wish, claim, version).await;
+        let adopted = self.session.adopt(&request, claim, version).await;
         Ok(match adopted.map_err(|error| self.adopt_error(error))? {
             Adopted::Lease(grant) => {
                 let took = clock::now().since(started);
-                Ok(Lease::new(grant, &wish, took))
+                Ok(Lease::new(grant, &request, took))
             }
             Adopted::Gone => Err("the claim no longer exists: it was released or has expired"),
             Adopted::Superseded => {
@@ -296,7 +296,7 @@ impl Lock {
     }
 
     fn adopt_error(&self, error: StoreError) -> Error {
-        Error::new(Operation::Adopt, Some(self.wish.key.clone()), error)
+        Error::new(Operation::Adopt, Some(self.request.key.clone()), error)
     }
 }
 

@@ -8,7 +8,7 @@ use leasehold_core::{Capacity, Mode, ResizeReply};
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
-use crate::session::wish::mismatch;
+use crate::session::request::mismatch;
 use crate::store::Verbs as _;
 use crate::verbs::{adopting, fairness, looking, options};
 use crate::waiting::{Acquire, Wait};
@@ -173,7 +173,7 @@ impl Semaphore {
             Some(permits) => permits,
             None if seen.holders.is_empty() && seen.waiters.is_empty() => self.permits,
             None => {
-                let error = mismatch(self.lock.wish.mode, Capacity::Lock);
+                let error = mismatch(self.lock.request.mode, Capacity::Lock);
                 return Err(Error::new(Operation::Inspect, Some(seen.key), error));
             }
         };
@@ -262,13 +262,13 @@ impl Semaphore {
             lock: self.lock.with_mode(Mode::permits(permits, 1)),
             permits,
         };
-        let mode = resized.lock.wish.mode;
+        let mode = resized.lock.request.mode;
         mode.check().map_err(|invalid| fail(invalid.into()))?;
         let session = &self.lock.session;
         let answer = session.ask(session.store.resize(key, self.permits, permits));
         match answer.await.map_err(fail)?.reply {
             ResizeReply::Resized | ResizeReply::Absent => Ok(resized),
-            ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.lock.wish.mode, in_use))),
+            ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.lock.request.mode, in_use))),
         }
     }
 }

@@ -10,7 +10,7 @@ macro_rules! options {
             /// Returns the key.
             #[must_use]
             pub fn key(&self) -> &leasehold_core::Key {
-                &self $(.$inner)? .wish.key
+                &self $(.$inner)? .request.key
             }
 
             /// Sets the TTL, instead of the client's.

@@ -14,8 +14,8 @@ use super::Leader;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::session::Session;
-use crate::session::closing::Closed;
 use crate::session::looks::{self, Looks};
+use crate::session::shutdown::Closed;
 
 /// A stream of the leaders of an election, one after the other. It ends only when its client is
 /// closed.

@@ -96,7 +96,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        let signals = self.parts.iter().map(|part| part.hold().claim().clone());
+        let signals = self.parts.iter().map(|part| part.hold().slot().clone());
         LossSignal::of(signals)
     }
 

@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::Either;
-use leasehold_core::{
-    Adopt, ClaimId, Collected, End, Life, Limits, Phase, Rejoining, Rotate, written,
-};
+use leasehold_core::{Adopt, ClaimId, Collected, End, Limits, Phase, Rejoining, Rotate, written};
 
 use tracing::Instrument as _;
 
-use super::asking::acquire_by_asking;
-use super::claimed::Claimed;
-use super::state::State;
+use super::claim_handle::ClaimHandle;
+use super::polling::acquire_by_asking;
+use super::request::{AcquireRequest, Patience, mismatch, quarantined, timed_out};
 use super::timing::GRACE;
-use super::wish::{Patience, Wish, mismatch, quarantined, timed_out};
 use super::{Session, random_u64};
 use crate::clock;
 use crate::deadlock::DeadlockCheck;
@@ -26,12 +23,12 @@ use crate::waiting::Wait;
 /// A claim that was granted.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    pub(crate) claimed: Claimed,
+    pub(crate) claimed: ClaimHandle,
     /// How often a claim had lost its place before.
     pub(crate) rejoined: u32,
 }
 
-/// How one wish ended, where it did not fail.
+/// How one request ended, where it did not fail.
 pub(super) enum Tried {
     Granted(Grant),
     /// Another client has the key, for this long if it does not renew.
@@ -64,7 +61,7 @@ impl Session {
     /// Dropping the future at any point leaves the queue in the background.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        wish: &Wish,
+        request: &AcquireRequest,
         patience: Patience,
         tells_position: bool,
         progress: impl FnMut(u64, u32),
@@ -72,22 +69,22 @@ impl Session {
         let queueing = self.store.capabilities().queueing;
         let waits = !matches!(patience, Patience::No(_));
         let acquire = async {
-            if waits && (wish.retry.is_some() || !queueing) {
+            if waits && (request.retry.is_some() || !queueing) {
                 // What few need does not make every acquisition larger.
-                return Box::pin(acquire_by_asking(self, wish, patience)).await;
+                return Box::pin(acquire_by_asking(self, request, patience)).await;
             }
-            let tried = self.acquire_in_line(wish, patience, waits, tells_position, progress);
+            let tried = self.acquire_in_line(request, patience, waits, tells_position, progress);
             Ok(match tried.await? {
                 Tried::Granted(grant) => Some(grant),
                 Tried::Busy(_) => None,
             })
         };
-        let acquiring = self.acquiring(wish);
+        let acquiring = self.acquiring(request);
         // By itself: whatever awaits this would have to move all of it otherwise.
         let acquire = Box::pin(acquire);
-        let acquire = match wish.deadlock.as_ref().filter(|_| waits) {
+        let acquire = match request.deadlock.as_ref().filter(|_| waits) {
             None => Either::Left(acquire),
-            Some(check) => Either::Right(Box::pin(self.unless_deadlocked(wish, check, acquire))),
+            Some(check) => Either::Right(Box::pin(self.unless_deadlocked(request, check, acquire))),
         };
         let acquired = self.while_open(acquire).instrument(acquiring.span()).await;
         let acquired = acquired.flatten();
@@ -102,15 +99,15 @@ impl Session {
     /// Acquires, and gives up in a deadlock if the caller asked for that.
     async fn unless_deadlocked<T>(
         &self,
-        wish: &Wish,
+        request: &AcquireRequest,
         check: &DeadlockCheck,
         acquire: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let context = DeadlockCheck::context(wish)?;
+        let context = DeadlockCheck::context(request)?;
         tokio::select! {
             biased;
             acquired = acquire => acquired,
-            deadlock = check.watch(self, wish, context) => Err(deadlock),
+            deadlock = check.watch(self, request, context) => Err(deadlock),
         }
     }
 
@@ -118,7 +115,7 @@ impl Session {
     /// store is told.
     pub(super) async fn acquire_in_line(
         self: &Arc<Self>,
-        wish: &Wish,
+        request: &AcquireRequest,
         patience: Patience,
         waits: bool,
         tells_position: bool,
@@ -131,13 +128,13 @@ impl Session {
         loop {
             if !stays {
                 let end = clock::now() + GRACE.min(patience.left_to_stop());
-                self.own_departures(&wish.key, end).await;
+                self.own_departures(&request.key, end).await;
             }
             let limits = patience.limits(self.settings.operation_timeout);
-            let claimed = self.claim(wish, limits, waits, tells_position)?;
+            let claimed = self.claim(request, limits, waits, tells_position)?;
             let rejoined = claims.rejoined();
             let end = self
-                .bring_home(&claimed, patience, |position| progress(position, rejoined))
+                .await_grant(&claimed, patience, |position| progress(position, rejoined))
                 .await?;
             let Some(end) = end else {
                 return Ok(Tried::Granted(Grant { claimed, rejoined }));
@@ -150,7 +147,7 @@ impl Session {
                     sleep(pause.min(patience.left_to_stop())).await;
                 }
                 Err(End::Busy(left)) => return Ok(Tried::Busy(left)),
-                Err(end) => return Err(self.failed(wish, &claimed, end, patience)),
+                Err(end) => return Err(self.failed(request, &claimed, end, patience)),
             }
         }
     }
@@ -159,12 +156,12 @@ impl Session {
     /// so one whose answer was lost is asked again.
     pub(crate) async fn adopt(
         self: &Arc<Self>,
-        wish: &Wish,
+        request: &AcquireRequest,
         id: &ClaimId,
         version: u64,
     ) -> Result<Adopted, StoreError> {
-        let acquiring = self.acquiring(wish);
-        let adopting = self.while_open(self.adopt_open(wish, id, version));
+        let acquiring = self.acquiring(request);
+        let adopting = self.while_open(self.adopt_open(request, id, version));
         let adopted = adopting.instrument(acquiring.span()).await.flatten();
         match &adopted {
             Ok(Adopted::Lease(_)) => acquiring.end(AcquireOutcome::Granted),
@@ -178,13 +175,13 @@ impl Session {
     }
 
     /// An acquisition that begins now.
-    pub(super) fn acquiring<'a>(&'a self, wish: &'a Wish) -> Acquiring<'a> {
-        Acquiring::begin(self.teller.observers(), &wish.key, wish.mode)
+    pub(super) fn acquiring<'a>(&'a self, request: &'a AcquireRequest) -> Acquiring<'a> {
+        Acquiring::begin(self.events.observers(), &request.key, request.mode)
     }
 
     async fn adopt_open(
         self: &Arc<Self>,
-        wish: &Wish,
+        request: &AcquireRequest,
         id: &ClaimId,
         version: u64,
     ) -> Result<Adopted, StoreError> {
@@ -197,13 +194,15 @@ impl Session {
                 version,
                 adopt: Some(Adopt {
                     inbox: Some(self.store.inbox().clone()),
-                    owner: wish.owner.clone(),
+                    owner: request.owner.clone(),
                 }),
             };
             let limits = patience.limits(self.settings.operation_timeout);
-            let life = Life::adopt(id.clone(), rotate, wish.terms.clone(), limits, clock::now());
-            let claimed = Claimed::new(self, wish, life, false);
-            match self.bring_home(&claimed, patience, |_| ()).await? {
+            let claimed = ClaimHandle::new(self, request, false, |machine, number, slot, now| {
+                let terms = request.terms.clone();
+                machine.adopt(number, slot, id.clone(), rotate, terms, limits, now);
+            });
+            match self.await_grant(&claimed, patience, |_| ()).await? {
                 None => {
                     let rejoined = 0;
                     return Ok(Adopted::Lease(Grant { claimed, rejoined }));
@@ -211,11 +210,11 @@ impl Session {
                 Some(End::Gone) => return Ok(Adopted::Gone),
                 Some(End::Superseded) => return Ok(Adopted::Superseded),
                 Some(End::Late) => {
-                    return Err(self.failed(wish, &claimed, End::TooLate, patience));
+                    return Err(self.failed(request, &claimed, End::TooLate, patience));
                 }
                 Some(end) => {
                     if let Err(end) = claims.after(end) {
-                        return Err(self.failed(wish, &claimed, end, patience));
+                        return Err(self.failed(request, &claimed, end, patience));
                     }
                 }
             }
@@ -225,32 +224,39 @@ impl Session {
     /// A claim that is not asked for yet.
     pub(super) fn claim(
         self: &Arc<Self>,
-        wish: &Wish,
+        request: &AcquireRequest,
         limits: Limits,
         waits: bool,
         tells_position: bool,
-    ) -> Result<Claimed, StoreError> {
-        let claim = wish.claim(self, self.claim_id()?, waits);
-        let life = Life::claim(claim, wish.terms.clone(), limits, clock::now());
-        Ok(Claimed::new(self, wish, life, tells_position))
+    ) -> Result<ClaimHandle, StoreError> {
+        let claim = request.claim(self, self.claim_id()?, waits);
+        let terms = request.terms.clone();
+        Ok(ClaimHandle::new(
+            self,
+            request,
+            tells_position,
+            |machine, number, slot, now| {
+                machine.claim(number, slot, claim, terms, limits, now);
+            },
+        ))
     }
 
     /// Drives a claim until its lease can be handed out, or it has ended.
-    pub(super) async fn bring_home(
+    pub(super) async fn await_grant(
         self: &Arc<Self>,
-        claimed: &Claimed,
+        claimed: &ClaimHandle,
         patience: Patience,
         mut progress: impl FnMut(u64),
     ) -> Result<Option<End>, StoreError> {
         let stop = patience.stop();
         loop {
             let limit = stop.map(|_| patience.left_to_stop());
-            let collected = claimed.drive(limit, |State { life, .. }, now| {
+            let collected = claimed.drive(limit, |claim, now| {
                 if stop.is_some_and(|stop| now >= stop) {
-                    life.give_up(now);
+                    claim.give_up(now);
                 }
-                let collected = life.collect(now);
-                let in_line = life.phase() == Phase::Waiting;
+                let collected = claim.collect(now);
+                let in_line = claim.phase() == Phase::Waiting;
                 (in_line || collected != Collected::NotYet).then_some(collected)
             });
             match collected.await {
@@ -264,7 +270,7 @@ impl Session {
                 Patience::Until(end, _) => Some(end),
                 Patience::No(_) | Patience::Forever => None,
             };
-            let waiting = self.wait_in_line(claimed.claim(), give_up, &mut progress);
+            let waiting = self.wait_in_line(claimed.slot(), give_up, &mut progress);
             Box::pin(waiting).await?;
         }
     }
@@ -272,22 +278,22 @@ impl Session {
     /// Why there is no lease.
     pub(super) fn failed(
         &self,
-        wish: &Wish,
-        claimed: &Claimed,
+        request: &AcquireRequest,
+        claimed: &ClaimHandle,
         end: End,
         patience: Patience,
     ) -> StoreError {
         let unanswered = || {
-            let in_line = claimed.with(|life, _| life.arrival().is_some());
-            let waiter_ttl = in_line.then_some(wish.terms.waiter_ttl);
+            let in_line = claimed.with(|claim, _| claim.arrival().is_some());
+            let waiter_ttl = in_line.then_some(request.terms.waiter_ttl);
             patience.unanswered(self.settings.operation_timeout, waiter_ttl)
         };
         match end {
             End::TimedOut => timed_out(),
             End::Quarantined(left) => quarantined(left),
-            End::Mismatch(in_use) => mismatch(wish.mode, in_use),
+            End::Mismatch(in_use) => mismatch(request.mode, in_use),
             End::Taken => id_taken(),
-            End::Late | End::TooLate => too_late(wish.terms.ttl),
+            End::Late | End::TooLate => too_late(request.terms.ttl),
             End::Unreachable | End::Refused | End::Unacknowledged => claimed.last_error(unanswered),
             End::Busy(_) | End::Gone | End::Superseded => unanswered(),
         }

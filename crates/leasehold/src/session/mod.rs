@@ -1,61 +1,71 @@
 //! The session: drives the claims of one client and sends their commands to the store.
 //!
-//! It makes no decisions: each claim is a state machine of the core, [`Life`].
+//! It makes no decisions: all claims of the client on one key are one state machine of the core,
+//! [`KeyMachine`].
+//!
+//! ```text
+//!   lock() ── ClaimHandle ─┐ drives its own claim        a push, a reset, a shutdown
+//!                          ▼                                       │ one key, or all
+//!   Keys: 64 shards ── KeySlot { lock { KeyMachine } } ◀───────────┘
+//!          │ deadlines     ▲ drive(key): takes its lock once, sends what is due
+//!          └─────────── driver ── in flight, inbox
+//! ```
+//!
+//! A task that acquires or releases sends its claim's requests itself, so an uncontended lock
+//! crosses no task. The driver, one task for all keys, does the rest: it renews, retries, releases
+//! what was dropped, and keeps the inbox open. Both change a key in one way, [`Session::apply`],
+//! which shows the change to the tasks of each claim, lists the key's next deadline, and tells
+//! observers after the lock was released.
 //!
 //! - [`Session`]: the state that all handles of a client share.
-//! - `claimed`: a claim that its caller owns, and how the caller's task drives it.
-//! - `live`: one claim, shared by the tasks that wait or hold.
-//! - `state`: the locked part of a claim: its state machine, and who drives it.
-//! - `registry`: all claims of the client, and when each is due.
-//! - `watchdog`: the task that drives all claims that no caller drives, and keeps the inbox open.
-//! - `telling`: delivers facts about claims to the observers.
+//! - `keys`: the map of keys and the index of their deadlines; `driver`: the task that drives them.
+//! - `claim_handle`: a claim that its caller owns; `claim_slot`: what its tasks see of it.
+//! - `events`: delivers facts about claims to the observers.
+//! - `request`: the request for a key; `acquire`: acquires it, one claim after the other.
+//! - `acquire_all`: acquires several keys in one step.
+//! - `polling`: polls for a key without a place in the queue.
+//! - `shutdown`: closed clients, and how their running operations end.
+//! - `watches`, `looks`: subscriptions to keys without a claim.
 //! - `timing`: all time limits and pauses.
-//! - `wish`: the request for a key.
-//! - `acquire`: acquires a key, one claim after the other.
-//! - `together`: acquires several keys in one step.
-//! - `asking`: polls for a key without a place in the queue.
-//! - `closing`: closed clients, and how their running operations end.
-//! - `watches`: subscriptions to keys without a claim.
 
 pub(crate) mod acquire;
-mod asking;
-pub(crate) mod claimed;
-pub(crate) mod closing;
-pub(crate) mod live;
+pub(crate) mod acquire_all;
+pub(crate) mod claim_handle;
+pub(crate) mod claim_slot;
+mod driver;
+mod events;
+mod keys;
 pub(crate) mod looks;
-mod registry;
-mod state;
-mod telling;
+mod polling;
+pub(crate) mod request;
+pub(crate) mod shutdown;
 pub(crate) mod timing;
-pub(crate) mod together;
-mod watchdog;
 pub(crate) mod watches;
-pub(crate) mod wish;
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClaimId, Key, Life, Moment, Phase, RenewalPolicy, Terms, Transmit, written};
+use leasehold_core::{
+    ClaimId, ClaimNumber, Key, KeyMachine, Moment, Phase, RenewalPolicy, Terms, Transmit, written,
+};
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::fork::Process;
 use crate::ids::ClaimIds;
-use crate::observe::Observers;
+use crate::observe::{ObservedClaim, Observers};
 use crate::settings::Settings;
 use crate::store::{LockStore, Push, PushSink};
-use crate::sync::{
-    AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Runtime, timeout,
-};
-use closing::Openness;
-use live::LiveClaim;
-use registry::{Registry, RunNews};
-use state::{Carried, State};
-use telling::Teller;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, Runtime, timeout};
+use claim_slot::{Carried, ClaimSlot};
+use events::EventQueue;
+use keys::{KeySlot, Keys};
+use shutdown::ShutdownState;
 use watches::Watches;
+
+pub(super) type Machine = KeyMachine<Arc<ClaimSlot>>;
 
 /// What all handles, leases and tasks of one client share.
 pub(crate) struct Session {
@@ -63,22 +73,16 @@ pub(crate) struct Session {
     pub(crate) settings: Settings,
     /// The default settings of claims.
     pub(crate) terms: Arc<Terms>,
-    registry: Mutex<Registry>,
-    /// The registry's, for those who make claims.
-    key_hasher: RandomState,
-    /// How many claims were made.
-    numbers: AtomicU64,
-    /// The client is shut down: claims granted from now on must be released.
-    shut: AtomicBool,
-    teller: Teller,
-    /// When the watchdog means to wake next; zero while none runs.
+    keys: Keys,
+    events: EventQueue,
+    /// When the driver means to wake next; zero while none runs.
     wake_at: AtomicU64,
     wake: Notify,
     /// Whether the inbox is open, or being opened.
     listening: AtomicBool,
-    openness: Openness,
+    shutdown: ShutdownState,
     pub(crate) watches: Watches,
-    turns: asking::Turns,
+    turns: polling::Turns,
     ids: ClaimIds,
     pub(crate) runtime: Runtime,
     process: Process,
@@ -101,116 +105,108 @@ impl Session {
             rotate_every: settings.rotate_every,
             acknowledges: store.capabilities().acknowledges,
         };
-        let registry = Registry::default();
         Arc::new(Self {
             store,
             settings,
             terms: Arc::new(terms),
-            key_hasher: registry.hasher().clone(),
-            registry: Mutex::new(registry),
-            numbers: AtomicU64::new(0),
-            shut: AtomicBool::new(false),
-            teller: Teller::to(observers),
+            keys: Keys::default(),
+            events: EventQueue::new(observers),
             ids,
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
             listening: AtomicBool::new(false),
-            openness: Openness::here(&runtime),
+            shutdown: ShutdownState::here(&runtime),
             watches: Watches::default(),
-            turns: asking::Turns::default(),
+            turns: polling::Turns::default(),
             runtime,
             process: Process::this(),
         })
     }
 
-    /// Changes a claim: its tasks see it, the registry knows where to find it, facts are told,
-    /// and the watchdog wakes in time for it.
+    /// Changes a key, and sees to it that the driver wakes in time for it. `own` is a claim whose
+    /// task makes the change, and need not be woken by it.
     fn change<T>(
         self: &Arc<Self>,
-        claim: &Arc<LiveClaim>,
-        change: impl FnOnce(&mut State, Moment) -> T,
+        home: &Arc<KeySlot>,
+        own: Option<ClaimNumber>,
+        change: impl FnOnce(&mut Machine, Moment) -> T,
     ) -> T {
-        self.change_of(claim, true, change)
-    }
-
-    /// The same, by a task that drives it if not `wakes`: then it need not wake itself.
-    fn change_of<T>(
-        self: &Arc<Self>,
-        claim: &Arc<LiveClaim>,
-        wakes: bool,
-        change: impl FnOnce(&mut State, Moment) -> T,
-    ) -> T {
-        let (result, due, now) = self.apply(claim, wakes, change);
+        let (result, due, now) = self.apply(home, own, change);
         if let Some(due) = due {
-            watchdog::ensure_awake(self, due, now);
+            driver::ensure_awake(self, due, now);
         }
         result
     }
 
-    /// The same, and says when the claim wants attention. One lock within the other: the
-    /// claim's, then the registry's.
+    /// The same, and says when the key wants attention.
     fn apply<T>(
         &self,
-        claim: &Arc<LiveClaim>,
-        wakes: bool,
-        change: impl FnOnce(&mut State, Moment) -> T,
+        home: &Arc<KeySlot>,
+        own: Option<ClaimNumber>,
+        change: impl FnOnce(&mut Machine, Moment) -> T,
     ) -> (T, Option<Moment>, Moment) {
-        let mut state = claim.lock();
+        let mut state = home.lock();
         let now = clock::now();
-        let result = change(&mut state, now);
-        if self.shut.load(Ordering::SeqCst) && state.life.phase() == Phase::Held {
-            state.life.shut_down(now);
+        let result = change(&mut state.machine, now);
+        if self.shutdown.releases.load(Ordering::SeqCst) {
+            state.machine.shut_down(now);
         }
-        let listing = claim.show(&mut state, now, wakes, |fact, span| {
-            self.teller.keep(|| claim.observed(), fact, span);
-        });
-        let was = std::mem::replace(&mut state.listed, listing);
-        let news = if was == listing {
-            Vec::new()
-        } else {
-            self.registry().list(claim, was, listing)
+        let observed = |slot: &ClaimSlot| ObservedClaim {
+            key: home.key.clone(),
+            mode: slot.mode,
+            number: slot.number.0,
         };
+        while state.machine.poll_changed(|number, slot, claim, drivers| {
+            let was = slot.show(
+                claim,
+                now,
+                drivers > 0 && own != Some(number),
+                |fact, span| {
+                    self.events.keep(|| observed(slot), fact, span);
+                },
+            );
+            let is = claim.phase();
+            if was != Phase::Waiting && is == Phase::Waiting {
+                self.keys.waiting.fetch_add(1, Ordering::SeqCst);
+            } else if was == Phase::Waiting && is != Phase::Waiting {
+                self.keys.waiting.fetch_sub(1, Ordering::SeqCst);
+            }
+            if was != Phase::Over && is == Phase::Over && claim.has_left() {
+                self.shutdown.count_departure();
+            }
+        }) {}
+        let due = self.keys.list(home, &mut state);
         drop(state);
-        // Before what others are told, which may take as long as they like.
-        for (claim, news) in news {
-            self.tell_run(&claim, news);
-        }
-        self.teller.tell();
-        (result, listing.due, now)
+        // Observers may take as long as they like.
+        self.events.deliver();
+        (result, due, now)
     }
 
-    /// Another claim in its run has moved.
-    fn tell_run(&self, claim: &Arc<LiveClaim>, news: RunNews) {
-        let (_, due, _) = self.apply(claim, true, |state, now| match news {
-            RunNews::Turn(ahead, token) => state.life.handle_turn(now, (ahead, token)),
-            RunNews::Ended(ahead) => state.life.handle_run_ended(now, ahead),
-            RunNews::Unknown(ahead) => state.life.handle_run_unknown(now, ahead),
-            RunNews::Known => state.life.handle_run_known(),
-        });
-        self.wake_for(due);
-    }
-
-    /// The watchdog runs while anything is registered.
+    /// The driver runs while any deadline is listed.
     fn wake_for(&self, due: Option<Moment>) {
-        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::Acquire)) {
+        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::SeqCst)) {
             self.wake.notify_one();
         }
     }
 
-    /// Changes each of these.
-    fn change_all(self: &Arc<Self>, claims: &[Arc<LiveClaim>], change: impl Fn(&mut Life, Moment)) {
-        for claim in claims {
-            self.change(claim, |state, now| change(&mut state.life, now));
-        }
+    /// Whether nothing is to be kept, where this is the next deadline.
+    fn is_idle(&self, next_due: Option<Moment>) -> bool {
+        next_due.is_none() && !self.is_watching()
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether there is a waiter or a watcher, so that the inbox must be open.
+    fn has_listeners(&self) -> bool {
+        self.keys.waiting.load(Ordering::SeqCst) > 0 || self.is_watching()
+    }
+
+    fn is_watching(&self) -> bool {
+        let watching = self.keys.watching.load(Ordering::SeqCst) > 0;
+        watching && !self.shutdown.releases.load(Ordering::SeqCst)
     }
 
     /// A claim waits from now on: the watchdog must not sleep on a closed inbox.
     fn want_inbox(&self) {
-        if !self.listening.load(Ordering::Acquire) {
+        if !self.listening.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
@@ -223,8 +219,15 @@ impl Session {
     /// Waits until what this client has on its way out of `key` now has left, until `end` at
     /// the latest: its own claims are no reason to find the key busy.
     async fn own_departures(&self, key: &Key, end: Moment) {
-        let mut leaving = self.registry().passing_on(key);
-        leaving.retain(|claim| claim.lock().life.phase() == Phase::Leaving);
+        let leaving: Vec<Arc<ClaimSlot>> = match self.keys.find(key) {
+            Some(home) => {
+                let state = home.lock();
+                let leaving =
+                    (state.machine.claims()).filter(|(.., claim)| claim.phase() == Phase::Leaving);
+                leaving.map(|(_, slot, _)| slot.clone()).collect()
+            }
+            None => return,
+        };
         if leaving.is_empty() {
             return;
         }
@@ -255,7 +258,7 @@ impl Session {
             Ok(answer) => answer.map_err(Some),
             Err(_) => Err(None),
         };
-        let observers = self.teller.observers();
+        let observers = self.events.observers();
         observers.request(key, transmit.command.verb(), transmit.sent, &answer);
         answer
     }
@@ -263,27 +266,22 @@ impl Session {
 
 impl PushSink for Session {
     fn push(&self, push: Push) {
-        match &push {
-            Push::Disconnected => self.registry().forget_passed(),
-            Push::Reset => {
-                self.teller.observers().reconnected();
-                self.registry().forget_passed();
-                self.watches.wake_all();
-            }
-            Push::Changed { key } => return self.watches.wake(key),
-            _ => {}
+        if let Push::Reset = push {
+            self.events.observers().reconnected();
+            self.watches.wake_all();
         }
-        let claims = match push.claim() {
-            Some((key, arrival)) => self.registry().hearers(key, arrival),
-            // Every claim leaves its run. Later it asks where it stands, since pushes may have been
-            // missed.
-            None => self.registry().all(),
+        let homes = match push.claim() {
+            Some((key, _)) => self.keys.find(key).into_iter().collect(),
+            None => match &push {
+                Push::Changed { key } => return self.watches.wake(key),
+                _ => self.keys.all(),
+            },
         };
-        for claim in claims {
-            let (_, due, _) = self.apply(&claim, true, |state, now| match &push {
-                Push::Disconnected => state.life.handle_disconnection(),
-                Push::Reset => state.life.handle_reconnection(now),
-                push => _ = state.life.handle_push(now, push),
+        for home in homes {
+            let (_, due, _) = self.apply(&home, None, |machine, now| match &push {
+                Push::Disconnected => machine.handle_lost_connection(now),
+                Push::Reset => machine.handle_reconnection(now),
+                push => machine.handle_push(now, push),
             });
             self.wake_for(due);
         }

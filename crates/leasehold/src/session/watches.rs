@@ -8,7 +8,7 @@ use leasehold_core::Key;
 use tokio::sync::{Notify, watch};
 
 use super::timing::{WATCH_LOOK, WATCH_TTL};
-use super::{Session, watchdog};
+use super::{Session, driver};
 use crate::clock;
 use crate::error::StoreError;
 use crate::store::Verbs as _;
@@ -76,9 +76,9 @@ impl Watch {
             watched.watchers += 1;
             watched.changed.clone()
         };
-        session.registry().start_watching();
+        session.keys.watching.fetch_add(1, Ordering::SeqCst);
         let now = clock::now();
-        watchdog::ensure_awake(session, now, now);
+        driver::ensure_awake(session, now, now);
         session.want_inbox();
         Self {
             session: session.clone(),
@@ -119,7 +119,7 @@ impl Drop for Watch {
         if self.session.is_inherited() {
             return;
         }
-        self.session.registry().stop_watching();
+        self.session.keys.watching.fetch_sub(1, Ordering::SeqCst);
         let last = {
             let mut watches = self.session.watches.lock();
             let last = watches.get_mut(&self.key).is_some_and(|watched| {

@@ -6,7 +6,7 @@
 
 mod checks;
 mod client;
-mod runs;
+mod process;
 mod served;
 mod server;
 mod shell;
@@ -16,7 +16,7 @@ mod wire;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Inbox, Mode, Moment, Queue, StoreTime, Token};
+use leasehold_core::{Arrival, Inbox, KeyMachine, Mode, Moment, Queue, StoreTime, Token};
 
 use self::client::Client;
 use self::site::Site;
@@ -159,6 +159,8 @@ pub(super) struct State {
     /// How far the server's clock has stepped forward, in ticks.
     ahead: u64,
     clients: Vec<Client>,
+    /// Of each process, under the number of its first client.
+    machines: Vec<KeyMachine<()>>,
     wire: Vec<Message>,
     left: Budget,
     /// Who was granted what.
@@ -275,6 +277,7 @@ impl Hash for State {
         self.queue.hash_essence(self.clock, state);
         self.site.hash_all(self.clock, state);
         (self.ticks, self.clock, &self.clients, self.left).hash(state);
+        self.machines.hash(state);
         wire::hash_all(&self.wire, state);
         (&self.grants, self.highest, self.broken).hash(state);
     }
@@ -296,6 +299,7 @@ impl Subject for ClientsModel {
             clock: StoreTime(START),
             ahead: STEP_BACK * u64::from(self.faults.steps_back),
             clients: clients.collect(),
+            machines: vec![KeyMachine::default(); self.people.len()],
             wire: Vec::new(),
             left: self.faults,
             grants: Vec::new(),

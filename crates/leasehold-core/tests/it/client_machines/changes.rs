@@ -1,10 +1,11 @@
 //! Changes of a lease by its caller: rotation, adoption, downgrade.
 
 use leasehold_core::{
-    Adopt, Change as Wanted, Changed, ClaimId, ClientInfo, Life, Mode, Phase, RenewalPolicy, Rotate,
+    Adopt, Change as Wanted, Changed, ClaimId, ClientInfo, KeyMachine, Mode, Phase, RenewalPolicy,
+    Rotate,
 };
 
-use crate::client_machines::world::{Attempt, Change, Offer, What, World};
+use crate::client_machines::world::{Attempt, Change, ONE, Offer, What, World};
 
 /// For how many operations an offered lease is asked for without an answer.
 const PATIENCE: u32 = 5;
@@ -54,14 +55,14 @@ impl World {
         let id = match change {
             Change::Give { to } if to == client => return,
             // The giver relies on nothing from the moment on that it offers its lease.
-            Change::Give { .. } => attempt.life.hand_over(now),
-            Change::Rotate => attempt.life.change(Wanted::Rotate(fresh), now),
+            Change::Give { .. } => attempt.update(now, |claim| claim.hand_over(now)),
+            Change::Rotate => attempt.update(now, |claim| claim.change(Wanted::Rotate(fresh), now)),
             Change::Downgrade if attempt.mode != Mode::EXCLUSIVE => return,
             Change::Downgrade => {
                 // It reads from the sending on: the store may let readers in any time.
                 attempt.mode = Mode::SHARED;
                 self.had.downgrades += 1;
-                attempt.life.change(Wanted::Downgrade, now)
+                attempt.update(now, |claim| claim.change(Wanted::Downgrade, now))
             }
         };
         attempt.changing.push((id, change));
@@ -73,18 +74,20 @@ impl World {
         let attempt = self.clients[client].attempt.as_ref();
         attempt.is_some_and(|attempt| {
             let gives = |(_, change): &(_, Change)| matches!(change, Change::Give { .. });
-            attempt.life.phase() == Phase::Held && attempt.changing.iter().any(gives)
+            attempt.life().phase() == Phase::Held && attempt.changing.iter().any(gives)
         })
     }
 
     /// What came of changes.
     pub(crate) fn settle_changes(&mut self, client: usize) {
+        let now = self.moment(client);
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };
         let mut settled = Vec::new();
         attempt.changing.retain(|(id, change)| {
-            let changed = attempt.life.changed(*id);
+            let changed = attempt.machine.update(now, ONE, |claim| claim.changed(*id));
+            let changed = changed.flatten();
             settled.extend(changed.map(|changed| (*change, changed)));
             attempt.given_up += usize::from(changed.is_some_and(|c| c != Changed::Done));
             changed.is_none()
@@ -103,7 +106,7 @@ impl World {
         let Some(attempt) = self.clients[client].attempt.take() else {
             return;
         };
-        let (id, version) = attempt.life.identity();
+        let (id, version) = attempt.life().identity();
         let offer = Offer {
             id: id.clone(),
             version,
@@ -131,8 +134,9 @@ impl World {
         };
         let terms = self.terms(RenewalPolicy::Automatic(1.0 / 3.0), None);
         let limits = self.limits(None, PATIENCE);
-        let life = Life::adopt(offer.id, rotate, terms, limits, now);
-        self.clients[client].attempt = Some(Attempt::new(life, offer.mode));
+        let mut machine = KeyMachine::default();
+        machine.adopt(ONE, (), offer.id, rotate, terms, limits, now);
+        self.clients[client].attempt = Some(Attempt::new(machine, offer.mode, now));
         self.clients[client].causes.push(self.now);
         self.drive(client);
     }

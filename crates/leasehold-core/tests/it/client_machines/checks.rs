@@ -14,7 +14,7 @@ impl World {
         let mut used = 0;
         for client in &self.clients {
             if let Some(attempt) = &client.attempt
-                && attempt.life.valid_until() > Moment(client.origin + self.now)
+                && attempt.life().valid_until() > Moment(client.origin + self.now)
             {
                 used += attempt.mode.weight();
             }
@@ -79,7 +79,7 @@ impl World {
         // Its own policy may let it end; it does not stay unknown.
         if self.holds(0) {
             let attempt = self.clients[0].attempt.as_ref();
-            let standpoint = attempt.and_then(|attempt| attempt.life.standpoint());
+            let standpoint = attempt.and_then(|attempt| attempt.life().standpoint());
             self.require(standpoint == Some(Standpoint::Held), || {
                 format!("{standpoint:?} in the end")
             });
@@ -97,7 +97,7 @@ impl World {
 
     pub(crate) fn holds(&self, client: usize) -> bool {
         let attempt = self.clients[client].attempt.as_ref();
-        attempt.is_some_and(|attempt| attempt.life.phase() == Phase::Held)
+        attempt.is_some_and(|attempt| attempt.life().phase() == Phase::Held)
     }
 
     /// Whether the client is still at the attempt whose end has this number.

@@ -212,7 +212,7 @@ impl World {
         process.last_back = 0;
         process.causes.push(self.now);
         if let Some(attempt) = &mut process.attempt {
-            attempt.life.handle_reset(now);
+            attempt.machine.handle_reset(now);
         }
         self.tell(|| format!("client {client} is back"));
         self.drive(client);

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Acknowledges, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, Heard, Life, Limits,
-    Loss, Mode, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms,
+    Acknowledges, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, KeyMachine, Limits,
+    Loss, Mode, Phase, Push, RenewalPolicy, Reply, Response, Standpoint, StoreTime, Terms,
 };
 
 use crate::client_machines::climate::MS;
-use crate::client_machines::world::{Attempt, Held, Pending, What, World};
+use crate::client_machines::world::{Attempt, Held, ONE, Pending, What, World};
 
 impl World {
     pub(crate) fn begin(&mut self, client: usize) {
@@ -50,8 +50,9 @@ impl World {
         };
         let terms = self.terms(policy, max_hold);
         self.tell(|| format!("client {client} begins {id:?} {policy:?}"));
-        let life = Life::claim(claim, terms, limits, now);
-        self.clients[client].attempt = Some(Attempt::new(life, mode));
+        let mut machine = KeyMachine::default();
+        machine.claim(ONE, (), claim, terms, limits, now);
+        self.clients[client].attempt = Some(Attempt::new(machine, mode, now));
         self.clients[client].causes.push(self.now);
         self.drive(client);
     }
@@ -90,13 +91,15 @@ impl World {
         let Some(mut attempt) = self.clients[client].attempt.take() else {
             return;
         };
-        attempt.life.leave(now);
-        while let Some(transmit) = attempt.life.poll_transmit(now, || None) {
+        attempt.update(now, |claim| claim.leave(now));
+        while let Some((_, transmit)) = attempt.machine.poll_transmit(now, || None) {
             self.serial += 1;
             let request = self.serial;
             self.send(client, request, (*transmit.command).clone());
             let unanswered = Err(Failure::Unanswered);
-            attempt.life.handle_answer(now, &transmit, unanswered);
+            attempt
+                .machine
+                .handle_answer(now, ONE, &transmit, unanswered);
         }
         self.begin_again(client);
     }
@@ -125,12 +128,12 @@ impl World {
             let Some(attempt) = &mut self.clients[client].attempt else {
                 return;
             };
-            attempt.life.handle_timeout(now);
+            attempt.machine.handle_timeout(now);
             self.settle(client);
             let Some(attempt) = &mut self.clients[client].attempt else {
                 return;
             };
-            let Some(transmit) = attempt.life.poll_transmit(now, || None) else {
+            let Some((_, transmit)) = attempt.machine.poll_transmit(now, || None) else {
                 break;
             };
             self.transmit(client, transmit);
@@ -138,7 +141,7 @@ impl World {
         let Some(attempt) = &self.clients[client].attempt else {
             return;
         };
-        if let Some(next) = attempt.life.poll_timeout() {
+        if let Some(next) = attempt.machine.poll_timeout() {
             let at = next
                 .0
                 .saturating_sub(self.clients[client].origin)
@@ -167,8 +170,8 @@ impl World {
             // Callers have pauses of their own.
             process.causes.push(self.now);
         }
+        let policy = attempt.life().terms().policy;
         if let Some(held) = &mut attempt.held {
-            let policy = attempt.life.terms().policy;
             let by_itself = matches!(policy, RenewalPolicy::Manual) && held.whole;
             let again = std::mem::take(&mut held.ask_again) || !attempt.changing.is_empty();
             assert!(
@@ -228,8 +231,8 @@ impl World {
         }
         let unanswered = Err(Failure::Unanswered);
         attempt
-            .life
-            .handle_answer(now, &pending.transmit, unanswered);
+            .machine
+            .handle_answer(now, ONE, &pending.transmit, unanswered);
         self.drive(client);
     }
 
@@ -255,20 +258,21 @@ impl World {
         {
             attempt.told_to_wait = Some((epoch, standing.arrival));
         }
-        let heard = Heard {
+        let heard = Response {
             reply: *reply,
             at,
             epoch,
             enough: None,
         };
         attempt
-            .life
-            .handle_answer(now, &pending.transmit, Ok(heard));
+            .machine
+            .handle_answer(now, ONE, &pending.transmit, Ok(heard));
+        let standpoint = attempt.life().standpoint();
         if let (Some(held), Command::Renew(renew)) = (&mut attempt.held, &*pending.transmit.command)
         {
             held.whole |= renew.ttl >= lease;
             let arrival = held.arrival;
-            let lost = matches!(attempt.life.standpoint(), Some(Standpoint::Lost(_)));
+            let lost = matches!(standpoint, Some(Standpoint::Lost(_)));
             let same = matches!(reply, Reply::Standing(s) if s.arrival == arrival);
             let no_answer = matches!(reply, Reply::Superseded | Reply::Gone | Reply::Taken);
             if no_answer && !lost {
@@ -293,9 +297,9 @@ impl World {
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };
-        let waited = attempt.life.phase() == Phase::Waiting;
-        attempt.life.handle_push(now, &push);
-        let believed = waited && attempt.life.phase() == Phase::Held;
+        let waited = attempt.life().phase() == Phase::Waiting;
+        attempt.machine.handle_push(now, &push);
+        let believed = waited && attempt.life().phase() == Phase::Held;
         if let Event::Granted { arrival, .. } = event {
             let told = attempt.told_to_wait;
             self.require(!believed || told == Some((epoch, *arrival)), || {
@@ -312,16 +316,16 @@ impl World {
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };
-        match attempt.life.phase() {
+        match attempt.life().phase() {
             Phase::Asking | Phase::Waiting => {}
             Phase::Held if attempt.held.is_none() => self.begin_to_hold(client),
             Phase::Held => {
                 let since = attempt.held.as_ref().unwrap().since;
-                let terms = *attempt.life.terms();
-                let until = attempt.life.valid_until();
+                let terms = *attempt.life().terms();
+                let until = attempt.life().valid_until();
                 let fixed = matches!(terms.policy, RenewalPolicy::Fixed);
                 let bound = terms.max_hold.map(|max_hold| since + max_hold);
-                let standpoint = attempt.life.standpoint();
+                let standpoint = attempt.life().standpoint();
                 self.require(!fixed || until <= since + terms.ttl, || {
                     "a fixed lease goes on".into()
                 });
@@ -335,10 +339,10 @@ impl World {
                 }
             }
             Phase::Leaving | Phase::Over => {
-                if let Some(Standpoint::Lost(loss)) = attempt.life.standpoint() {
+                if let Some(Standpoint::Lost(loss)) = attempt.life().standpoint() {
                     return self.lose(client, loss);
                 }
-                let end = attempt.life.end();
+                let end = attempt.life().end();
                 let at = now;
                 self.tell(|| format!("client {client} ends with {end:?} at {at:?}"));
                 let reached = !self.fair_weather() || end != Some(End::Unreachable);
@@ -369,10 +373,10 @@ impl World {
         let end = self.serial;
         let attempt = self.clients[client].attempt.as_mut().unwrap();
         let (arrival, token) = (
-            attempt.life.arrival().unwrap(),
-            attempt.life.token().unwrap(),
+            attempt.life().arrival().unwrap(),
+            attempt.life().token().unwrap(),
         );
-        let until = attempt.life.valid_until();
+        let until = attempt.life().valid_until();
         attempt.held = Some(Held {
             arrival,
             since: now,

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use leasehold_core::{
-    Arrival, ChangeId, ClaimId, ClientInfo, Command, Event, Inbox, Key, Life, Mode, Moment, Queue,
-    Reply, StoreTime, Token, Transmit,
+    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command, Event, Inbox, Key,
+    KeyMachine, Mode, Moment, Queue, Reply, StoreTime, Token, Transmit,
 };
 
 use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
@@ -115,7 +115,8 @@ pub(crate) struct Pending {
 
 /// A claim that is being asked for, or kept.
 pub(crate) struct Attempt {
-    pub(crate) life: Life,
+    /// With one claim.
+    pub(crate) machine: KeyMachine<()>,
     pub(crate) mode: Mode,
     pub(crate) held: Option<Held>,
     pub(crate) pending: Vec<Pending>,
@@ -129,10 +130,26 @@ pub(crate) struct Attempt {
     pub(crate) end: u64,
 }
 
+/// The number of a client's only claim.
+pub(crate) const ONE: ClaimNumber = ClaimNumber(1);
+
 impl Attempt {
-    pub(crate) fn new(life: Life, mode: Mode) -> Self {
+    pub(crate) fn life(&self) -> &ClaimMachine {
+        self.machine.get(ONE).unwrap()
+    }
+
+    pub(crate) fn update<T>(
+        &mut self,
+        now: Moment,
+        change: impl FnOnce(&mut ClaimMachine) -> T,
+    ) -> T {
+        self.machine.update(now, ONE, change).unwrap()
+    }
+
+    pub(crate) fn new(mut machine: KeyMachine<()>, mode: Mode, now: Moment) -> Self {
+        machine.set_driven(now, ONE, false);
         Self {
-            life,
+            machine,
             mode,
             held: None,
             pending: Vec::new(),

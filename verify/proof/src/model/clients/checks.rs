@@ -1,6 +1,6 @@
 //! What must hold in every state, and how a state is told.
 
-use leasehold_core::{Capacity, Mode, Phase};
+use leasehold_core::{Capacity, ClaimMachine, Mode, Phase};
 
 use super::wire::What;
 use super::{ClientsModel, State};
@@ -26,8 +26,8 @@ impl ClientsModel {
     pub(super) fn judge(&self, state: &mut State) {
         let mut relied_on = Vec::new();
         for (number, client) in state.clients.iter().enumerate() {
-            let life = client.life.as_ref().filter(|_| !client.adopted);
-            let until = life.map(|life| life.valid_until());
+            let claim = self.claim(state, number).filter(|_| !client.adopted);
+            let until = claim.map(ClaimMachine::valid_until);
             if until.is_some_and(|until| until > self.moment(state, number)) {
                 relied_on.push(self.people[number].mode);
             }
@@ -45,16 +45,16 @@ impl ClientsModel {
         let mut lines = vec![format!("  tick {}", state.ticks)];
         for (number, client) in state.clients.iter().enumerate() {
             let now = self.moment(state, number);
-            let stage = match &client.life {
+            let stage = match self.claim(state, number) {
                 _ if client.dead => "is dead".to_owned(),
                 None => "is idle".to_owned(),
-                Some(life) if life.phase() != Phase::Held => match life.behind() {
+                Some(claim) if claim.phase() != Phase::Held => match claim.behind() {
                     Some(ahead) => format!("waits behind {ahead}"),
                     None => "waits".to_owned(),
                 },
-                Some(life) => {
-                    let left = life.valid_until().since(now).as_secs_f64();
-                    let token = life.token().unwrap_or_default();
+                Some(claim) => {
+                    let left = claim.valid_until().since(now).as_secs_f64();
+                    let token = claim.token().unwrap_or_default();
                     format!("holds {token} for {left:.3} s")
                 }
             };

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Life, Moment, Phase, Token, Transmit};
+use leasehold_core::{Arrival, ClaimMachine, ClaimNumber, Moment, Phase, Transmit};
 
-use super::runs::Departure;
 use super::{Act, ClientsModel, State, TICK};
 
 /// A request whose answer is waited for.
@@ -16,10 +15,20 @@ pub(super) struct Pending {
     pub(super) overtaken: bool,
 }
 
+/// A claim on its way out, in a process with other claims.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Departure {
+    pub(super) serial: u8,
+    pub(super) number: ClaimNumber,
+    pub(super) transmit: Transmit,
+}
+
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Client {
-    /// Its claim; none while it is idle.
-    pub(super) life: Option<Box<Life>>,
+    /// Its claim in the machine of its process; none while it is idle.
+    pub(super) claim: Option<ClaimNumber>,
+    /// What was seen of it: whether it holds, and behind which claim it is granted.
+    pub(super) seen: (bool, Option<Arrival>),
     pub(super) pending: Option<Pending>,
     /// How often it may still begin, and how often it has.
     pub(super) attempts: u8,
@@ -31,14 +40,13 @@ pub(super) struct Client {
     /// Its caller has let another process have its lease, and relies on it no more.
     pub(super) adopted: bool,
     pub(super) departures: Vec<Departure>,
-    /// The numbers of what was passed on, and has left since.
-    pub(super) gone: Vec<(Arrival, Token)>,
 }
 
 impl Client {
     pub(super) fn new(attempts: u8) -> Self {
         Self {
-            life: None,
+            claim: None,
+            seen: (false, None),
             pending: None,
             attempts,
             begun: 0,
@@ -48,16 +56,11 @@ impl Client {
             dead: false,
             adopted: false,
             departures: Vec::new(),
-            gone: Vec::new(),
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.life.is_none()
-    }
-
-    pub(super) fn is_in(&self, phase: Phase) -> bool {
-        self.life.as_ref().is_some_and(|life| life.phase() == phase)
+        self.claim.is_none()
     }
 
     /// Whether it asked so long ago.
@@ -68,29 +71,41 @@ impl Client {
 }
 
 impl ClientsModel {
+    /// The claim of a client.
+    pub(super) fn claim<'a>(&self, state: &'a State, client: usize) -> Option<&'a ClaimMachine> {
+        state.machines[self.process(client)].get(state.clients[client].claim?)
+    }
+
+    pub(super) fn is_in(&self, state: &State, client: usize, phase: Phase) -> bool {
+        let claim = self.claim(state, client);
+        claim.is_some_and(|claim| claim.phase() == phase)
+    }
+
     pub(super) fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
         let client = &state.clients[number];
         if client.dead {
             return;
         }
         let now = self.moment(state, number);
-        let due = client.life.as_ref().and_then(|life| life.poll_timeout());
+        let claim = self.claim(state, number);
+        let due = claim.and_then(ClaimMachine::poll_timeout);
         if due.is_some_and(|due| due <= now) {
             actions.push(Act::Drive(number));
         }
         if client.has_asked(now, TICK / 2) && state.left.late > 0 {
             actions.push(Act::TimeOut(number));
         }
+        let phase = claim.map(ClaimMachine::phase);
         if client.is_idle() && client.attempts > 0 && self.may_begin(state, number) {
             actions.push(Act::Begin(number));
-        } else if client.is_in(Phase::Held) {
+        } else if phase == Some(Phase::Held) {
             actions.push(Act::GiveBack(number));
             if state.left.adoptions > 0 && self.adopter(state).is_some() {
                 actions.push(Act::Adopt(number));
             }
         }
         self.process_actions(state, number, actions);
-        let waits = client.is_in(Phase::Waiting);
+        let waits = phase == Some(Phase::Waiting);
         if state.left.forged > 0 && waits && client.connected {
             actions.push(Act::Forge(number));
         }

@@ -35,9 +35,10 @@ impl ClientsModel {
         let mut state = state.clone();
         state.left = Budget::default();
         // Who was told that its claim is gone may come again once.
-        for client in &mut state.clients {
-            let waits = client.is_in(Phase::Asking) || client.is_in(Phase::Waiting);
-            client.attempts = u8::from(waits);
+        for client in 0..state.clients.len() {
+            let is_in = |phase| self.is_in(&state, client, phase);
+            let waits = is_in(Phase::Asking) || is_in(Phase::Waiting);
+            state.clients[client].attempts = u8::from(waits);
         }
         let waits = |state: &State| state.clients.iter().any(|c| !c.dead && c.attempts > 0);
         for tick in 0..PATIENCE {
@@ -48,16 +49,16 @@ impl ClientsModel {
                 return false;
             }
             self.miss_what_is_lost(&mut state);
-            for client in &mut state.clients {
-                if client.is_in(Phase::Held) {
-                    client.attempts = 0;
+            for client in 0..state.clients.len() {
+                if self.is_in(&state, client, Phase::Held) {
+                    state.clients[client].attempts = 0;
                 }
             }
             if !waits(&state) {
                 return true;
             }
             for number in 0..state.clients.len() {
-                if state.clients[number].is_in(Phase::Held) {
+                if self.is_in(&state, number, Phase::Held) {
                     self.happen(&mut state, Act::GiveBack(number));
                 }
             }

@@ -1,14 +1,15 @@
-//! A client around its claim: what an adapter does, and no decision.
+//! A client around its claim: what an adapter does, and no decision. The machine of its key is the
+//! product's own.
 
 use std::sync::Arc;
 
 use leasehold_core::{
-    Acknowledges, Arrival, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, Heard, Key,
-    Life, Limits, Loss, Phase, Push, RenewalPolicy, Reply, Standpoint, StoreTime, Terms, Token,
-    Transmit,
+    Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command, End,
+    Event, Failure, Key, KeyMachine, Limits, Loss, Moment, Phase, Push, RenewalPolicy, Reply,
+    Response, Standpoint, StoreTime, Terms, Token, Transmit,
 };
 
-use super::client::Pending;
+use super::client::{Departure, Pending};
 use super::wire::{Message, What};
 use super::{ClientsModel, State, TICK, inbox};
 use crate::model::promise::Promise;
@@ -41,10 +42,16 @@ impl ClientsModel {
         }
     }
 
+    /// Numbers in the order of the attempts, whatever came before.
+    pub(super) fn number(state: &State, client: usize) -> ClaimNumber {
+        ClaimNumber(u64::from(state.clients[client].begun) << 8 | client as u64)
+    }
+
     pub(super) fn begin(&self, state: &mut State, client: usize) {
-        state.clients[client].attempts -= 1;
-        state.clients[client].begun += 1;
-        state.clients[client].adopted = false;
+        let it = &mut state.clients[client];
+        it.attempts -= 1;
+        it.begun += 1;
+        it.adopted = false;
         let claim = Claim {
             waiter_ttl: self.waiter,
             inbox: Some(inbox(self.process(client))),
@@ -56,26 +63,35 @@ impl ClientsModel {
                 self.lease,
             )
         };
-        let life = Life::claim(
-            claim,
-            self.lease_terms(),
-            Self::limits(),
-            self.moment(state, client),
-        );
-        state.clients[client].life = Some(Box::new(life));
+        let (now, number) = (self.moment(state, client), Self::number(state, client));
+        let machine = &mut state.machines[self.process(client)];
+        machine.claim(number, (), claim, self.lease_terms(), Self::limits(), now);
+        state.clients[client].claim = Some(number);
         self.drive(state, client);
+    }
+
+    /// Changes a claim of its process; `None` if that is over.
+    fn update<T>(
+        &self,
+        state: &mut State,
+        client: usize,
+        change: impl FnOnce(&mut ClaimMachine, Moment) -> T,
+    ) -> Option<T> {
+        let (now, number) = (self.moment(state, client), state.clients[client].claim?);
+        let machine = &mut state.machines[self.process(client)];
+        machine.update(now, number, |claim| change(claim, now))
     }
 
     /// Calls a claim, and does what it wants done.
     pub(super) fn drive(&self, state: &mut State, client: usize) {
-        let now = self.moment(state, client);
-        if let Some(life) = &mut state.clients[client].life {
-            life.handle_timeout(now);
-            if let Some(transmit) = life.poll_transmit(now, || None) {
-                self.transmit(state, client, transmit);
-            }
+        let transmit = self.update(state, client, |claim, now| {
+            claim.handle_timeout(now);
+            claim.poll_transmit(now, || None)
+        });
+        if let Some(transmit) = transmit.flatten() {
+            self.transmit(state, client, transmit);
         }
-        self.settle(state, client);
+        self.look_at_all(state, client, None);
     }
 
     fn transmit(&self, state: &mut State, client: usize, transmit: Transmit) {
@@ -106,14 +122,26 @@ impl ClientsModel {
 
     pub(super) fn time_out(&self, state: &mut State, client: usize) {
         self.unanswered(state, client);
-        self.settle(state, client);
+        self.look_at_all(state, client, None);
     }
 
     fn unanswered(&self, state: &mut State, client: usize) {
+        if let Some(pending) = state.clients[client].pending.take() {
+            self.answer(state, client, &pending, Err(Failure::Unanswered));
+        }
+    }
+
+    fn answer(
+        &self,
+        state: &mut State,
+        client: usize,
+        to: &Pending,
+        answer: Result<Response, Failure>,
+    ) {
         let now = self.moment(state, client);
-        let it = &mut state.clients[client];
-        if let (Some(pending), Some(life)) = (it.pending.take(), &mut it.life) {
-            life.handle_answer(now, &pending.transmit, Err(Failure::Unanswered));
+        if let Some(number) = state.clients[client].claim {
+            let machine = &mut state.machines[self.process(client)];
+            machine.handle_answer(now, number, &to.transmit, answer);
         }
     }
 
@@ -126,37 +154,28 @@ impl ClientsModel {
         reply: &Reply,
         at: StoreTime,
     ) {
-        let now = self.moment(state, client);
-        let it = &mut state.clients[client];
-        if it.epoch != epoch || self.has_left(state, client, serial) {
+        let heard = Response {
+            reply: *reply,
+            at,
+            epoch,
+            enough: None,
+        };
+        if state.clients[client].epoch != epoch || self.has_left(state, client, serial, Ok(heard)) {
             return;
         }
-        let it = &mut state.clients[client];
-        let Some(pending) = it.pending.take_if(|pending| pending.serial == serial) else {
+        let pending = &mut state.clients[client].pending;
+        let Some(pending) = pending.take_if(|pending| pending.serial == serial) else {
             return;
         };
-        let mut behind = None;
-        if let Some(life) = &mut it.life {
-            behind = life.behind();
-            let held = life.token().filter(|_| life.phase() == Phase::Held);
-            let heard = Heard {
-                reply: *reply,
-                at,
-                epoch,
-                enough: None,
-            };
-            life.handle_answer(now, &pending.transmit, Ok(heard));
-            if held.is_some() {
-                let lost = matches!(life.standpoint(), Some(Standpoint::Lost(_)));
-                let named = matches!(reply, Reply::Standing(standing) if standing.token == held);
-                let fine = lost || named || pending.overtaken;
-                state.broken.require(Promise::OwnToken, fine);
-            } else {
-                self.judge_grant(state, client);
-            }
+        let held = self.claim(state, client).and_then(ClaimMachine::token);
+        self.answer(state, client, &pending, Ok(heard));
+        if let (Some(_), Some(claim)) = (held, self.claim(state, client)) {
+            let lost = matches!(claim.standpoint(), Some(Standpoint::Lost(_)));
+            let named = matches!(reply, Reply::Standing(standing) if standing.token == held);
+            let fine = lost || named || pending.overtaken;
+            state.broken.require(Promise::OwnToken, fine);
         }
-        self.follow(state, client, behind);
-        self.settle(state, client);
+        self.look_at_all(state, client, None);
     }
 
     pub(super) fn hear_push(
@@ -174,29 +193,46 @@ impl ClientsModel {
         if !hint && !push.is_proved_by(&Self::id(state, client)) {
             self.seen.note("not proved");
         }
-        let Some(life) = &mut state.clients[client].life else {
-            return;
-        };
-        let (waited, behind) = (life.phase() == Phase::Waiting, life.behind());
-        life.handle_push(now, &push);
-        if waited && life.phase() == Phase::Held {
-            self.seen.note("granted by a push");
-            self.judge_grant(state, client);
-        } else if life.standpoint() == Some(Standpoint::Lost(Loss::Revoked)) {
+        state.machines[self.process(client)].handle_push(now, &push);
+        let standpoint = self.claim(state, client).and_then(ClaimMachine::standpoint);
+        if standpoint == Some(Standpoint::Lost(Loss::Revoked)) {
             self.seen.note("revoked");
         }
-        self.follow(state, client, behind);
-        self.settle(state, client);
+        self.look_at_all(state, client, Some("granted by a push"));
+    }
+
+    /// After anything has happened to a process: sees what has become of its claims, and moves on
+    /// where one has come to an end.
+    pub(super) fn look_at_all(&self, state: &mut State, client: usize, how: Option<&'static str>) {
+        let machine = &mut state.machines[self.process(client)];
+        while machine.poll_changed(|_, (), _, _| ()) {}
+        for mate in self.mates(client) {
+            let Some(claim) = self.claim(state, mate) else {
+                continue;
+            };
+            let is = (claim.phase() == Phase::Held, claim.behind());
+            let was = std::mem::replace(&mut state.clients[mate].seen, is);
+            if is.1.is_some() && is.1 != was.1 {
+                self.seen.note("granted in a run");
+            }
+            if is.0 && !was.0 {
+                if let Some(how) = how {
+                    self.seen.note(how);
+                }
+                self.judge_grant(state, mate);
+            }
+            self.settle(state, mate);
+        }
     }
 
     /// A stranger has heard where a claim stands, and tells its client that it holds.
     pub(super) fn forge(&self, state: &mut State, client: usize) {
-        let Some(life) = &state.clients[client].life else {
+        let Some(claim) = self.claim(state, client) else {
             return;
         };
         let granted = Event::Granted {
             inbox: inbox(self.process(client)),
-            arrival: life.arrival().unwrap_or(Arrival(0)),
+            arrival: claim.arrival().unwrap_or(Arrival(0)),
             id: ClaimId::from_random(u128::MAX),
             token: Token(state.highest.0 + 1),
             behind: None,
@@ -213,14 +249,11 @@ impl ClientsModel {
     }
 
     /// A client that holds was granted what it says.
-    pub(super) fn judge_grant(&self, state: &mut State, client: usize) {
-        let it = &mut state.clients[client];
-        let grant = it.life.as_ref().and_then(|life| {
-            let held = life.phase() == Phase::Held;
-            Some((life.arrival()?, life.token()?, client)).filter(|_| held)
-        });
+    fn judge_grant(&self, state: &mut State, client: usize) {
+        let claim = self.claim(state, client);
+        let grant = claim.and_then(|claim| Some((claim.arrival()?, claim.token()?, client)));
         if let Some(grant) = grant {
-            if let Some(pending) = &mut it.pending {
+            if let Some(pending) = &mut state.clients[client].pending {
                 pending.overtaken = true;
             }
             let known = state.grants.contains(&grant);
@@ -229,13 +262,13 @@ impl ClientsModel {
     }
 
     /// Moves on where a claim has come to an end.
-    pub(super) fn settle(&self, state: &mut State, client: usize) {
-        let Some(life) = &state.clients[client].life else {
+    fn settle(&self, state: &mut State, client: usize) {
+        let Some(claim) = self.claim(state, client) else {
             return;
         };
-        match (life.phase(), life.standpoint()) {
+        match (claim.phase(), claim.standpoint()) {
             (Phase::Leaving | Phase::Over, _) => {
-                state.given_up |= life.end() == Some(End::Unreachable);
+                state.given_up |= claim.end() == Some(End::Unreachable);
                 self.leave(state, client);
             }
             (Phase::Held, Some(Standpoint::Lost(loss))) => {
@@ -256,22 +289,53 @@ impl ClientsModel {
 
     /// Ends an attempt. What it sends in leaving is sent once: that may be lost, too.
     pub(super) fn leave(&self, state: &mut State, client: usize) {
-        let now = self.moment(state, client);
+        let left = self.update(state, client, |claim, now| {
+            claim.leave(now);
+            let release = claim.poll_transmit(now, || None);
+            (claim.arrival(), claim.passed(), release)
+        });
         let it = &mut state.clients[client];
-        it.pending = None;
-        let Some(mut life) = it.life.take() else {
+        (it.pending, it.seen) = (None, (false, None));
+        let (Some((arrival, passed, release)), Some(number)) = (left, it.claim.take()) else {
             return;
         };
-        life.leave(now);
-        let release = life.poll_transmit(now, || None);
-        if let Some(transmit) = &release {
-            let told = self.runs(client);
-            state.clients[client].serial += u8::from(told);
-            let serial = told.then_some(state.clients[client].serial);
-            Self::send(state, client, serial, &transmit.command);
+        if !self.runs(client) {
+            // Nobody else is there to hear of its end.
+            state.machines[client] = KeyMachine::default();
+            if let Some(transmit) = &release {
+                Self::send(state, client, None, &transmit.command);
+            }
+            return;
         }
-        if self.runs(client) {
-            self.depart(state, client, &life, release);
+        let now = self.moment(state, client);
+        state.machines[self.process(client)].detach(now, number);
+        if let Some(transmit) = release {
+            let it = &mut state.clients[client];
+            it.serial += 1;
+            let (serial, command) = (it.serial, transmit.command.clone());
+            it.departures.push(Departure {
+                serial,
+                number,
+                transmit,
+            });
+            Self::send(state, client, Some(serial), &command);
+        } else {
+            self.note_end(state, client, arrival);
+        }
+        self.judge_turn(state, client, passed);
+        self.look_at_all(state, client, Some("passed on"));
+    }
+
+    /// Whoever holds by what was passed on has a later token.
+    fn judge_turn(&self, state: &mut State, client: usize, passed: Option<(Arrival, Token)>) {
+        let Some((_, before)) = passed else { return };
+        for mate in self
+            .mates(client)
+            .filter(|mate| !state.clients[*mate].seen.0)
+        {
+            let token = self.claim(state, mate).and_then(ClaimMachine::token);
+            let rises = token.is_none_or(|token| token > before);
+            state.broken.require(Promise::Tokens, rises);
         }
     }
 }

@@ -1,5 +1,9 @@
-use super::*;
-use crate::drift_allowance;
+use std::time::Duration;
+
+use crate::machine::Failure;
+use crate::machine::types::{Request, Verdict, WaiterConfig};
+use crate::machine::waiter::{Pushed, Waiter};
+use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
 
 const LEASE: Duration = Duration::from_secs(30);
 const WAITER: Duration = Duration::from_secs(9);

@@ -17,7 +17,7 @@ use crate::sync::timeout;
 
 /// What is wanted, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) key: Key,
     pub(crate) mode: Mode,
     pub(crate) terms: Arc<Terms>,
@@ -31,7 +31,7 @@ pub(crate) struct Wish {
     pub(crate) deadlock: Option<DeadlockCheck>,
 }
 
-impl Wish {
+impl AcquireRequest {
     /// The claim as the store is asked for it.
     pub(super) fn claim(&self, session: &Session, id: ClaimId, wait: bool) -> Claim {
         Claim {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use leasehold_core::{HintLimit, Key, Moment, Retry};
 
 use super::acquire::{Grant, Tried};
+use super::request::{AcquireRequest, Patience, timed_out};
 use super::timing::{ASK_AFTER_LAPSE, GRACE, POLLING};
 use super::watches::Watch;
-use super::wish::{Patience, Wish, timed_out};
 use super::{Session, random_u64};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
@@ -119,18 +119,18 @@ impl Drop for InLine<'_> {
 /// If the future is dropped, the background releases what was granted.
 pub(super) async fn acquire_by_asking(
     session: &Arc<Session>,
-    wish: &Wish,
+    request: &AcquireRequest,
     patience: Patience,
 ) -> Result<Option<Grant>, StoreError> {
     let Capabilities { queueing, push, .. } = session.store.capabilities();
     let usual = if push { Retry::default() } else { POLLING };
-    let retry = wish.retry.unwrap_or(usual);
-    let in_line = (!queueing).then(|| InLine::join(&session.turns, &wish.key));
+    let retry = request.retry.unwrap_or(usual);
+    let in_line = (!queueing).then(|| InLine::join(&session.turns, &request.key));
     let _turn = match &in_line {
         Some(in_line) => in_line.turn(patience).await?,
         None => None,
     };
-    let mut watch = (push && !queueing).then(|| Watch::start(session, &wish.key));
+    let mut watch = (push && !queueing).then(|| Watch::start(session, &request.key));
     let changed = watch.as_ref().map(Watch::changed).unwrap_or_default();
     let mut pauses = retry.pauses(random_u64());
     let mut hints = HintLimit::default();
@@ -139,7 +139,7 @@ pub(super) async fn acquire_by_asking(
         tokio::pin!(change);
         // Enlist before asking, so that no push falls between.
         change.as_mut().enable();
-        let asked = session.acquire_in_line(wish, patience, !queueing, false, |_, _| {});
+        let asked = session.acquire_in_line(request, patience, !queueing, false, |_, _| {});
         let tried = asked.await;
         if let Some(in_line) = &in_line {
             in_line.hear(&tried);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ClaimMachine;
+use super::claim::Stage;
 use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
-use super::words::{ChangeId, Errand, Failure, Heard, Standpoint, Transmit};
-use super::{Life, Stage};
+use super::types::{ChangeId, Failure, RequestKind, Response, Standpoint, Transmit};
 use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
 
 /// A change of a lease that its caller requests.
@@ -77,8 +78,8 @@ impl Changing {
     }
 }
 
-impl Life {
-    /// Requests a change of the lease. It is repeated until [`Life::changed`] returns a result.
+impl ClaimMachine {
+    /// Requests a change of the lease. It is repeated until [`ClaimMachine::changed`] returns a result.
     pub fn change(&mut self, change: Change, now: Moment) -> ChangeId {
         self.aim(Aim::Caller(change), now)
     }
@@ -137,7 +138,7 @@ impl Life {
         let change = &mut self.changes[at];
         change.in_flight = true;
         Some(Transmit {
-            errand: Errand::Change(change.id),
+            errand: RequestKind::Change(change.id),
             command: Arc::new(Command::Renew(renew)),
             sent: now,
             // Its last request does not outlast it.
@@ -191,7 +192,7 @@ impl Life {
         to: &Transmit,
         id: ChangeId,
         renew: &Renew,
-        heard: Result<Heard, Failure>,
+        heard: Result<Response, Failure>,
     ) {
         let said = heard.ok().filter(|heard| !heard.is_short());
         // What it says of the claim counts even if nobody waits for it any more.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Granted with the token 9, behind the claim 6 of the same client.
-fn following() -> Life {
+fn following() -> ClaimMachine {
     let (mut life, ask) = asked(terms());
     life.handle_answer(at(1), &ask, Ok(heard(behind(9, 6))));
     assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
@@ -113,7 +113,7 @@ fn a_turn_that_comes_too_late_is_none() {
 
 #[test]
 fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
-    let passed = |terms: Terms, before: &dyn Fn(&mut Life), millis| {
+    let passed = |terms: Terms, before: &dyn Fn(&mut ClaimMachine), millis| {
         let mut life = held(terms);
         before(&mut life);
         life.release(at(millis));
@@ -121,7 +121,7 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
     };
     assert_eq!(passed(terms(), &|_| {}, 10), Some((Arrival(7), Token(7))));
     assert_eq!(passed(terms(), &|_| {}, 40_000), None, "not valid any more");
-    let told = |life: &mut Life| assert_eq!(life.expose().0, &id(1));
+    let told = |life: &mut ClaimMachine| assert_eq!(life.expose().0, &id(1));
     assert_eq!(
         passed(terms(), &told, 10),
         None,
@@ -132,21 +132,21 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
         ..terms()
     };
     assert_eq!(passed(unfair, &|_| {}, 10), None, "others may come first");
-    let lost = |life: &mut Life| life.handle_reconnection(at(5));
+    let lost = |life: &mut ClaimMachine| life.handle_reconnection(at(5));
     assert_eq!(
         passed(terms(), &lost, 10),
         None,
         "another server may answer"
     );
-    let lost = |life: &mut Life| life.handle_disconnection();
+    let lost = |life: &mut ClaimMachine| life.handle_disconnection();
     assert_eq!(passed(terms(), &lost, 10), None, "no server answers");
-    let missed = |life: &mut Life| life.handle_reset(at(5));
+    let missed = |life: &mut ClaimMachine| life.handle_reset(at(5));
     assert_eq!(
         passed(terms(), &missed, 10),
         Some((Arrival(7), Token(7))),
         "the same server"
     );
-    let revoked = |life: &mut Life| {
+    let revoked = |life: &mut ClaimMachine| {
         let event = Event::Revoked {
             inbox: Inbox::from_random(1),
             arrival: Arrival(7),

@@ -8,16 +8,19 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use leasehold_core::{Life, Moment};
+use leasehold_core::{Moment, Phase};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use super::live::{LiveClaim, Progress};
+use super::claim_slot::{ClaimSlot, Progress};
+use super::keys::KeySlot;
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
-use super::{Session, watchdog};
+use super::{Session, driver};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::sync::{AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout};
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
+};
 
 /// Why a client takes no more claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,18 +57,22 @@ impl Closed {
 }
 
 /// Whether the client takes claims, and who is to be waited for when it closes.
-pub(super) struct Openness {
+pub(super) struct ShutdownState {
     /// Zero while it is open, then why not.
     closed: AtomicUsize,
     under_way: AtomicUsize,
     closing: Notify,
     /// One that was under way has ended, or a claim has left.
     pub(super) departed: Notify,
+    /// All claims are released, also those that are granted from now on.
+    pub(super) releases: AtomicBool,
+    /// Releases that were confirmed since it was closed.
+    confirmed: AtomicU64,
     /// The only thread of the runtime in which it was connected.
     home: Option<ThreadId>,
 }
 
-impl Openness {
+impl ShutdownState {
     /// Of a client that is connected now.
     pub(super) fn here(runtime: &Runtime) -> Self {
         let single = id_of(runtime).is_some()
@@ -76,7 +83,16 @@ impl Openness {
             under_way: AtomicUsize::new(0),
             closing: Notify::new(),
             departed: Notify::new(),
+            releases: AtomicBool::new(false),
+            confirmed: AtomicU64::new(0),
             home: single.then(|| thread::current().id()),
+        }
+    }
+
+    /// A claim has left.
+    pub(super) fn count_departure(&self) {
+        if self.closed().is_some() {
+            self.confirmed.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -90,12 +106,12 @@ impl Openness {
 }
 
 /// What makes or releases claims, until it is dropped: a shutdown waits for it.
-pub(super) struct UnderWay<'a>(&'a Openness);
+pub(super) struct UnderWay<'a>(&'a ShutdownState);
 
 impl<'a> UnderWay<'a> {
     pub(super) fn new(session: &'a Session) -> Self {
-        session.openness.under_way.fetch_add(1, Ordering::SeqCst);
-        Self(&session.openness)
+        session.shutdown.under_way.fetch_add(1, Ordering::SeqCst);
+        Self(&session.shutdown)
     }
 }
 
@@ -118,10 +134,10 @@ impl Session {
     ) -> Result<T, StoreError> {
         self.check_caller()?;
         self.check_thread()?;
-        let closing = self.openness.closing.notified();
+        let closing = self.shutdown.closing.notified();
         let _under_way = UnderWay::new(self);
-        watchdog::ensure_running(self);
-        let check_open = || match self.openness.closed() {
+        driver::ensure_running(self);
+        let check_open = || match self.shutdown.closed() {
             Some(closed) => Err(closed.error()),
             None => Ok(()),
         };
@@ -152,7 +168,7 @@ impl Session {
     /// A blocking call on the only thread of our runtime would wait for what only that
     /// thread can do.
     fn check_thread(&self) -> Result<(), StoreError> {
-        let Some(home) = self.openness.home else {
+        let Some(home) = self.shutdown.home else {
             return Ok(());
         };
         let held_up = crate::background::held_up();
@@ -169,37 +185,47 @@ impl Session {
     /// Takes no more claims, and ends those that are under way.
     pub(super) fn close(&self, why: Closed) {
         let why = if why == Closed::ShutDown { 1 } else { 2 };
-        let closed = &self.openness.closed;
+        let closed = &self.shutdown.closed;
         // The first reason stays.
         closed
             .compare_exchange(0, why, Ordering::SeqCst, Ordering::SeqCst)
             .ok();
-        self.openness.closing.notify_waiters();
-        self.openness.departed.notify_waiters();
+        self.shutdown.closing.notify_waiters();
+        self.shutdown.departed.notify_waiters();
     }
 
     /// Gives every claim back, and waits until all have left. Says how many releases
     /// were confirmed, and how many claims are not known to have left.
     pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
-        let before = self.registry().departures().1;
+        let before = self.shutdown.confirmed.load(Ordering::SeqCst);
         self.close(Closed::ShutDown);
-        self.shut.store(true, Ordering::SeqCst);
-        let claims = self.registry().close();
-        self.change_all(&claims, Life::shut_down);
+        self.shutdown.releases.store(true, Ordering::SeqCst);
+        for home in self.keys.all() {
+            // Whatever is changed is shut down.
+            self.change(&home, None, |_, _| ());
+        }
         let left = || {
-            // In this order: what ends meanwhile has left its claims to the registry.
-            let under_way = self.openness.under_way.load(Ordering::SeqCst);
-            let (leaving, confirmed) = self.registry().departures();
+            // In this order: what ends meanwhile has left its claims to their keys.
+            let under_way = self.shutdown.under_way.load(Ordering::SeqCst);
+            let leaving = |home: &Arc<KeySlot>| {
+                let state = home.lock();
+                let claims = state.machine.claims();
+                claims
+                    .filter(|(.., it)| it.phase() == Phase::Leaving)
+                    .count()
+            };
+            let leaving: usize = self.keys.all().iter().map(leaving).sum();
+            let confirmed = self.shutdown.confirmed.load(Ordering::SeqCst);
             (confirmed - before, (under_way + leaving) as u64)
         };
         let all_left = async {
             loop {
-                let departed = self.openness.departed.notified();
+                let departed = self.shutdown.departed.notified();
                 tokio::pin!(departed);
                 departed.as_mut().enable();
                 let (released, unconfirmed) = left();
                 // With nobody to release them, they lapse.
-                if unconfirmed == 0 || self.openness.closed() == Some(Closed::NoRuntime) {
+                if unconfirmed == 0 || self.shutdown.closed() == Some(Closed::NoRuntime) {
                     return (released, unconfirmed);
                 }
                 departed.await;
@@ -213,7 +239,7 @@ impl Session {
     /// watchdog that keeps it there.
     pub(super) async fn wait_in_line(
         &self,
-        claim: &LiveClaim,
+        claim: &ClaimSlot,
         give_up: Option<Moment>,
         progress: &mut impl FnMut(u64),
     ) -> Result<(), StoreError> {

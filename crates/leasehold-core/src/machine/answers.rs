@@ -1,33 +1,36 @@
 //! Handles the inputs of a claim: answers, pushes and lost connections.
 
-use super::belief::LastAnswer;
-use super::leaving::Left;
+use super::claim::{Handing, Stage};
+use super::push_validation::LastAnswer;
+use super::release::Left;
+use super::renewal::Renewal;
 use super::timing::LOOK_PAUSE;
+use super::types::{Request, RequestKind, Verdict};
 use super::waiter::Pushed;
-use super::{
-    EARLY_PUSHES, End, Errand, Failure, Handing, Heard, Life, Renewal, Request, Stage, Transmit,
-    Verdict,
-};
-use crate::mutant::mutated;
+use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint, Token};
 
-impl Life {
+impl ClaimMachine {
     /// Handles the answer to a request, or its failure.
-    pub fn handle_answer(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Moment,
+        to: &Transmit,
+        heard: Result<Response, Failure>,
+    ) {
         match (to.errand, &*to.command) {
-            (Errand::Ask, _) => self.handle_asked(now, to, heard),
-            (Errand::Beat, Command::Renew(renew)) => self.handle_beat(now, to, renew, heard),
-            (Errand::Change(id), Command::Renew(renew)) => {
+            (RequestKind::Ask, _) => self.handle_asked(now, to, heard),
+            (RequestKind::Beat, Command::Renew(renew)) => self.handle_beat(now, to, renew, heard),
+            (RequestKind::Change(id), Command::Renew(renew)) => {
                 self.handle_changed(now, to, id, renew, heard);
             }
-            (Errand::Leave, _) => self.handle_left(now, heard),
-            (Errand::Beat | Errand::Change(_), _) => {}
+            (RequestKind::Leave, _) => self.handle_left(now, heard),
+            (RequestKind::Beat | RequestKind::Change(_), _) => {}
         }
         self.move_on(now);
-        self.hear_early(now);
     }
 
-    fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Heard, Failure>) {
+    fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Response, Failure>) {
         let adopts = matches!(self.ask.as_deref(), Some(Command::Renew(_)));
         let waits = matches!(self.ask.as_deref(), Some(Command::Claim(claim)) if claim.wait);
         let Stage::Waiting(waiter) = &mut self.stage else {
@@ -78,7 +81,7 @@ impl Life {
         now: Moment,
         to: &Transmit,
         renew: &Renew,
-        heard: Result<Heard, Failure>,
+        heard: Result<Response, Failure>,
     ) {
         let failure = heard.err().unwrap_or(Failure::Unanswered);
         let heard = heard.ok().filter(|heard| !heard.is_short());
@@ -92,7 +95,7 @@ impl Life {
             (Stage::Waiting(waiter), Some(heard)) => {
                 waiter.answered = LastAnswer::new(to.sent, heard.at);
                 let request = Request::Renew(renew.ttl);
-                let Heard {
+                let Response {
                     reply, at, epoch, ..
                 } = heard;
                 waiter.handle_reply(now, to.sent, epoch, request, &reply, at);
@@ -105,7 +108,7 @@ impl Life {
         }
     }
 
-    fn handle_left(&mut self, now: Moment, heard: Result<Heard, Failure>) {
+    fn handle_left(&mut self, now: Moment, heard: Result<Response, Failure>) {
         let Stage::Leaving(leaving) = &mut self.stage else {
             return;
         };
@@ -153,32 +156,20 @@ impl Life {
         }
     }
 
-    /// Handles a push on this key. It may be for another claim, which is unknown before the first
-    /// answer. Anybody who may use the channels can have sent it, so a push that begins or ends a
-    /// hold counts only with a proof.
+    /// Handles a push that names this claim's arrival number. Anybody who may use the channels can
+    /// have sent it, so a push that begins or ends a hold counts only with a proof.
     ///
     /// Returns whether it changed anything.
-    pub fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
+    pub(super) fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
         let Some(arrival) = push.arrival() else {
             return false;
         };
-        match (&self.stage, self.arrival) {
-            (Stage::Waiting(_), None) => {
-                if self.early.len() == EARLY_PUSHES {
-                    self.early.remove(0);
-                }
-                self.early.push(push.clone());
-                return false;
-            }
-            (_, known) if known != Some(arrival) && !mutated("push-any-arrival") => return false,
-            _ => {}
-        }
-        let changed = self.believe(now, arrival, push);
+        let changed = self.accept_push(now, arrival, push);
         self.move_on(now);
         changed
     }
 
-    fn believe(&mut self, now: Moment, arrival: Arrival, push: &Push) -> bool {
+    fn accept_push(&mut self, now: Moment, arrival: Arrival, push: &Push) -> bool {
         let said = push.proved();
         let proved = said.is_some_and(|(said, proof)| self.identity.proves(&said, proof));
         let mut hinted = || self.hints.ask_at(now);
@@ -224,9 +215,9 @@ impl Life {
         true
     }
 
-    /// Handles that the lease directly ahead in its run ([`Life::behind`]) was passed on
-    /// ([`Life::passed`]).
-    pub fn handle_turn(&mut self, now: Moment, ahead: (Arrival, Token)) {
+    /// Handles that the lease directly ahead in its run ([`ClaimMachine::behind`]) was passed on
+    /// ([`ClaimMachine::passed`]).
+    pub(super) fn handle_turn(&mut self, now: Moment, ahead: (Arrival, Token)) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_turn(ahead);
         }
@@ -235,7 +226,7 @@ impl Life {
 
     /// Handles that the claim directly ahead in its run was lost, or has ended without passing
     /// the hold on: the claim asks the store.
-    pub fn handle_run_ended(&mut self, now: Moment, ahead: Arrival) {
+    pub(super) fn handle_run_ended(&mut self, now: Moment, ahead: Arrival) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_doubt(now, now);
             waiter.handle_run_ended(now, ahead);
@@ -243,15 +234,15 @@ impl Life {
     }
 
     /// Handles that its client does not know the claim directly ahead in its run. The client may
-    /// learn of it soon ([`Life::handle_run_known`]).
-    pub fn handle_run_unknown(&mut self, now: Moment, ahead: Arrival) {
+    /// learn of it soon ([`ClaimMachine::handle_run_known`]).
+    pub(super) fn handle_run_unknown(&mut self, now: Moment, ahead: Arrival) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_run_ended(now + LOOK_PAUSE, ahead);
         }
     }
 
     /// Handles that the claim directly ahead in its run belongs to its client.
-    pub fn handle_run_known(&mut self) {
+    pub(super) fn handle_run_known(&mut self) {
         if let Stage::Waiting(waiter) = &mut self.stage {
             waiter.handle_run_known();
         }
@@ -260,7 +251,7 @@ impl Life {
     /// Handles a lost connection: from now on another server may answer, which may have granted
     /// the key to others. So the hold is not passed on within the client until the store has
     /// answered.
-    pub fn handle_disconnection(&mut self) {
+    pub(super) fn handle_disconnection(&mut self) {
         self.passed = Token::NONE;
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.leave_run(),
@@ -269,27 +260,18 @@ impl Life {
     }
 
     /// Handles that there is a connection again after one that was lost: the claim asks the store.
-    pub fn handle_reconnection(&mut self, now: Moment) {
+    pub(super) fn handle_reconnection(&mut self, now: Moment) {
         self.handle_disconnection();
         self.handle_reset(now);
     }
 
     /// Handles that pushes may have been missed: the claim asks the store.
-    pub fn handle_reset(&mut self, now: Moment) {
+    pub(super) fn handle_reset(&mut self, now: Moment) {
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.handle_reset(now),
             Stage::Held(renewal) => renewal.handle_reset(now),
             Stage::Leaving(leaving) => leaving.handle_reset(now),
             Stage::Over => {}
-        }
-    }
-
-    /// Processes the pushes that arrived before the first answer.
-    fn hear_early(&mut self, now: Moment) {
-        if self.arrival.is_some() {
-            for push in std::mem::take(&mut self.early) {
-                self.handle_push(now, &push);
-            }
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::belief::LastAnswer;
+use super::push_validation::LastAnswer;
 use super::timing::{
     ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::words::Failure;
-pub(super) use super::words::{Request, Verdict, WaiterConfig};
+use super::types::Failure;
+pub(super) use super::types::{Request, Verdict, WaiterConfig};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
@@ -30,7 +30,7 @@ pub(super) struct Waiter {
     /// The connection was lost while a request was under way: its answer says
     /// nothing about the connection that came after.
     ask_again: bool,
-    /// What the last answer about this claim allows us to believe once granted.
+    /// What the last answer about this claim allows us to accept_push once granted.
     basis: Validity,
     renew_at: Moment,
     /// Since when it stands where it does.
@@ -264,7 +264,7 @@ impl Waiter {
         }
         if pushed.epoch == *answered || mutated("push-any-epoch") {
             match pushed.behind {
-                None => self.believe(arrival, token),
+                None => self.grant(arrival, token),
                 Some(behind) => *follows = Some(Follows { token, behind }),
             }
         } else if self.in_flight() {
@@ -292,11 +292,11 @@ impl Waiter {
             && (behind == ahead || mutated("turn-of-any"))
             && (before < token || mutated("turn-of-ended"))
         {
-            self.believe(arrival, token);
+            self.grant(arrival, token);
         }
     }
 
-    fn believe(&mut self, arrival: Arrival, token: Token) {
+    fn grant(&mut self, arrival: Arrival, token: Token) {
         self.phase = Phase::Over(Verdict::Granted {
             arrival,
             token,
@@ -452,6 +452,3 @@ fn look_after(standing: &Standing, at: StoreTime) -> Duration {
     let left = standing.blocked_until.map(|until| until.since(at));
     (left.unwrap_or_default() + stagger).max(LOOK_PAUSE)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,9 @@
-use super::*;
-use crate::{Standing, StoreTime, Token};
+use std::time::Duration;
+
+use crate::machine::renewal::Renewal;
+use crate::machine::types::Request;
+use crate::machine::{Loss, RenewalPolicy, Standpoint};
+use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 const TTL: Duration = Duration::from_secs(30);
 const WAITER: Duration = Duration::from_secs(9);

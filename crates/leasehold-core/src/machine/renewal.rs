@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
-use super::words::{Loss, RenewalPolicy, Request, Standpoint};
+use super::types::{Loss, RenewalPolicy, Request, Standpoint};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
@@ -301,6 +301,3 @@ impl Renewal {
         Some(Moment(due.0 - due.0 % grid))
     }
 }
-
-#[cfg(test)]
-mod tests;

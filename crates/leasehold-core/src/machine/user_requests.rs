@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::changes::{Aim, Changed};
-use super::leaving::Leaving;
+use super::claim::{Handing, Stage};
+use super::release::Releasing;
 use super::timing::MARGIN_OF_WAITING;
-use super::words::ChangeId;
-use super::{Collected, End, Handing, Life, Loss, RenewalPolicy, Stage, Standpoint};
+use super::{ChangeId, ClaimMachine, Collected, End, Loss, RenewalPolicy, Standpoint};
 use crate::mutant::mutated;
 use crate::{ClaimId, Command, Moment, Release};
 
-impl Life {
+impl ClaimMachine {
     /// Hands the lease to its caller, who may begin to work. From now on a minimum hold applies.
-    pub fn hand_out(&mut self) {
+    pub fn deliver(&mut self) {
         self.used = true;
     }
 
@@ -89,7 +89,7 @@ impl Life {
         self.begin_to_leave(now, false);
     }
 
-    /// Releases the claim for its caller, who waits for the result: [`Life::released`].
+    /// Releases the claim for its caller, who waits for the result: [`ClaimMachine::released`].
     pub fn release(&mut self, now: Moment) {
         self.begin_to_leave(now, true);
         let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports());
@@ -115,7 +115,7 @@ impl Life {
     }
 
     /// Hands the lease over to another process: its validity ends now. The claim is kept until
-    /// [`Life::forget`].
+    /// [`ClaimMachine::forget`].
     pub fn hand_over(&mut self, now: Moment) -> ChangeId {
         if let Stage::Held(renewal) = &mut self.stage {
             renewal.lose(Loss::HandedOver);
@@ -163,7 +163,7 @@ impl Life {
         };
         let another = self.identity.ids().nth(1).map(release);
         let release = release(self.identity.id());
-        let leaving = Leaving::new(release, another, now, until, self.seed, reports);
+        let leaving = Releasing::new(release, another, now, until, self.seed, reports);
         self.stage = Stage::Leaving(leaving);
         self.changes.clear();
     }

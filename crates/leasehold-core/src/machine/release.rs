@@ -9,7 +9,7 @@ use crate::{Backoff, Command, Moment, Reply};
 /// A claim that is being released: the release is repeated until it is confirmed, or until the
 /// claim has expired anyway.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub(super) struct Leaving {
+pub(super) struct Releasing {
     /// One for each id under which it may stand: the id, and the one that may have replaced it.
     release: Arc<Command>,
     another: Option<Arc<Command>>,
@@ -35,7 +35,7 @@ pub(super) struct Left {
     pub(super) reports: bool,
 }
 
-impl Leaving {
+impl Releasing {
     /// Leaves at `now`, and has lapsed by `until`.
     pub(super) fn new(
         release: Command,

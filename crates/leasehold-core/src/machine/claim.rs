@@ -1,103 +1,75 @@
-//! The state machine of a claim at its client: asking → waiting → held → leaving → over.
+//! The state machine of one claim at its client: asking → waiting → held → leaving → over.
 //!
-//! [`Life`] begins before the claim's first request and ends when nothing of it can be left at
-//! the store. Its inputs are answers, missing answers, pushes, lost connections, time, and the
-//! requests of its caller. Its outputs are commands, deadlines, and the state of the claim. It
-//! decides about retries, acknowledgements and releases; its driver only sends and receives. It
-//! also handles late answers and early pushes.
-
-mod answers;
-mod belief;
-mod changes;
-mod facts;
-mod identity;
-mod leaving;
-mod rejoining;
-mod renewal;
-#[cfg(test)]
-mod tests;
-mod timing;
-mod waiter;
-mod wishes;
-mod words;
+//! [`ClaimMachine`] begins before the claim's first request and ends when nothing of it can be left
+//! at the store. It decides about its retries, acknowledgements and releases, and handles late
+//! answers. What one claim means to another is [`KeyMachine`](super::KeyMachine)'s to decide.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::belief::HintLimit;
-use self::changes::Changing;
-pub use self::changes::{Change, Changed};
-pub use self::facts::{Fact, Facts};
-use self::identity::Identity;
-use self::leaving::Leaving;
-pub use self::rejoining::Rejoining;
-use self::renewal::Renewal;
-pub use self::timing::GRACE;
-use self::timing::REQUEST_PART;
-use self::waiter::{Request, Verdict, Waiter, WaiterConfig};
-use self::words::Errand;
-pub use self::words::{
-    Acknowledges, ChangeId, Collected, End, Failure, Heard, Limits, Loss, Phase, RenewalPolicy,
-    Standpoint, Terms, Transmit,
+use super::changes::Changing;
+use super::identity::Identity;
+use super::push_validation::HintLimit;
+use super::release::Releasing;
+use super::renewal::Renewal;
+use super::timing::REQUEST_PART;
+use super::types::{
+    Acknowledges, ChangeId, End, Limits, Loss, Phase, RequestKind, Standpoint, Terms, Transmit,
 };
-use crate::{Arrival, Claim, ClaimId, Command, Moment, Push, Renew, Rotate, Token};
-
-/// How many pushes are kept that arrive before the first answer. A dropped push only costs the
-/// time until the next heartbeat.
-const EARLY_PUSHES: usize = 64;
+use super::waiter::{Request, Waiter, WaiterConfig};
+use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
 
 /// One claim of one client.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub struct Life {
-    terms: Arc<Terms>,
-    operation: Duration,
-    seed: u64,
+pub struct ClaimMachine {
+    pub(super) terms: Arc<Terms>,
+    pub(super) operation: Duration,
+    pub(super) seed: u64,
     /// What brings it into being, until it is granted.
-    ask: Option<Arc<Command>>,
-    identity: Identity,
-    stage: Stage,
+    pub(super) ask: Option<Arc<Command>>,
+    pub(super) identity: Identity,
+    pub(super) stage: Stage,
     /// How often it was asked for.
-    sends: u32,
+    pub(super) sends: u32,
     /// Whether it was asked for once and that was answered: no request that could bring it
     /// back is under way.
-    settled: bool,
+    pub(super) settled: bool,
     /// Whether its caller has had it in hand.
-    used: bool,
+    pub(super) used: bool,
     /// Whether only the store can say if it still held when it was released: its caller was told
     /// its id, which others may know, or another server has taken over.
-    doubtful: bool,
+    pub(super) doubtful: bool,
     /// Its token, if it was released while it was valid, so that the next in its run holds;
     /// [`Token::NONE`] if not.
-    passed: Token,
-    arrival: Option<Arrival>,
-    hints: HintLimit,
-    early: Vec<Push>,
+    pub(super) passed: Token,
+    pub(super) arrival: Option<Arrival>,
+    pub(super) hints: HintLimit,
     /// When the id was replaced last, or first used.
-    rotated: Moment,
-    changes: Vec<Changing>,
-    last_change: ChangeId,
-    handing: Handing,
-    end: Option<End>,
+    pub(super) rotated: Moment,
+    pub(super) changes: Vec<Changing>,
+    pub(super) last_change: ChangeId,
+    pub(super) handing: Handing,
+    pub(super) end: Option<End>,
     /// What is known of the lease, once it is not held any more.
-    known: Option<Standpoint>,
+    pub(super) known: Option<Standpoint>,
     /// What the release of its caller has found: whether it still held the key.
-    released: Option<bool>,
+    pub(super) released: Option<bool>,
     /// Returns whether the store has confirmed its release.
-    confirmed: bool,
+    pub(super) confirmed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Hash)]
-enum Stage {
+pub(super) enum Stage {
     // Apart, since most claims are held for most of their lives, and many may be.
     Waiting(Box<Waiter>),
     Held(Renewal),
-    Leaving(Leaving),
+    Leaving(Releasing),
     Over,
 }
 
 /// How far a grant is on its way to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Handing {
+pub(super) enum Handing {
     /// Others must acknowledge it first.
     Unconfirmed,
     Confirming(ChangeId),
@@ -107,18 +79,21 @@ enum Handing {
     Topped,
 }
 
-impl Life {
+impl ClaimMachine {
     /// Makes the state machine of a new claim.
-    #[must_use]
-    pub fn claim(claim: Claim, terms: impl Into<Arc<Terms>>, limits: Limits, now: Moment) -> Self {
+    pub(super) fn claim(
+        claim: Claim,
+        terms: impl Into<Arc<Terms>>,
+        limits: Limits,
+        now: Moment,
+    ) -> Self {
         let identity = Identity::new(claim.id.clone());
         Self::new(Command::Claim(claim), identity, terms.into(), limits, now)
     }
 
     /// Makes the state machine of a claim that is taken over from another client: `id`, replaced
     /// as `rotate` says.
-    #[must_use]
-    pub fn adopt(
+    pub(super) fn adopt(
         id: ClaimId,
         rotate: Rotate,
         terms: impl Into<Arc<Terms>>,
@@ -168,7 +143,6 @@ impl Life {
             passed: Token::NONE,
             arrival: None,
             hints: HintLimit::default(),
-            early: Vec::new(),
             rotated: terms.rotate_every.map(|_| now).unwrap_or_default(),
             changes: Vec::new(),
             last_change: ChangeId::default(),
@@ -231,7 +205,7 @@ impl Life {
 
     /// Returns the arrival number and token of its grant, once its lease was released while it
     /// was valid. From then on the claim directly behind it in its run holds
-    /// ([`Life::handle_turn`]).
+    /// ([`ClaimMachine::handle_turn`]).
     #[must_use]
     pub fn passed(&self) -> Option<(Arrival, Token)> {
         let passed = Some(self.passed).filter(|token| *token != Token::NONE);
@@ -288,7 +262,7 @@ impl Life {
 
     /// Whether its time is over, and the store has not answered its withdrawal: only then is it
     /// known that others have the key, and not that the store is out of reach.
-    fn is_withdrawing(&self) -> bool {
+    pub(super) fn is_withdrawing(&self) -> bool {
         let asks = matches!(&self.stage, Stage::Leaving(leaving) if !leaving.is_refused());
         self.end == Some(End::TimedOut) && asks
     }
@@ -321,7 +295,7 @@ impl Life {
 
     // ---- time ----
 
-    /// Returns when to call [`Life::handle_timeout`] and [`Life::poll_transmit`] next.
+    /// Returns when to call [`ClaimMachine::handle_timeout`] and [`ClaimMachine::poll_transmit`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let stage = match &self.stage {
@@ -345,7 +319,7 @@ impl Life {
     }
 
     /// Returns the request to send now, if one is due. Its result must be passed to
-    /// [`Life::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. Without
+    /// [`ClaimMachine::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. Without
     /// one, the rotation waits for the next renewal.
     pub fn poll_transmit(
         &mut self,
@@ -360,7 +334,7 @@ impl Life {
                 Request::Claim => {
                     self.sends = self.sends.saturating_add(1);
                     let end = waiter.poll_timeout().unwrap_or(now);
-                    (self.ask.clone()?, Errand::Ask, end.since(now))
+                    (self.ask.clone()?, RequestKind::Ask, end.since(now))
                 }
                 Request::Renew(ttl) => {
                     let renew = Renew {
@@ -368,7 +342,7 @@ impl Life {
                         ..Renew::new(self.identity.id().clone(), ttl)
                     };
                     let command = Arc::new(Command::Renew(renew));
-                    (command, Errand::Beat, self.request_limit())
+                    (command, RequestKind::Beat, self.request_limit())
                 }
             },
             Stage::Held(renewal) => {
@@ -387,11 +361,11 @@ impl Life {
                     ..Renew::new(self.identity.id().clone(), ttl)
                 };
                 let command = Arc::new(Command::Renew(renew));
-                (command, Errand::Beat, self.request_limit())
+                (command, RequestKind::Beat, self.request_limit())
             }
             Stage::Leaving(leaving) => {
                 let command = leaving.poll_transmit(now)?;
-                (command, Errand::Leave, self.request_limit())
+                (command, RequestKind::Leave, self.request_limit())
             }
             Stage::Over => return None,
         };
@@ -403,7 +377,7 @@ impl Life {
         })
     }
 
-    fn request_limit(&self) -> Duration {
+    pub(super) fn request_limit(&self) -> Duration {
         self.operation.min(self.terms.ttl / REQUEST_PART)
     }
 }

@@ -1,11 +1,8 @@
-use super::super::tests::{
-    at, granted, heard, held, released, send, standing, terms, waiting, withdrawing,
-};
-use super::super::{Acknowledges, Change, Failure, Terms};
 use super::*;
+use super::{at, granted, heard, held, released, send, standing, terms, waiting, withdrawing};
 use crate::{Reply, StoreTime};
 
-fn look(facts: &mut Facts, life: &Life, millis: u64) -> Vec<Fact> {
+fn look(facts: &mut Facts, life: &ClaimMachine, millis: u64) -> Vec<Fact> {
     let mut told = Vec::new();
     facts.look(life, at(millis), |fact| told.push(fact));
     told
@@ -99,7 +96,7 @@ fn a_loss_is_told_once() {
 #[test]
 fn what_was_not_granted_ends_with_its_reason() {
     let mut facts = Facts::default();
-    let (mut life, ask) = super::super::tests::asked(Terms {
+    let (mut life, ask) = super::asked(Terms {
         acknowledges: Acknowledges::Nothing,
         ..terms()
     });

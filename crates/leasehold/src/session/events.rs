@@ -6,46 +6,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 
-use leasehold_core::{Fact, Facts, Life, Moment};
+use leasehold_core::Fact;
 use tracing::Span;
 
 use crate::observe::{ObservedClaim, Observers, Spans};
 use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
-/// What was reported about one claim.
-#[derive(Debug)]
-pub(super) struct Told {
-    facts: Facts,
-    /// The span of the acquisition, until that is over: a span ends with its last handle.
-    acquisition: Option<Box<Span>>,
-}
-
-impl Told {
-    pub(super) fn new() -> Self {
-        let acquisition = Span::current();
-        Self {
-            facts: Facts::default(),
-            acquisition: (!acquisition.is_none()).then(|| Box::new(acquisition)),
-        }
-    }
-
-    /// Collects new facts about the claim.
-    pub(super) fn look(&mut self, life: &Life, now: Moment, mut tell: impl FnMut(Fact, Span)) {
-        let acquisition = &mut self.acquisition;
-        self.facts.look(life, now, |fact| {
-            let span = acquisition.as_deref().cloned();
-            if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
-                *acquisition = None;
-            }
-            tell(fact, span.unwrap_or_else(Span::none));
-        });
-    }
-}
-
 /// Tells what is to be told, one task at a time, so that facts keep their order: a task that
 /// comes meanwhile leaves its own to that one.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct EventQueue {
     observers: Observers,
     any: AtomicBool,
     pending: Mutex<Vec<(ObservedClaim, Fact, Span)>>,
@@ -53,8 +23,8 @@ pub(super) struct Teller {
     turn: Mutex<Spans>,
 }
 
-impl Teller {
-    pub(super) fn to(observers: Observers) -> Self {
+impl EventQueue {
+    pub(super) fn new(observers: Observers) -> Self {
         Self {
             observers,
             any: AtomicBool::new(false),
@@ -77,7 +47,7 @@ impl Teller {
     }
 
     /// Delivers the collected facts. The caller must not hold locks.
-    pub(super) fn tell(&self) {
+    pub(super) fn deliver(&self) {
         while self.any.load(Ordering::Acquire) {
             let mut holds = match self.turn.try_lock() {
                 Ok(holds) => holds,
@@ -89,10 +59,10 @@ impl Teller {
             for (claim, fact, acquisition) in facts {
                 // Whose fault it is must not end the task that keeps everybody's leases. The
                 // panic was reported by its hook.
-                let tell = AssertUnwindSafe(|| {
+                let notify = AssertUnwindSafe(|| {
                     self.observers.tell(&claim, fact, &acquisition, &mut holds);
                 });
-                catch_unwind(tell).ok();
+                catch_unwind(notify).ok();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The watchdog: one task that renews all claims of a client, retries, releases in the
+//! The driver: one task that drives all keys of a client. It renews their claims, retries, releases in the
 //! background, and keeps the inbox open. It ends when no claim is left.
 
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use leasehold_core::{Life, Moment, Transmit};
+use leasehold_core::{Moment, Transmit};
 use tokio::task::{unconstrained, yield_now};
 
-use super::closing::Closed;
-use super::live::LiveClaim;
-use super::state::{Carried, State};
+use super::claim_slot::{Carried, ClaimSlot};
+use super::keys::KeySlot;
+use super::shutdown::Closed;
 use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER};
-use super::{Session, unanswered};
+use super::{Machine, Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
@@ -22,7 +22,7 @@ use crate::sync::{Ordering, sleep, timeout};
 /// Starts the task if none runs. With its runtime gone, the client is closed when this
 /// returns.
 pub(super) fn ensure_running(session: &Arc<Session>) {
-    if session.wake_at.load(Ordering::Acquire) == 0 {
+    if session.wake_at.load(Ordering::SeqCst) == 0 {
         let now = clock::now();
         ensure_awake(session, now, now);
     }
@@ -31,14 +31,10 @@ pub(super) fn ensure_running(session: &Arc<Session>) {
 /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
 /// it should have woken itself: its timer is late when the machine has slept.
 pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment, now: Moment) {
-    let planned = session.wake_at.load(Ordering::Acquire);
+    let planned = session.wake_at.load(Ordering::SeqCst);
     if planned == 0 {
-        let claimed = session
-            .wake_at
-            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
-        if claimed {
-            session.runtime.spawn(Watchdog::new(session.clone()).run());
+        if claim_driving(session) {
+            session.runtime.spawn(Driver::new(session.clone()).run());
         } else {
             session.wake.notify_one();
         }
@@ -47,14 +43,20 @@ pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment, now: Moment) {
     }
 }
 
+/// Whether whoever asks is the one to drive the client's keys from now on.
+fn claim_driving(session: &Session) -> bool {
+    let claimed = (session.wake_at).compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
+    claimed.is_ok()
+}
+
 /// A request, and what came of it.
-type Done = (Arc<LiveClaim>, Transmit, Carried);
+type Done = (Arc<KeySlot>, Arc<ClaimSlot>, Transmit, Carried);
 type InFlight = FuturesUnordered<BoxFuture<'static, Done>>;
 type Listened = Result<Box<dyn Listening>, StoreError>;
 
 /// That the inbox could not be opened.
 #[derive(Debug, Default)]
-struct Deafness {
+struct SubscribeBackoff {
     /// Why not, when it failed last: it is tried again with pauses, for leases only if
     /// there was no answer. A refusal stays one, and costs them no more than that they
     /// hear less.
@@ -62,7 +64,7 @@ struct Deafness {
     told: bool,
 }
 
-impl Deafness {
+impl SubscribeBackoff {
     /// It failed again. Says whether people have to hear of it: once, and not of a
     /// connection that broke, since the next attempt makes another.
     fn is_news(&mut self, cause: ErrorKind) -> bool {
@@ -72,7 +74,7 @@ impl Deafness {
     }
 }
 
-struct Watchdog {
+struct Driver {
     session: Arc<Session>,
     in_flight: InFlight,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
@@ -80,13 +82,13 @@ struct Watchdog {
     /// Whether the store pushes.
     pushes: bool,
     listen_after: Moment,
-    deafness: Deafness,
+    unsubscribed: SubscribeBackoff,
     idle_since: Option<Moment>,
     /// Whether it ends by itself.
     over: bool,
 }
 
-impl Watchdog {
+impl Driver {
     fn new(session: Arc<Session>) -> Self {
         Self {
             pushes: session.store.capabilities().push,
@@ -95,7 +97,7 @@ impl Watchdog {
             opening: FuturesUnordered::new(),
             inbox: None,
             listen_after: clock::now() + INBOX_AFTER,
-            deafness: Deafness::default(),
+            unsubscribed: SubscribeBackoff::default(),
             idle_since: None,
             over: false,
         }
@@ -109,12 +111,10 @@ impl Watchdog {
                 return std::future::pending().await;
             }
             let now = clock::now();
-            let more = self.see_to_all(now, &mut due);
-            let (next, empty) = {
-                let registry = self.session.registry();
-                (registry.next_due(), registry.is_empty())
-            };
-            self.open_inbox(now);
+            let more = self.drive_all(now, &mut due);
+            let next = self.session.keys.next_due();
+            let empty = self.session.is_idle(next);
+            self.open_inbox(now, empty);
             if empty && self.in_flight.is_empty() {
                 if self.is_over(now) {
                     self.over = true;
@@ -135,13 +135,13 @@ impl Watchdog {
         }
     }
 
-    /// Sees to the claims that are due, and hears what has come meanwhile. Whether there may be
-    /// more of either.
-    fn see_to_all(&mut self, now: Moment, due: &mut Vec<Arc<LiveClaim>>) -> bool {
-        self.session.registry().due(now, due);
+    /// Drives the keys that are due, and hears what has come meanwhile. Whether there may be more of
+    /// either.
+    fn drive_all(&mut self, now: Moment, due: &mut Vec<Arc<KeySlot>>) -> bool {
+        self.session.keys.due(now, due);
         let mut more = due.len() == TOGETHER;
-        for claim in due.drain(..) {
-            self.see_to(&claim);
+        for home in due.drain(..) {
+            self.drive(&home);
         }
         // With the first look at it each request is sent, so that all travel together.
         for heard in 1..=TOGETHER {
@@ -151,25 +151,28 @@ impl Watchdog {
             self.answered(done);
             more |= heard == TOGETHER;
         }
-        self.session.openness.departed.notify_waiters();
+        self.session.shutdown.departed.notify_waiters();
         more
     }
 
-    /// Sends the request of a claim that no other task drives.
-    fn see_to(&mut self, claim: &Arc<LiveClaim>) {
-        let session = &self.session;
-        let in_flight = &self.in_flight;
-        session.apply(claim, true, |state, now| {
-            state.life.handle_timeout(now);
-            while let Some(transmit) = state.poll_transmit(now, &session.ids) {
-                in_flight.push(carry(session.clone(), claim.clone(), transmit));
+    /// Sends what is due for the claims on a key that no other task drives.
+    fn drive(&mut self, home: &Arc<KeySlot>) {
+        let (session, in_flight) = (&self.session, &self.in_flight);
+        session.apply(home, None, |machine, now| {
+            machine.handle_timeout(now);
+            while let Some((number, sent)) = machine.poll_transmit(now, || session.ids.next().ok())
+            {
+                if let Some(slot) = machine.data(number) {
+                    in_flight.push(carry(session.clone(), home.clone(), slot.clone(), sent));
+                }
             }
         });
     }
 
-    fn answered(&self, (claim, sent, answer): Done) {
-        let answered = |state: &mut State, now| state.answer(&sent, answer, now);
-        self.session.apply(&claim, true, answered);
+    fn answered(&self, (home, slot, sent, answer): Done) {
+        self.session.apply(&home, None, |machine, now| {
+            machine.handle_answer(now, slot.number, &sent, slot.note(&sent, answer));
+        });
     }
 
     /// Says when the task means to wake, so that others wake it only for less.
@@ -181,11 +184,10 @@ impl Watchdog {
         if self.inbox.is_none() && self.opening.is_empty() && self.listen_after > now {
             wake_at = wake_at.min(self.listen_after);
         }
-        self.session
-            .wake_at
-            .store(wake_at.0.max(2), Ordering::Release);
-        // Something may have been registered just before that was said.
-        match self.session.registry().next_due() {
+        let planned = wake_at.0.max(2);
+        self.session.wake_at.store(planned, Ordering::SeqCst);
+        // Something may have been listed just before that was said.
+        match self.session.keys.next_due() {
             Some(due) if due < wake_at => due,
             _ => wake_at,
         }
@@ -198,35 +200,31 @@ impl Watchdog {
         if now.since(idle_since) < LINGER {
             return false;
         }
-        let registry = self.session.registry();
-        let over = registry.is_empty();
-        if over {
-            // Closed before anybody can start another task, which opens it again.
-            self.inbox = None;
-            self.session.listening.store(false, Ordering::Release);
-            self.session.wake_at.store(0, Ordering::Release);
-        }
-        over
+        // Closed before anybody can start another task, which opens it again.
+        self.inbox = None;
+        let session = &self.session;
+        session.listening.store(false, Ordering::SeqCst);
+        session.wake_at.store(0, Ordering::SeqCst);
+        // Something may have been listed just before that was said: then it goes on, unless
+        // another has begun.
+        session.is_idle(session.keys.next_due()) || !claim_driving(session)
     }
 
     /// Opens the inbox for those who wait at once, for leases that are kept
     /// after a while.
-    fn open_inbox(&mut self, now: Moment) {
+    fn open_inbox(&mut self, now: Moment, empty: bool) {
         if self.inbox.is_some() || !self.opening.is_empty() || !self.pushes {
             return;
         }
-        let (waiters, empty) = {
-            let registry = self.session.registry();
-            (registry.has_listeners(), registry.is_empty())
-        };
+        let waiters = self.session.has_listeners();
         let due = now >= self.listen_after;
-        let wanted = match self.deafness.cause {
+        let wanted = match self.unsubscribed.cause {
             None => waiters || !empty && due,
             Some(ErrorKind::Unavailable) => !empty && due,
             Some(_) => waiters && due,
         };
         if wanted {
-            self.session.listening.store(true, Ordering::Release);
+            self.session.listening.store(true, Ordering::SeqCst);
             let session = self.session.clone();
             let limit = session.settings.operation_timeout;
             self.opening.push(Box::pin(async move {
@@ -241,14 +239,16 @@ impl Watchdog {
         match listened {
             Ok(inbox) => {
                 self.inbox = Some(inbox);
-                self.deafness = Deafness::default();
+                self.unsubscribed = SubscribeBackoff::default();
                 // What was pushed before it was open went unheard.
                 self.session.watches.wake_all();
-                let claims = self.session.registry().all();
-                self.session.change_all(&claims, Life::handle_reset);
+                for home in self.session.keys.all() {
+                    let reset = |machine: &mut Machine, now| machine.handle_reset(now);
+                    self.session.apply(&home, None, reset);
+                }
             }
             Err(error) => {
-                if self.deafness.is_news(error.kind()) {
+                if self.unsubscribed.is_news(error.kind()) {
                     tracing::warn!(%error, "cannot listen for grants; polling instead");
                 } else {
                     tracing::debug!(%error, "cannot listen for grants; retrying");
@@ -259,7 +259,7 @@ impl Watchdog {
     }
 }
 
-impl Drop for Watchdog {
+impl Drop for Driver {
     fn drop(&mut self) {
         if !self.over {
             // Its runtime has ended, and starts no other.
@@ -276,12 +276,13 @@ fn next_answer(in_flight: &mut InFlight) -> impl Future<Output = Option<Done>> {
 
 fn carry(
     session: Arc<Session>,
-    claim: Arc<LiveClaim>,
-    transmit: Transmit,
+    home: Arc<KeySlot>,
+    slot: Arc<ClaimSlot>,
+    sent: Transmit,
 ) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let answer = session.carry(&claim.key, &transmit).await;
-        (claim, transmit, answer)
+        let answer = session.carry(&home.key, &sent).await;
+        (home, slot, sent, answer)
     })
 }
 
@@ -293,10 +294,10 @@ mod tests {
     fn who_cannot_listen_says_so_once_and_not_of_a_connection_that_broke() {
         let (broke, refused) = (ErrorKind::Unavailable, ErrorKind::Refused);
         let heard = |causes: &[ErrorKind]| -> Vec<bool> {
-            let mut deafness = Deafness::default();
+            let mut unsubscribed = SubscribeBackoff::default();
             causes
                 .iter()
-                .map(|cause| deafness.is_news(*cause))
+                .map(|cause| unsubscribed.is_news(*cause))
                 .collect()
         };
         assert_eq!(heard(&[refused, refused]), [true, false]);

@@ -51,6 +51,10 @@ pub struct Limits {
     pub seed: u64,
 }
 
+/// Tells the claims of one client apart. Later claims have higher numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimNumber(pub u64);
+
 /// The phase of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -127,12 +131,12 @@ pub struct Transmit {
     pub sent: Moment,
     /// It counts as unanswered if there is no answer for this long. That leaves time for a retry.
     pub limit: Duration,
-    pub(super) errand: Errand,
+    pub(super) errand: RequestKind,
 }
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Errand {
+pub(super) enum RequestKind {
     /// To bring the claim into being.
     Ask,
     /// To keep it.
@@ -145,7 +149,7 @@ pub(super) enum Errand {
 
 /// An answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Heard {
+pub struct Response {
     /// What was answered.
     pub reply: Reply,
     /// The store's time of the step.
@@ -156,7 +160,7 @@ pub struct Heard {
     pub enough: Option<bool>,
 }
 
-impl Heard {
+impl Response {
     /// A grant that does not count, since too few have it.
     pub(super) fn is_short(&self) -> bool {
         self.enough == Some(false) && self.reply.has_token()

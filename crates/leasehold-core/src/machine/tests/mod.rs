@@ -1,7 +1,13 @@
+mod facts;
+mod keys;
+mod renewal;
 mod runs;
+mod waiter;
+
+use std::time::Duration;
 
 use super::*;
-use crate::{Event, Inbox, Key, Mode, Note, Reply, Standing, StoreTime};
+use crate::{Command, Event, Inbox, Key, Mode, Note, Reply, Standing, StoreTime, Token};
 
 const TTL: Duration = Duration::from_secs(30);
 const WAITER: Duration = Duration::from_secs(9);
@@ -38,25 +44,25 @@ fn key() -> Key {
     Key::new("k").unwrap()
 }
 
-pub(super) fn asked(terms: Terms) -> (Life, Transmit) {
+pub(super) fn asked(terms: Terms) -> (ClaimMachine, Transmit) {
     asked_within(terms, LIMITS)
 }
 
-fn asked_within(terms: Terms, limits: Limits) -> (Life, Transmit) {
+fn asked_within(terms: Terms, limits: Limits) -> (ClaimMachine, Transmit) {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
-    let mut life = Life::claim(claim, terms, limits, at(0));
+    let mut life = ClaimMachine::claim(claim, terms, limits, at(0));
     assert_eq!(life.phase(), Phase::Asking);
     let ask = send(&mut life, 0);
     (life, ask)
 }
 
-pub(super) fn send(life: &mut Life, millis: u64) -> Transmit {
+pub(super) fn send(life: &mut ClaimMachine, millis: u64) -> Transmit {
     life.poll_transmit(at(millis), || None)
         .expect("it has something to send")
 }
 
-pub(super) fn heard(reply: Reply) -> Heard {
-    Heard {
+pub(super) fn heard(reply: Reply) -> Response {
+    Response {
         reply,
         at: STORE,
         epoch: 1,
@@ -87,14 +93,14 @@ pub(super) fn behind(token: u64, ahead: u64) -> Reply {
     })
 }
 
-pub(super) fn waiting() -> Life {
+pub(super) fn waiting() -> ClaimMachine {
     let (mut life, ask) = asked(terms());
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
     assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
     life
 }
 
-pub(super) fn held(terms: Terms) -> Life {
+pub(super) fn held(terms: Terms) -> ClaimMachine {
     let (mut life, ask) = asked(terms);
     life.handle_answer(at(1), &ask, Ok(heard(standing(Some(7)))));
     assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(7))));
@@ -115,7 +121,7 @@ pub(super) fn granted(arrival: u64, token: u64, millis: u64) -> Push {
     Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
 }
 
-pub(super) fn released(life: &mut Life, millis: u64) -> Transmit {
+pub(super) fn released(life: &mut ClaimMachine, millis: u64) -> Transmit {
     let release = send(life, millis);
     assert!(matches!(*release.command, Command::Release(_)));
     release
@@ -140,7 +146,7 @@ fn a_token_beyond_the_clock_is_asked_about() {
 #[test]
 fn an_older_grant_is_asked_about() {
     let (mut life, ask) = asked(terms());
-    let later = Heard {
+    let later = Response {
         at: STORE + Duration::from_millis(1),
         ..heard(standing(None))
     };
@@ -148,20 +154,6 @@ fn an_older_grant_is_asked_about() {
     life.handle_push(at(1), &granted(7, 1, 0));
     assert_eq!(life.phase(), Phase::Waiting);
     assert_eq!(life.poll_timeout(), Some(at(1)));
-}
-
-/// Once, what was kept for others filled the room, and a grant was missed
-/// until the next heartbeat.
-#[test]
-fn a_push_before_its_claim_is_kept_however_many_came_before() {
-    let (mut life, ask) = asked(terms());
-    for arrival in (1..=1_000).rev() {
-        life.handle_push(at(1), &granted(arrival, 1, 1));
-    }
-    assert_eq!(life.early.len(), EARLY_PUSHES);
-    life.handle_answer(at(2), &ask, Ok(heard(standing(None))));
-    assert_eq!(life.phase(), Phase::Held);
-    assert!(life.early.is_empty(), "and heard once");
 }
 
 #[test]
@@ -234,7 +226,7 @@ fn what_may_have_been_made_is_released() {
     };
     // One that was never sent, and one whose only answer says that it made nothing.
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
-    let mut never = Life::claim(claim, terms(), LIMITS, at(0));
+    let mut never = ClaimMachine::claim(claim, terms(), LIMITS, at(0));
     never.leave(at(0));
     assert_eq!(never.phase(), Phase::Over);
     let (mut life, ask) = asked(terms());
@@ -270,7 +262,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
             wait: waits,
             ..Claim::new(id(1), Mode::EXCLUSIVE, TTL)
         };
-        let mut life = Life::claim(claim, terms(), LIMITS, at(0));
+        let mut life = ClaimMachine::claim(claim, terms(), LIMITS, at(0));
         let ask = life.poll_transmit(at(0), || None).unwrap();
         (life, ask)
     };
@@ -282,7 +274,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
     );
 
     // For longer than any patience: before it has a place, and when it has one.
-    let outlive = |life: &mut Life, from: Moment, failure: Failure| {
+    let outlive = |life: &mut ClaimMachine, from: Moment, failure: Failure| {
         let (mut now, end) = (from, from + TTL * 4 + LIMITS.patience * 4);
         while now < end && life.end().is_none() {
             now = life.poll_timeout().unwrap().max(now);
@@ -324,7 +316,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
 }
 
 /// The request that is sent next, at `now` or later.
-fn send_at(life: &mut Life, now: Moment) -> Transmit {
+fn send_at(life: &mut ClaimMachine, now: Moment) -> Transmit {
     let due = life.poll_timeout().unwrap().max(now);
     life.handle_timeout(due);
     life.poll_transmit(due, || None).unwrap()
@@ -367,7 +359,7 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         acknowledges: Acknowledges::Grants,
         ..terms()
     };
-    let told = |enough| Heard {
+    let told = |enough| Response {
         enough,
         ..heard(standing(Some(7)))
     };
@@ -390,7 +382,7 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         let confirm = send(&mut life, 2);
         assert!(matches!(&*confirm.command, Command::Renew(renew) if renew.confirms));
         let reply = standing(Some(9));
-        let told = Heard {
+        let told = Response {
             enough: Some(enough),
             ..heard(reply)
         };
@@ -400,7 +392,7 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
 }
 
 /// Waits in line until 1,000, and withdraws: the release that is under way.
-pub(super) fn withdrawing() -> (Life, Transmit) {
+pub(super) fn withdrawing() -> (ClaimMachine, Transmit) {
     let limits = Limits {
         give_up: Some(at(1_000)),
         ..LIMITS
@@ -565,7 +557,7 @@ fn an_answer_about_a_replaced_id_says_nothing() {
 #[test]
 fn a_refusal_of_a_rotation_that_was_followed_by_another_says_nothing() {
     let mut life = held(terms());
-    let rotate = |life: &mut Life, bits| {
+    let rotate = |life: &mut ClaimMachine, bits| {
         life.change(Change::Rotate(id(bits)), at(10));
         send(life, 10)
     };
@@ -667,7 +659,7 @@ fn an_adoption_gets_what_is_held_and_nothing_else() {
             version: 3,
             adopt: None,
         };
-        let mut life = Life::adopt(id(1), rotate, terms(), LIMITS, at(0));
+        let mut life = ClaimMachine::adopt(id(1), rotate, terms(), LIMITS, at(0));
         let ask = send(&mut life, 0);
         (life, ask)
     };

@@ -6,45 +6,48 @@ use leasehold_core::{Command, Reply, Transmit};
 
 use super::Session;
 use super::acquire::Grant;
-use super::claimed::Claimed;
+use super::claim_handle::ClaimHandle;
+use super::request::{AcquireRequest, Patience, mismatch};
 use super::timing::GRACE;
-use super::wish::{Patience, Wish, mismatch};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::observe::AcquireOutcome;
+use crate::observe::{AcquireOutcome, Acquiring};
 use crate::store::{AllAnswer, Answer};
 use crate::sync::{sleep, timeout};
 
 /// How it came out.
 pub(crate) enum Together {
-    /// In the order of the wishes.
+    /// In the order of the requests.
     Granted(Vec<Grant>),
     /// Not all were free at once; nothing was changed.
     Busy,
     /// The store cannot do that: claim them one by one.
-    Apart,
+    Unsupported,
 }
 
 impl Session {
     /// Asks once for all keys, without waiting for any. An error comes with the
-    /// wish that it is about.
+    /// request that it is about.
     ///
     /// Dropping the future at any point leaves nothing behind.
     pub(crate) async fn acquire_all(
         self: &Arc<Self>,
-        wishes: &[Wish],
+        requests: &[AcquireRequest],
         patience: Patience,
     ) -> Result<Together, (usize, StoreError)> {
-        let acquiring: Vec<_> = wishes.iter().map(|wish| self.acquiring(wish)).collect();
+        let acquiring: Vec<_> = requests
+            .iter()
+            .map(|request| self.acquiring(request))
+            .collect();
         let acquired = self
-            .while_open(self.acquire_all_open(wishes, patience))
+            .while_open(self.acquire_all_open(requests, patience, &acquiring))
             .await;
         let acquired = acquired.map_err(|closed| (0, closed)).flatten();
         for acquiring in acquiring {
             match &acquired {
                 Ok(Together::Granted(_)) => acquiring.end(AcquireOutcome::Granted),
                 Ok(Together::Busy) => acquiring.end(AcquireOutcome::Busy),
-                Ok(Together::Apart) => acquiring.end(AcquireOutcome::Withdrawn),
+                Ok(Together::Unsupported) => acquiring.end(AcquireOutcome::Withdrawn),
                 Err((_, error)) => acquiring.fail(error),
             }
         }
@@ -53,41 +56,42 @@ impl Session {
 
     async fn acquire_all_open(
         self: &Arc<Self>,
-        wishes: &[Wish],
+        requests: &[AcquireRequest],
         patience: Patience,
+        acquiring: &[Acquiring<'_>],
     ) -> Result<Together, (usize, StoreError)> {
         let end = clock::now() + GRACE.min(patience.left_to_stop());
-        for wish in wishes {
-            self.own_departures(&wish.key, end).await;
+        for request in requests {
+            self.own_departures(&request.key, end).await;
         }
         // With one seed all pause for as long as the first.
         let limits = patience.limits(self.settings.operation_timeout);
-        let mut claims = Vec::with_capacity(wishes.len());
-        for (at, wish) in wishes.iter().enumerate() {
-            let claimed = self.claim(wish, limits, false, false);
+        let mut claims = Vec::with_capacity(requests.len());
+        for (at, (request, acquiring)) in requests.iter().zip(acquiring).enumerate() {
+            let span = acquiring.span();
+            let claimed = span.in_scope(|| self.claim(request, limits, false, false));
             claims.push(claimed.map_err(|error| (at, error))?);
         }
         loop {
-            let sent: Vec<_> = claims.iter().filter_map(Claimed::poll_transmit).collect();
+            let mut sent = Vec::with_capacity(claims.len());
+            for (at, claimed) in claims.iter().enumerate() {
+                let transmit = claimed.poll_transmit();
+                let failed = |end| (at, self.failed(&requests[at], claimed, end, patience));
+                sent.extend(transmit.map_err(failed)?);
+            }
             if sent.len() == claims.len() {
                 let carried = self.carry_all(&claims, &sent).await;
-                match answer_all(wishes, &claims, &sent, carried)? {
+                match answer_all(requests, &claims, &sent, carried)? {
                     Some(Asked::Granted) => {
-                        return self.hand_out_all(wishes, patience, claims).await;
+                        return self.deliver_all(requests, patience, claims).await;
                     }
                     Some(Asked::Refused(together)) => return Ok(together),
                     None => {}
                 }
             }
-            let ends = claims
-                .iter()
-                .map(|claimed| claimed.with(|life, _| life.end()));
-            if let Some((at, end)) = ends.enumerate().find_map(|(at, end)| Some((at, end?))) {
-                return Err((at, self.failed(&wishes[at], &claims[at], end, patience)));
-            }
             let due = claims
                 .iter()
-                .filter_map(|claimed| claimed.with(|life, _| life.poll_timeout()));
+                .filter_map(|claimed| claimed.with(|claim, _| claim.poll_timeout()));
             let due = due.max().unwrap_or_default();
             sleep(due.since(clock::now())).await;
         }
@@ -95,7 +99,7 @@ impl Session {
 
     async fn carry_all(
         &self,
-        claims: &[Claimed],
+        claims: &[ClaimHandle],
         sent: &[Transmit],
     ) -> Result<Option<AllAnswer>, Option<StoreError>> {
         let parts = claims
@@ -114,23 +118,23 @@ impl Session {
         };
         // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
-            let observers = self.teller.observers();
+            let observers = self.events.observers();
             observers.request(key, "claim_all", began, &answer);
         }
         answer
     }
 
     /// Each is checked once more; all or none.
-    async fn hand_out_all(
+    async fn deliver_all(
         self: &Arc<Self>,
-        wishes: &[Wish],
+        requests: &[AcquireRequest],
         patience: Patience,
-        claims: Vec<Claimed>,
+        claims: Vec<ClaimHandle>,
     ) -> Result<Together, (usize, StoreError)> {
-        for (at, (wish, claimed)) in wishes.iter().zip(&claims).enumerate() {
-            let end = self.bring_home(claimed, patience, |_| ()).await;
+        for (at, (request, claimed)) in requests.iter().zip(&claims).enumerate() {
+            let end = self.await_grant(claimed, patience, |_| ()).await;
             if let Some(end) = end.map_err(|error| (at, error))? {
-                return Err((at, self.failed(wish, claimed, end, patience)));
+                return Err((at, self.failed(request, claimed, end, patience)));
             }
         }
         let rejoined = 0;
@@ -150,14 +154,14 @@ enum Asked {
 /// Passes each claim its part of the answer. `None`: there was no answer, and the request is
 /// repeated.
 fn answer_all(
-    wishes: &[Wish],
-    claims: &[Claimed],
+    requests: &[AcquireRequest],
+    claims: &[ClaimHandle],
     sent: &[Transmit],
     carried: Result<Option<AllAnswer>, Option<StoreError>>,
 ) -> Result<Option<Asked>, (usize, StoreError)> {
     let parts = claims.iter().zip(sent);
     match carried {
-        Ok(None) => Ok(Some(Asked::Refused(Together::Apart))),
+        Ok(None) => Ok(Some(Asked::Refused(Together::Unsupported))),
         Ok(Some(AllAnswer::All(answers))) => {
             for ((claimed, sent), answer) in parts.zip(answers) {
                 claimed.answer(sent, Ok(answer));
@@ -172,9 +176,9 @@ fn answer_all(
                 claimed.answer(sent, Ok(Answer { reply, ..answer }));
             }
             match answer.reply {
-                Reply::Mismatch { in_use } => Err((part, mismatch(wishes[part].mode, in_use))),
+                Reply::Mismatch { in_use } => Err((part, mismatch(requests[part].mode, in_use))),
                 // One by one they stand in line, or are told so.
-                Reply::Quarantined { .. } => Ok(Some(Asked::Refused(Together::Apart))),
+                Reply::Quarantined { .. } => Ok(Some(Asked::Refused(Together::Unsupported))),
                 _ => Ok(Some(Asked::Refused(Together::Busy))),
             }
         }
@@ -185,7 +189,7 @@ fn answer_all(
             match failed {
                 // One by one they wait, or are told so.
                 Some(error) if error.retry_after.is_some() => {
-                    Ok(Some(Asked::Refused(Together::Apart)))
+                    Ok(Some(Asked::Refused(Together::Unsupported)))
                 }
                 Some(error) if error.kind() != ErrorKind::Unavailable => Err((0, error)),
                 _ => Ok(None),

@@ -1,11 +1,11 @@
 //! Facts: the events of a claim, as typed values.
 //!
-//! A fact is the difference between two observations of a [`Life`]. The life itself does not
+//! A fact is the difference between two observations of a [`ClaimMachine`]. The life itself does not
 //! record what was reported, and has no cost without an observer.
 
 use std::time::Duration;
 
-use super::{End, Life, Loss, Phase, Standpoint};
+use super::{ClaimMachine, End, Loss, Phase, Standpoint};
 use crate::{Moment, Token};
 
 /// An event of a claim, as its client knows it.
@@ -87,7 +87,7 @@ impl Facts {
     }
 
     /// Looks at the claim, and tells what has happened since the last look, in order.
-    pub fn look(&mut self, life: &Life, now: Moment, mut tell: impl FnMut(Fact)) {
+    pub fn look(&mut self, life: &ClaimMachine, now: Moment, mut tell: impl FnMut(Fact)) {
         if self.over {
             return;
         }
@@ -119,7 +119,7 @@ impl Facts {
 
     fn look_at_lease(
         &mut self,
-        life: &Life,
+        life: &ClaimMachine,
         now: Moment,
         held: Duration,
         mut tell: impl FnMut(Fact),
@@ -146,6 +146,3 @@ impl Default for Facts {
         Self::new()
     }
 }
-
-#[cfg(test)]
-mod tests;

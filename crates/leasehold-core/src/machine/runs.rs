@@ -1,0 +1,196 @@
+//! What one claim of a client means to another: holds that are passed on in a run.
+
+use std::collections::VecDeque;
+
+use super::claim::ClaimMachine;
+use super::types::{Phase, Standpoint};
+use super::{EARLY_PUSHES, Entry, KeyMachine};
+use crate::mutant::mutated;
+use crate::{Arrival, Moment, Push, Token};
+
+/// How many claims that have left are remembered to have been passed on.
+const PASSED: usize = 64;
+
+/// The part of a claim in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Run {
+    None,
+    /// It is granted behind this one.
+    Behind(Arrival),
+    /// Its grant had this token, and it was released while it was valid.
+    Passed(Token),
+    /// It was lost.
+    Lost,
+}
+
+impl Run {
+    pub(super) fn of(claim: &ClaimMachine) -> Self {
+        match (claim.phase(), claim.standpoint()) {
+            (Phase::Waiting, _) => claim.behind().map_or(Self::None, Self::Behind),
+            (Phase::Held, Some(Standpoint::Lost(_))) => Self::Lost,
+            (Phase::Leaving, _) => claim
+                .passed()
+                .map_or(Self::None, |(_, token)| Self::Passed(token)),
+            _ => Self::None,
+        }
+    }
+}
+
+/// What claims that are not answered yet may have to know.
+#[derive(Debug, Clone, Default, PartialEq, Hash)]
+pub(super) struct Remembered {
+    /// The last that were passed on, and are gone.
+    passed: VecDeque<(Arrival, Token)>,
+    /// Pushes that may be about a claim that is not answered yet.
+    early: VecDeque<Push>,
+}
+
+impl Remembered {
+    pub(super) fn keep_push(&mut self, push: &Push) {
+        self.early.truncate(EARLY_PUSHES - 1);
+        self.early.push_front(push.clone());
+    }
+
+    pub(super) fn forget_pushes(&mut self) {
+        self.early.clear();
+    }
+
+    /// Those that name this arrival number, in the order in which they came.
+    pub(super) fn take_pushes(&mut self, arrival: Arrival) -> Vec<Push> {
+        let (named, others) = std::mem::take(&mut self.early)
+            .into_iter()
+            .partition::<Vec<_>, _>(|push| push.arrival() == Some(arrival));
+        self.early = others.into();
+        named.into_iter().rev().collect()
+    }
+}
+
+/// What a claim in a run is told of the one directly ahead.
+#[derive(Debug, Clone, Copy)]
+enum RunNews {
+    /// It was passed on.
+    Turn(Arrival, Token),
+    /// It has ended, or was lost.
+    Ended(Arrival),
+    /// It is not known; and now it is.
+    Unknown(Arrival),
+    Known,
+}
+
+impl<T> KeyMachine<T> {
+    /// The store may be another one, which gives the same numbers to others.
+    pub(super) fn forget_passed(&mut self) {
+        if let Some(remembered) = &mut self.remembered {
+            remembered.passed.clear();
+        }
+    }
+
+    /// The phase or the part in a run of a claim has changed: tells the others in its run.
+    pub(super) fn tell_run(
+        &mut self,
+        at: usize,
+        was: (Phase, Run),
+        (phase, run): (Phase, Run),
+        now: Moment,
+    ) {
+        let own = self.claims[at].arrival;
+        self.claims[at].astray = false;
+        match (run, own) {
+            (_, Some(own)) if phase == Phase::Over && was.0 != Phase::Over => {
+                if let Run::Passed(token) = was.1
+                    && self.moves()
+                {
+                    // Who is behind it may not have read its answer yet.
+                    let passed = &mut self.remembered.get_or_insert_default().passed;
+                    passed.truncate(PASSED - 1);
+                    passed.push_front((own, token));
+                }
+                self.tell_behind(own, RunNews::Ended(own), now);
+            }
+            (Run::Passed(token), Some(own)) if run != was.1 => {
+                self.tell_behind(own, RunNews::Turn(own, token), now);
+            }
+            (Run::Lost, Some(own)) if run != was.1 => {
+                self.tell_behind(own, RunNews::Ended(own), now);
+            }
+            (Run::Behind(ahead), _) if run != was.1 => {
+                if let Some(news) = self.news_of(ahead) {
+                    self.claims[at].astray = matches!(news, RunNews::Unknown(_));
+                    self.tell(at, news, now);
+                }
+            }
+            _ => {}
+        }
+        self.find_astray(now);
+        if !self.moves() {
+            self.remembered = None;
+        }
+    }
+
+    /// Whether any claim may still have to be told of another.
+    fn moves(&self) -> bool {
+        let moves = |phase| matches!(phase, Phase::Asking | Phase::Waiting | Phase::Leaving);
+        self.claims.iter().any(|entry| moves(entry.phase))
+    }
+
+    fn tell_behind(&mut self, own: Arrival, news: RunNews, now: Moment) {
+        for at in 0..self.claims.len() {
+            let behind = matches!(self.claims[at].run, Run::Behind(ahead)
+                if ahead == own || mutated("turn-of-any"));
+            if behind {
+                self.tell(at, news, now);
+            }
+        }
+    }
+
+    fn tell(&mut self, at: usize, news: RunNews, now: Moment) {
+        let claim = &mut self.claims[at].claim;
+        match news {
+            RunNews::Turn(ahead, token) => claim.handle_turn(now, (ahead, token)),
+            RunNews::Ended(ahead) => claim.handle_run_ended(now, ahead),
+            RunNews::Unknown(ahead) => claim.handle_run_unknown(now, ahead),
+            RunNews::Known => claim.handle_run_known(),
+        }
+        self.settle(at, now);
+    }
+
+    /// What is to be said to a claim that is behind this one now.
+    fn news_of(&self, ahead: Arrival) -> Option<RunNews> {
+        let mut named = self.claims.iter().filter(|it| it.arrival == Some(ahead));
+        let gone = || {
+            let passed = &self.remembered.as_ref()?.passed;
+            passed.iter().find(|(own, _)| *own == ahead).map(|it| it.1)
+        };
+        let known = named.find(|entry| entry.phase != Phase::Over);
+        match known.map(|entry| (entry.phase, entry.run)) {
+            Some((_, Run::Passed(token))) => Some(RunNews::Turn(ahead, token)),
+            Some((_, Run::Lost)) => Some(RunNews::Ended(ahead)),
+            Some((Phase::Waiting | Phase::Held, _)) => None,
+            _ => Some(gone().map_or(RunNews::Unknown(ahead), |token| RunNews::Turn(ahead, token))),
+        }
+    }
+
+    /// Of claims that were behind what nobody knew: that it is known now, or that it cannot be any
+    /// more, since every claim of this client on the key has been answered.
+    fn find_astray(&mut self, now: Moment) {
+        for at in 0..self.claims.len() {
+            let entry = &self.claims[at];
+            let Run::Behind(ahead) = entry.run else {
+                continue;
+            };
+            if !entry.astray {
+                continue;
+            }
+            let stands = |of: &Entry<T>| of.stands() && of.arrival == Some(ahead);
+            let news = if self.claims.iter().any(stands) {
+                RunNews::Known
+            } else if self.claims.iter().any(Entry::passes_by) {
+                continue;
+            } else {
+                RunNews::Ended(ahead)
+            };
+            self.claims[at].astray = false;
+            self.tell(at, news, now);
+        }
+    }
+}

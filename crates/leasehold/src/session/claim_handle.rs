@@ -1,0 +1,340 @@
+//! A claim in its caller's hands; dropping it leaves in the background.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{
+    Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, Key, Moment,
+    Transmit,
+};
+
+use super::claim_slot::{Carried, ClaimSlot};
+use super::keys::KeySlot;
+use super::request::AcquireRequest;
+use super::shutdown::UnderWay;
+use super::{Machine, Session};
+use crate::clock;
+use crate::error::StoreError;
+use crate::sync::timeout;
+
+/// One claim, owned by its caller. When this is dropped, the claim is released in the background.
+pub(crate) struct ClaimHandle {
+    session: Arc<Session>,
+    home: Arc<KeySlot>,
+    slot: Arc<ClaimSlot>,
+    /// Its caller has released it.
+    released: bool,
+}
+
+/// What a task that drives its claim does next.
+enum Step<T> {
+    /// What it waited for has come.
+    Done(T),
+    /// This is to be sent.
+    Send(Transmit),
+    /// Nothing, before this time or a change.
+    Wait(Option<Moment>),
+}
+
+impl ClaimHandle {
+    /// A claim that is not asked for yet, as `begin` puts it into the machine of its key.
+    pub(super) fn new(
+        session: &Arc<Session>,
+        request: &AcquireRequest,
+        tells_position: bool,
+        begin: impl FnOnce(&mut Machine, ClaimNumber, Arc<ClaimSlot>, Moment),
+    ) -> Self {
+        let (home, slot) = session.keys.begin(&request.key, |home, state, number| {
+            let slot = ClaimSlot::new(number, request.mode, session.process, tells_position);
+            let slot = Arc::new(slot);
+            begin(&mut state.machine, number, slot.clone(), clock::now());
+            (home.clone(), slot)
+        });
+        Self {
+            session: session.clone(),
+            home,
+            slot,
+            released: false,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.home.key
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<ClaimSlot> {
+        &self.slot
+    }
+
+    /// Its id at the store, and how often that was replaced: for its caller, who may tell others.
+    pub(crate) fn identity(&self) -> (ClaimId, u64) {
+        self.with(|claim, _| {
+            let (id, version) = claim.expose();
+            (id.clone(), version)
+        })
+    }
+
+    /// Hands the lease to its caller, who may begin to work: nobody else has to know.
+    pub(crate) fn deliver(&self) {
+        let (mut state, now) = (self.home.lock(), clock::now());
+        let number = self.slot.number;
+        state.machine.update(now, number, ClaimMachine::deliver);
+    }
+
+    /// Changes the claim, and what that means to others.
+    #[allow(
+        clippy::expect_used,
+        reason = "its machine keeps a claim while its handle lives"
+    )]
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut ClaimMachine, Moment) -> T) -> T {
+        let number = self.slot.number;
+        let changed = self.session.change(&self.home, None, |machine, now| {
+            machine.update(now, number, |claim| change(claim, now))
+        });
+        changed.expect("a claim with a handle")
+    }
+
+    /// Sends the claim's requests, in this task, until `done` returns a value. `done` is checked
+    /// again after `limit` at the latest.
+    ///
+    /// Dropping the future leaves the rest to the client's driver.
+    pub(super) async fn drive<T>(
+        &self,
+        limit: Option<Duration>,
+        mut done: impl FnMut(&mut ClaimMachine, Moment) -> Option<T>,
+    ) -> T {
+        let mut driving = Driving {
+            handle: self,
+            sending: None,
+            over: false,
+        };
+        let mut next = self.step(None, true, &mut done);
+        let mut began = None;
+        loop {
+            match next {
+                Step::Done(result) => {
+                    driving.over = true;
+                    return result;
+                }
+                Step::Send(transmit) => {
+                    let sending = driving.sending.insert(transmit);
+                    let began = *began.get_or_insert(sending.sent);
+                    if let Some(limit) = limit {
+                        let left = (began + limit).since(sending.sent);
+                        sending.limit = sending.limit.min(left);
+                    }
+                    let answer = self.session.carry(&self.home.key, sending).await;
+                    let answered = driving.sending.take().map(|sent| (sent, answer));
+                    next = self.step(answered, false, &mut done);
+                }
+                Step::Wait(_) => {
+                    let changed = self.slot.changed();
+                    tokio::pin!(changed);
+                    // Enlisted before looking again, so that no change falls between.
+                    changed.as_mut().enable();
+                    next = self.step(None, false, &mut done);
+                    if let Step::Wait(due) = next {
+                        let now = clock::now();
+                        let late = limit.map(|limit| *began.get_or_insert(now) + limit);
+                        match due.into_iter().chain(late).min() {
+                            Some(due) => drop(timeout(due.since(now), changed).await),
+                            None => changed.await,
+                        }
+                        next = self.step(None, false, &mut done);
+                    }
+                }
+            }
+        }
+    }
+
+    fn step<T>(
+        &self,
+        answered: Option<(Transmit, Carried)>,
+        begins: bool,
+        done: &mut impl FnMut(&mut ClaimMachine, Moment) -> Option<T>,
+    ) -> Step<T> {
+        let Self { session, slot, .. } = self;
+        let number = slot.number;
+        // Who only looks need not be woken by that.
+        let own = answered.is_none().then_some(number);
+        session.change(&self.home, own, |machine, now| {
+            if begins {
+                machine.set_driven(now, number, true);
+            }
+            if let Some((sent, answer)) = answered {
+                machine.handle_answer(now, number, &sent, slot.note(&sent, answer));
+            }
+            let step = machine.update(now, number, |claim| {
+                claim.handle_timeout(now);
+                if let Some(result) = done(claim, now) {
+                    return Step::Done(result);
+                }
+                let transmit = claim.poll_transmit(now, || session.ids.next().ok());
+                transmit.map_or_else(|| Step::Wait(claim.poll_timeout()), Step::Send)
+            });
+            if matches!(step, Some(Step::Done(_))) {
+                machine.set_driven(now, number, false);
+            }
+            step.unwrap_or(Step::Wait(None))
+        })
+    }
+
+    /// Returns the request to send now, to send it together with others.
+    ///
+    /// # Errors
+    /// How it ended, if it has.
+    pub(super) fn poll_transmit(&self) -> Result<Option<Transmit>, End> {
+        self.with(|claim, now| {
+            claim.handle_timeout(now);
+            match claim.end() {
+                Some(end) => Err(end),
+                None => Ok(claim.poll_transmit(now, || None)),
+            }
+        })
+    }
+
+    /// What came of it.
+    pub(super) fn answer(&self, to: &Transmit, answer: Carried) {
+        let slot = &self.slot;
+        self.session.change(&self.home, None, |machine, now| {
+            machine.handle_answer(now, slot.number, to, slot.note(to, answer));
+        });
+    }
+
+    /// Changes the lease; returns when that was answered, or could not be in time.
+    pub(crate) async fn change(&self, change: Change) -> Changed {
+        self.settled(|claim, now| claim.change(change, now)).await
+    }
+
+    /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
+    /// leaves it at the store for another client.
+    pub(crate) async fn hand_over(&self) -> Changed {
+        let settled = self.settled(ClaimMachine::hand_over).await;
+        if settled == Changed::Done {
+            self.with(|claim, _| claim.forget());
+        }
+        settled
+    }
+
+    /// Requests a change of the lease, and waits for the result. It also sends the first request,
+    /// which the client's driver would send otherwise.
+    async fn settled(&self, want: impl FnOnce(&mut ClaimMachine, Moment) -> ChangeId) -> Changed {
+        let mut want = Some(want);
+        let mut wanted = Wanted {
+            handle: self,
+            change: None,
+        };
+        let changed = self.drive(None, |claim, now| {
+            if let Some(want) = want.take() {
+                wanted.change = Some(want(claim, now));
+            }
+            claim.changed(wanted.change?)
+        });
+        let changed = changed.await;
+        wanted.change = None;
+        changed
+    }
+
+    /// Releases it now. If no answer arrives, or the future is dropped, the release continues in
+    /// the background.
+    ///
+    /// Says whether the lease was held up to then.
+    pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
+        self.session.check_caller()?;
+        let _under_way = UnderWay::new(&self.session);
+        let limit = self.session.settings.operation_timeout;
+        let mut begun = None;
+        let released = self.drive(Some(limit), |claim, now| {
+            let begun = *begun.get_or_insert_with(|| {
+                self.slot.give_back(now);
+                claim.release(now);
+                now
+            });
+            let in_vain = claim.is_refused() || now.since(begun) >= limit;
+            let released = claim.released().map(Some);
+            released.or_else(|| in_vain.then_some(None))
+        });
+        let released = released.await;
+        self.released = true;
+        released.ok_or_else(|| self.last_error(|| super::unanswered(limit)))
+    }
+
+    /// Why the store could not be asked.
+    pub(crate) fn last_error(&self, silent: impl FnOnce() -> StoreError) -> StoreError {
+        self.slot.said().unwrap_or_else(silent)
+    }
+}
+
+impl Drop for ClaimHandle {
+    fn drop(&mut self) {
+        if self.session.is_inherited() {
+            return;
+        }
+        let (slot, released) = (&self.slot, self.released);
+        self.session.change(&self.home, None, |machine, now| {
+            if !released {
+                slot.give_back(now);
+                machine.update(now, slot.number, |claim| claim.leave(now));
+            }
+            machine.detach(now, slot.number);
+        });
+    }
+}
+
+impl fmt::Debug for ClaimHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimHandle")
+            .field("key", self.key())
+            .field("number", &self.slot.number.0)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A task that drives its claim. If it stops before it is done, its request counts as not
+/// answered.
+struct Driving<'a> {
+    handle: &'a ClaimHandle,
+    sending: Option<Transmit>,
+    over: bool,
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        let ClaimHandle {
+            session,
+            home,
+            slot,
+            ..
+        } = self.handle;
+        if !self.over && !session.is_inherited() {
+            session.change(home, None, |machine, now| {
+                machine.set_driven(now, slot.number, false);
+                if let Some(sent) = &self.sending {
+                    let unanswered = Err(Failure::Unanswered);
+                    machine.handle_answer(now, slot.number, sent, unanswered);
+                }
+            });
+        }
+    }
+}
+
+/// A change for whose result a caller waits.
+struct Wanted<'a> {
+    handle: &'a ClaimHandle,
+    change: Option<ChangeId>,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        if let Some(change) = self.change
+            && !self.handle.session.is_inherited()
+        {
+            self.handle.with(|claim, _| claim.drop_change(change));
+        }
+    }
+}

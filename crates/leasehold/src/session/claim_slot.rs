@@ -1,0 +1,347 @@
+//! What the tasks that wait for a claim, or hold its lease, see of it.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    ClaimMachine, ClaimNumber, Command, Fact, Facts, Failure, Loss, Mode, Moment, Phase, Response,
+    Standpoint, Token, Transmit, written,
+};
+use tokio::sync::Notify;
+use tracing::Span;
+
+use super::no_answer;
+use super::timing::LONGEST_SLEEP;
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::fork::Process;
+use crate::store::{Acknowledged, Answer};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, sleep_anywhere};
+
+/// What came of a request: an answer, what the store or the connection said, or nothing in time.
+pub(super) type Carried = Result<Answer, Option<StoreError>>;
+
+/// What is seen of a claim, as long as anybody looks. It is updated under the lock of its key.
+#[derive(Debug)]
+pub(crate) struct ClaimSlot {
+    pub(super) number: ClaimNumber,
+    pub(super) mode: Mode,
+    /// Whether the caller wants progress for each position in the queue.
+    tells_position: bool,
+    process: Process,
+    changed: Notify,
+    /// Until when the lease may be relied on; zero once lost.
+    valid_until: AtomicU64,
+    /// The token of the grant: it rises when the claim's hold is adopted.
+    token: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    phase: Phase,
+    standpoint: Option<Standpoint>,
+    loss_at_end: Option<Loss>,
+    position: u64,
+    facts: Facts,
+    /// The span of the acquisition, until that is over: a span ends with its last handle.
+    acquisition: Option<Box<Span>>,
+    /// Its holder has released or dropped it.
+    given_back: bool,
+    /// The loss that was reported. It stays, since a caller may have stopped because of it.
+    lost: Option<Loss>,
+    trouble: Option<Box<Trouble>>,
+    acknowledged: Option<Box<Acknowledged>>,
+}
+
+/// Why the last request came to nothing.
+#[derive(Debug)]
+enum Trouble {
+    /// The store or the connection said so.
+    Said(StoreError),
+    /// There was no answer for so long.
+    Silence(Duration),
+}
+
+/// What happened to a waiting claim.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Progress {
+    Over,
+    Position(u64),
+}
+
+impl Seen {
+    fn standpoint(&self, valid_until: Moment, now: Moment) -> Standpoint {
+        if let Some(loss) = self.lost {
+            return Standpoint::Lost(loss);
+        }
+        match self.standpoint.unwrap_or(Standpoint::Held) {
+            // Time is up although nobody has noticed yet.
+            Standpoint::Held | Standpoint::Unknown if now >= valid_until => {
+                Standpoint::Lost(self.loss_at_end.unwrap_or(Loss::Unanswered))
+            }
+            known => known,
+        }
+    }
+}
+
+impl ClaimSlot {
+    /// Of a claim that is not asked for yet.
+    pub(super) fn new(
+        number: ClaimNumber,
+        mode: Mode,
+        process: Process,
+        tells_position: bool,
+    ) -> Self {
+        let acquisition = Span::current();
+        Self {
+            number,
+            mode,
+            tells_position,
+            process,
+            changed: Notify::new(),
+            valid_until: AtomicU64::new(0),
+            token: AtomicU64::new(0),
+            seen: Mutex::new(Seen {
+                phase: Phase::Over,
+                standpoint: None,
+                loss_at_end: None,
+                position: 0,
+                facts: Facts::default(),
+                acquisition: (!acquisition.is_none()).then(|| Box::new(acquisition)),
+                given_back: false,
+                lost: None,
+                trouble: None,
+                acknowledged: None,
+            }),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, unless the claim is that of the process from which this one was forked: there its
+    /// lock may be held for ever, by a thread that is not here.
+    fn here(&self) -> Option<MutexGuard<'_, Seen>> {
+        (!self.process.has_forked()).then(|| self.seen())
+    }
+
+    /// Shows what has become of the claim: wakes its tasks and tells facts. `wakes`: also those
+    /// that only drive it. Returns the phase that was shown before.
+    pub(super) fn show(
+        &self,
+        claim: &ClaimMachine,
+        now: Moment,
+        wakes: bool,
+        mut tell: impl FnMut(Fact, Span),
+    ) -> Phase {
+        let seen = &mut *self.seen();
+        if !seen.given_back && seen.lost.is_none() {
+            self.valid_until
+                .store(claim.valid_until().0, Ordering::Release);
+        }
+        if let Some(token) = claim.token() {
+            self.token.fetch_max(token.0, Ordering::AcqRel);
+        }
+        let position = claim.position().filter(|_| self.tells_position);
+        let is = (
+            claim.phase(),
+            claim.standpoint(),
+            position.unwrap_or(seen.position),
+        );
+        let was = (seen.phase, seen.standpoint, seen.position);
+        (seen.phase, seen.standpoint, seen.position) = is;
+        seen.loss_at_end = claim.loss_at_end();
+        let acquisition = &mut seen.acquisition;
+        seen.facts.look(claim, now, |fact| {
+            let span = acquisition.as_deref().cloned();
+            if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
+                *acquisition = None;
+            }
+            tell(fact, span.unwrap_or_else(Span::none));
+        });
+        if is != was || wakes {
+            self.changed.notify_waiters();
+        }
+        was.0
+    }
+
+    /// Notes what came of a request, for those who ask why there is no lease.
+    pub(super) fn note(&self, to: &Transmit, answer: Carried) -> Result<Response, Failure> {
+        let mut seen = self.seen();
+        match answer {
+            Ok(answer) => {
+                // That it could leave does not say why it was not granted.
+                if !matches!(*to.command, Command::Release(_)) {
+                    let shortfall = answer.shortfall();
+                    seen.trouble = shortfall.map(|short| Box::new(Trouble::Said(short)));
+                }
+                if let Some(acknowledged) = answer.achieved() {
+                    seen.acknowledged = Some(Box::new(acknowledged));
+                }
+                Ok(Response {
+                    reply: answer.reply,
+                    at: answer.at,
+                    epoch: answer.epoch,
+                    enough: answer.acknowledged.as_ref().map(Acknowledged::is_enough),
+                })
+            }
+            // That nothing came says less than what the store has said before.
+            Err(None) => {
+                let silence = || Box::new(Trouble::Silence(to.limit));
+                seen.trouble.get_or_insert_with(silence);
+                Err(Failure::Unanswered)
+            }
+            Err(Some(error)) => {
+                let failure = match error.kind() {
+                    ErrorKind::Unavailable if error.retry_after.is_some() => Failure::NotNow,
+                    ErrorKind::Unavailable => Failure::Unanswered,
+                    _ => Failure::Refused,
+                };
+                seen.trouble = Some(Box::new(Trouble::Said(error)));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Its caller gives it back: the lease is not to be relied on any more. What was lost before
+    /// stays so.
+    pub(super) fn give_back(&self, now: Moment) {
+        let mut seen = self.seen();
+        let standpoint = seen.standpoint(self.valid_until(), now);
+        seen.given_back |= !matches!(standpoint, Standpoint::Lost(_));
+        self.valid_until.store(0, Ordering::Release);
+    }
+
+    /// The lease may be relied on: two comparisons, no lock.
+    pub(crate) fn valid_until(&self) -> Moment {
+        if self.process.has_forked() {
+            return Moment(0);
+        }
+        Moment(self.valid_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token(self.token.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn standpoint(&self) -> Standpoint {
+        let Some(seen) = self.here() else {
+            return Standpoint::Lost(Loss::Forked);
+        };
+        seen.standpoint(self.valid_until(), clock::now())
+    }
+
+    /// Why the lease is lost, if it is. A released lease is not lost.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        let Some(seen) = self.here() else {
+            return Some(Loss::Forked);
+        };
+        match seen.standpoint(self.valid_until(), clock::now()) {
+            Standpoint::Lost(loss) if !seen.given_back => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Why the last request came to nothing, as the store or the connection said it.
+    pub(super) fn said(&self) -> Option<StoreError> {
+        match self.here()?.trouble.as_deref()? {
+            Trouble::Said(error) => Some(error.clone()),
+            Trouble::Silence(_) => None,
+        }
+    }
+
+    /// The same; also if there was no answer. `None` if it was answered.
+    pub(crate) fn last_error(&self) -> Option<StoreError> {
+        match self.here()?.trouble.as_deref()? {
+            Trouble::Said(error) => Some(error.clone()),
+            Trouble::Silence(limit) => Some(no_answer(&written(*limit))),
+        }
+    }
+
+    /// Who else has the grant, or its last renewal.
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        self.here()?.acknowledged.as_deref().copied()
+    }
+
+    // ---- waiting ----
+
+    /// What completes with the next change.
+    pub(super) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Waits until the lease is lost or released.
+    pub(crate) async fn over(&self) -> Option<Loss> {
+        if self.process.has_forked() {
+            return Some(Loss::Forked);
+        }
+        tokio::select! {
+            biased;
+            () = self.wait_for(|seen| seen.given_back.then_some(())) => None,
+            loss = self.lost() => Some(loss),
+        }
+    }
+
+    /// Waits until a claim that is on its way out has left.
+    pub(super) async fn left(&self) {
+        self.wait_for(|seen| (seen.phase == Phase::Over).then_some(()))
+            .await;
+    }
+
+    /// Waits for the next of: the end of waiting in line, or a change of the position.
+    pub(super) async fn next(&self, known: u64) -> Progress {
+        self.wait_for(|seen| match seen.phase {
+            Phase::Waiting => (seen.position != known).then_some(Progress::Position(seen.position)),
+            _ => Some(Progress::Over),
+        })
+        .await
+    }
+
+    /// Waits until the lease is lost: until it is reported, or until its validity ends by the
+    /// waiting task's clock. So it also completes if nothing renews the lease any more.
+    pub(crate) async fn lost(&self) -> Loss {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(loss) = self.see_loss() {
+                return loss;
+            }
+            // In pieces: timers stand still while the machine sleeps.
+            let left = self.valid_until().since(clock::now());
+            tokio::select! {
+                () = changed => {}
+                () = sleep_anywhere(left.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    /// Returns whether it is lost. Once a loss was seen, it stays lost.
+    fn see_loss(&self) -> Option<Loss> {
+        let Some(mut seen) = self.here() else {
+            return Some(Loss::Forked);
+        };
+        let Standpoint::Lost(loss) = seen.standpoint(self.valid_until(), clock::now()) else {
+            return None;
+        };
+        if seen.lost.replace(loss).is_none() {
+            self.valid_until.store(0, Ordering::Release);
+            self.changed.notify_waiters();
+        }
+        Some(loss)
+    }
+
+    async fn wait_for<T>(&self, look: impl Fn(&Seen) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Enlist before looking, so that no change falls between.
+            changed.as_mut().enable();
+            if let Some(found) = look(&self.seen()) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+}

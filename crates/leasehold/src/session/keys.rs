@@ -1,0 +1,174 @@
+//! All keys of one client: a sharded map from each key to its machine, and the index of their
+//! deadlines.
+//!
+//! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
+//! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
+
+use super::claim_slot::ClaimSlot;
+use super::timing::TOGETHER;
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
+
+/// More than there are cores in most machines.
+const SHARDS: usize = 64;
+
+#[derive(Debug, Default)]
+struct Shard {
+    keys: HashMap<Key, Arc<KeySlot>>,
+    /// By deadline, and by address, since deadlines may come twice.
+    timers: BTreeMap<(Moment, usize), Arc<KeySlot>>,
+}
+
+/// The machine of one key, behind its lock.
+#[derive(Debug)]
+pub(super) struct KeySlot {
+    pub(super) key: Key,
+    shard: usize,
+    state: Mutex<KeyState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    pub(super) machine: KeyMachine<Arc<ClaimSlot>>,
+    /// The deadline that its shard knows.
+    listed: Option<Moment>,
+    /// It is not in its shard any more, and another may be.
+    gone: bool,
+}
+
+impl KeySlot {
+    pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Keys {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+    /// How many claims were made.
+    numbers: AtomicU64,
+    /// Claims that wait, and those who watch a key: they want the inbox open.
+    pub(super) waiting: AtomicUsize,
+    pub(super) watching: AtomicUsize,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
+            numbers: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Keys {
+    fn shard_of(&self, key: &Key) -> usize {
+        self.hasher.hash_one(key) as usize % SHARDS
+    }
+
+    fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
+        let shard = &self.shards[number];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `begin` on the key's machine, with the number of a new claim.
+    pub(super) fn begin<T>(
+        &self,
+        key: &Key,
+        begin: impl FnOnce(&Arc<KeySlot>, &mut KeyState, ClaimNumber) -> T,
+    ) -> T {
+        let at = self.shard_of(key);
+        loop {
+            let mut shard = self.shard(at);
+            let new = || {
+                Arc::new(KeySlot {
+                    key: key.clone(),
+                    shard: at,
+                    state: Mutex::default(),
+                })
+            };
+            let home = shard.keys.entry(key.clone()).or_insert_with(new).clone();
+            drop(shard);
+            let mut state = home.lock();
+            if !state.gone {
+                let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+                return begin(&home, &mut state, ClaimNumber(number));
+            }
+        }
+    }
+
+    pub(super) fn find(&self, key: &Key) -> Option<Arc<KeySlot>> {
+        self.shard(self.shard_of(key)).keys.get(key).cloned()
+    }
+
+    /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
+    pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
+        let shards = (0..SHARDS).map(|at| self.shard(at));
+        shards
+            .flat_map(|shard| shard.keys.values().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Lists the next deadline of a key. One without claims is gone.
+    pub(super) fn list(&self, home: &Arc<KeySlot>, state: &mut KeyState) -> Option<Moment> {
+        let due = state.machine.poll_timeout();
+        let gone = state.machine.is_empty() && !state.gone;
+        if due == state.listed && !gone {
+            return due;
+        }
+        let address = Arc::as_ptr(home).addr();
+        let mut shard = self.shard(home.shard);
+        if let Some(was) = state.listed {
+            shard.timers.remove(&(was, address));
+        }
+        if let Some(due) = due {
+            shard.timers.insert((due, address), home.clone());
+        }
+        state.listed = due;
+        if gone {
+            state.gone = true;
+            shard.keys.remove(&home.key);
+        }
+        due
+    }
+
+    /// When something is next due.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        let first = |at| self.shard(at).timers.keys().next().map(|(due, _)| *due);
+        (0..SHARDS).filter_map(first).min()
+    }
+
+    /// The keys that are due now, about [`TOGETHER`] at most.
+    pub(super) fn due(&self, now: Moment, due: &mut Vec<Arc<KeySlot>>) {
+        for at in 0..SHARDS {
+            let shard = self.shard(at);
+            let keys = shard.timers.range(..=(now, usize::MAX));
+            let room = TOGETHER.saturating_sub(due.len());
+            due.extend(keys.map(|(_, home)| home.clone()).take(room));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client may hold them by the hundred thousand, each on a key of its own. What the core
+    /// keeps of each is beside this.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_key_and_its_claim_are_small() {
+        let bytes = (size_of::<KeySlot>(), size_of::<ClaimSlot>());
+        assert!(bytes.0 + bytes.1 <= 300, "{bytes:?}");
+    }
+}

@@ -13,7 +13,6 @@ use crate::session::claim_slot::ClaimSlot;
 use crate::session::request::AcquireRequest;
 use crate::session::unanswered;
 use crate::settings::check_ttl;
-use crate::store::Acknowledged;
 
 /// The result of a release.
 #[must_use = "it says whether the lease was held to its end"]

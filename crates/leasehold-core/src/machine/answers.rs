@@ -5,7 +5,7 @@ use super::push_validation::LastAnswer;
 use super::release::Left;
 use super::renewal::Renewal;
 use super::timing::LOOK_PAUSE;
-use super::types::{Request, RequestKind, Verdict};
+use super::types::{Granted, Request, RequestKind};
 use super::waiter::Pushed;
 use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint, Token};
@@ -281,11 +281,18 @@ impl ClaimMachine {
             Stage::Waiting(waiter) => {
                 let known = waiter.position().map(|(arrival, _)| arrival);
                 let in_flight = waiter.in_flight();
-                let verdict = waiter.verdict();
-                if let Some(verdict) = verdict {
-                    self.decide(verdict, in_flight, now);
-                } else if known.is_some() {
-                    self.arrival = known;
+                match waiter.outcome() {
+                    Some(Ok(granted)) => self.begin_to_hold(granted, in_flight, now),
+                    Some(Err(end)) => {
+                        let nothing_left = match end {
+                            End::TimedOut | End::Unreachable => false,
+                            End::Gone => self.arrival.is_some(),
+                            // An earlier request that was not answered may still make one.
+                            _ => self.arrival.is_some() || self.sends == 1,
+                        };
+                        self.end_as(end, nothing_left, now);
+                    }
+                    None => self.arrival = known.or(self.arrival),
                 }
             }
             // A lost lease is its holder's to release. One that was to end by itself ends at
@@ -306,43 +313,19 @@ impl ClaimMachine {
         self.end_changes();
     }
 
-    fn decide(&mut self, verdict: Verdict, in_flight: bool, now: Moment) {
-        let end = match verdict {
-            Verdict::Granted {
-                arrival,
-                token,
-                validity,
-                confirm_at,
-            } => {
-                let renewal = Renewal::new(
-                    now,
-                    self.terms.ttl,
-                    self.terms.policy,
-                    validity,
-                    confirm_at,
-                    in_flight,
-                    self.seed,
-                );
-                let renewal = renewal.of(arrival, token).at_most(self.terms.max_hold);
-                self.stage = Stage::Held(renewal);
-                self.ask = None;
-                self.arrival = Some(arrival);
-                return;
-            }
-            Verdict::Busy(left) => End::Busy(left),
-            Verdict::Quarantined(left) => End::Quarantined(left),
-            Verdict::TimedOut => End::TimedOut,
-            Verdict::Unreachable => End::Unreachable,
-            Verdict::Gone => End::Gone,
-            Verdict::Mismatch(in_use) => End::Mismatch(in_use),
-            Verdict::Taken => End::Taken,
-        };
-        let nothing_left = match end {
-            End::TimedOut | End::Unreachable => false,
-            End::Gone => self.arrival.is_some(),
-            // An earlier request that was not answered may still make one.
-            _ => self.arrival.is_some() || self.sends == 1,
-        };
-        self.end_as(end, nothing_left, now);
+    fn begin_to_hold(&mut self, granted: Granted, in_flight: bool, now: Moment) {
+        let renewal = Renewal::new(
+            now,
+            self.terms.ttl,
+            self.terms.policy,
+            granted.validity,
+            granted.confirm_at,
+            in_flight,
+            self.seed,
+        );
+        let renewal = renewal.of(granted.arrival, granted.token);
+        self.stage = Stage::Held(renewal.at_most(self.terms.max_hold));
+        self.ask = None;
+        self.arrival = Some(granted.arrival);
     }
 }

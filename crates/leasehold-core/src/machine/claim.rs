@@ -14,9 +14,10 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, End, Limits, Loss, Phase, RequestKind, Standpoint, Terms, Transmit,
+    Acknowledges, ChangeId, End, Limits, Loss, Phase, Request, RequestKind, Standpoint, Terms,
+    Transmit,
 };
-use super::waiter::{Request, Waiter, WaiterConfig};
+use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
 
 /// One claim of one client.
@@ -122,20 +123,13 @@ impl ClaimMachine {
         limits: Limits,
         now: Moment,
     ) -> Self {
-        let config = WaiterConfig {
-            lease_ttl: terms.ttl,
-            waiter_ttl: terms.waiter_ttl,
-            give_up: limits.give_up,
-            patience: limits.patience,
-            seed: limits.seed,
-        };
         let confirms = terms.acknowledges != Acknowledges::Nothing;
         Self {
             operation: limits.operation,
             seed: limits.seed,
             ask: Some(Arc::new(ask)),
             identity,
-            stage: Stage::Waiting(Box::new(Waiter::new(config, now))),
+            stage: Stage::Waiting(Box::new(Waiter::new(&terms, &limits, now))),
             sends: 0,
             settled: false,
             used: false,

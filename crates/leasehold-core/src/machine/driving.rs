@@ -56,18 +56,19 @@ impl<T> KeyMachine<T> {
 
     /// Shows a claim that has changed since it was shown last. One that is over and that nobody
     /// owns is forgotten after that. Returns whether there was one.
-    pub fn poll_changed(&mut self, see: impl FnOnce(ClaimNumber, &T, &ClaimMachine, u32)) -> bool {
-        if self.changed.is_empty() {
+    pub fn poll_changed(&mut self, see: impl FnOnce(ClaimNumber, &T, &ClaimMachine, u16)) -> bool {
+        if self.changed == 0 {
             return false;
         }
-        let number = self.changed.remove(0);
-        if let Some(at) = self.place(number) {
-            let entry = &mut self.claims[at];
-            entry.changed = false;
-            see(number, &entry.data, &entry.claim, entry.drivers);
-            if entry.phase == Phase::Over && !entry.owned {
-                self.claims.remove(at);
-            }
+        let Some(at) = self.claims.iter().position(|entry| entry.changed) else {
+            return false;
+        };
+        self.changed -= 1;
+        let entry = &mut self.claims[at];
+        entry.changed = false;
+        see(entry.number, &entry.data, &entry.claim, entry.drivers);
+        if entry.phase == Phase::Over && !entry.owned {
+            self.claims.remove(at);
         }
         true
     }
@@ -78,7 +79,7 @@ impl<T> KeyMachine<T> {
         let few = self.claims.len() <= FEW;
         let entry = &mut self.claims[at];
         if !std::mem::replace(&mut entry.changed, true) {
-            self.changed.push(entry.number);
+            self.changed += 1;
         }
         let was = (entry.phase, entry.run);
         (entry.phase, entry.run) = (entry.claim.phase(), Run::of(&entry.claim));

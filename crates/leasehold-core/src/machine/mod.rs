@@ -53,8 +53,6 @@ mod rejoining;
 mod release;
 mod renewal;
 mod runs;
-#[cfg(test)]
-mod tests;
 mod timing;
 mod types;
 mod user_requests;
@@ -88,8 +86,8 @@ pub struct KeyMachine<T> {
     claims: VecDeque<Entry<T>>,
     /// When to call it next; never too late.
     due: Option<Moment>,
-    /// Those that have changed, and were not seen since.
-    changed: Vec<ClaimNumber>,
+    /// How many have changed, and were not seen since.
+    changed: u32,
     /// What only moving claims need: a key whose claims are all held has none.
     remembered: Option<Box<Remembered>>,
 }
@@ -107,7 +105,7 @@ struct Entry<T> {
     astray: bool,
     due: Option<Moment>,
     /// So many tasks send its requests themselves.
-    drivers: u32,
+    drivers: u16,
     /// Whether the first of them, which has made it, is still to begin.
     fresh: bool,
     /// Whether its caller still has it.
@@ -141,7 +139,7 @@ impl<T> Default for KeyMachine<T> {
         Self {
             claims: VecDeque::new(),
             due: None,
-            changed: Vec::new(),
+            changed: 0,
             remembered: None,
         }
     }
@@ -360,3 +358,6 @@ impl<T> KeyMachine<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,10 @@ pub const GRACE: Duration = Duration::from_millis(500);
 /// beside one per cent. A clock that was stepped by more costs a question.
 pub(super) const CLOCK_AHEAD: Duration = Duration::from_secs(10);
 
+/// The pauses after a request that came to nothing: the first, and the longest.
+pub(super) const ASK_AGAIN: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
+
 // ---- being handed out ----
 
 /// A lease with less than this part of the waiter TTL left is renewed before its caller gets it:

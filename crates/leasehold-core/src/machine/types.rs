@@ -189,22 +189,6 @@ pub enum Collected {
     Ended(End),
 }
 
-/// How a claim is brought to its grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct WaiterConfig {
-    /// The TTL of a grant.
-    pub(super) lease_ttl: Duration,
-    /// The TTL while waiting; renewed at a third.
-    pub(super) waiter_ttl: Duration,
-    /// Give up then, and withdraw: a claim in line has timed out, one that was asked for
-    /// and never answered is out of reach. It is asked for once in any case.
-    pub(super) give_up: Option<Moment>,
-    /// The store counts as unreachable if there is no answer for this long.
-    pub(super) patience: Duration,
-    /// The seed of random pauses.
-    pub(super) seed: u64,
-}
-
 /// What is to be sent for a claim now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Request {
@@ -214,37 +198,18 @@ pub(super) enum Request {
     Renew(Duration),
 }
 
-/// How waiting ended.
+/// The key is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Verdict {
-    /// The key is ours.
-    Granted {
-        /// The place in the order of arrival.
-        arrival: Arrival,
-        /// The fencing token.
-        token: Token,
-        /// Until when to rely on it.
-        validity: Validity,
-        /// When the first renewal is due if the grant still lives on the waiter
-        /// TTL; `None` when it has the lease TTL.
-        confirm_at: Option<Moment>,
-    },
-    /// Another client has the key, for this long if it does not renew, and the claim did not want
-    /// to wait.
-    Busy(Duration),
-    /// The store grants nothing for this long, and the claim did not want to wait.
-    Quarantined(Duration),
-    /// The time to wait is over; the claim is to be withdrawn.
-    TimedOut,
-    /// No answer for too long; the claim is to be withdrawn.
-    Unreachable,
-    /// The claim has expired or was removed. A new claim with a new id may join the queue at the
-    /// end.
-    Gone,
-    /// The key is in use with another capacity, or one too small for the claim.
-    Mismatch(Capacity),
-    /// The claim id is another client's: a new claim needs a new id.
-    Taken,
+pub(super) struct Granted {
+    /// The place in the order of arrival.
+    pub(super) arrival: Arrival,
+    /// The fencing token.
+    pub(super) token: Token,
+    /// Until when to rely on it.
+    pub(super) validity: Validity,
+    /// When the first renewal is due if the grant still lives on the waiter TTL; `None` when it has
+    /// the lease TTL.
+    pub(super) confirm_at: Option<Moment>,
 }
 
 /// The id of a change of one claim.

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::push_validation::LastAnswer;
 use super::timing::{
-    ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
+    ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::types::Failure;
-pub(super) use super::types::{Request, Verdict, WaiterConfig};
+use super::types::{End, Failure, Granted, Limits, Request, Terms};
 use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
@@ -15,8 +14,17 @@ use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Toke
 /// expire, and decides which pushes to trust.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
-    config: WaiterConfig,
-    phase: Phase,
+    lease_ttl: Duration,
+    /// The TTL while waiting; renewed at a third.
+    waiter_ttl: Duration,
+    /// Give up then, and withdraw: a claim in line has timed out, one that was asked for and never
+    /// answered is out of reach. It is asked for once in any case.
+    give_up: Option<Moment>,
+    /// The store counts as unreachable if there is no answer for this long.
+    patience: Duration,
+    /// Once it is answered.
+    place: Option<Place>,
+    outcome: Option<Result<Granted, End>>,
     /// When the request was sent that is under way.
     in_flight: Option<Moment>,
     /// Whether a request has been answered, or has failed.
@@ -60,30 +68,26 @@ struct Follows {
     behind: Arrival,
 }
 
+/// Where it stands in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Phase {
-    Asking,
-    Waiting {
-        arrival: Arrival,
-        position: u64,
-        epoch: u64,
-        follows: Option<Follows>,
-    },
-    Over(Verdict),
+struct Place {
+    arrival: Arrival,
+    position: u64,
+    epoch: u64,
+    follows: Option<Follows>,
 }
 
 impl Waiter {
     /// A claim that has not been asked for yet.
     #[must_use]
-    pub(super) fn new(config: WaiterConfig, now: Moment) -> Self {
-        let backoff = Backoff::new(
-            Duration::from_millis(20),
-            Duration::from_secs(1),
-            config.seed,
-        );
+    pub(super) fn new(terms: &Terms, limits: &Limits, now: Moment) -> Self {
         Self {
-            config,
-            phase: Phase::Asking,
+            lease_ttl: terms.ttl,
+            waiter_ttl: terms.waiter_ttl,
+            give_up: limits.give_up,
+            patience: limits.patience,
+            place: None,
+            outcome: None,
             in_flight: None,
             asked: false,
             stale: false,
@@ -95,29 +99,21 @@ impl Waiter {
             here_since: now,
             due: now,
             last_heard: now,
-            backoff,
+            backoff: Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1, limits.seed),
             answered: LastAnswer::default(),
         }
     }
 
-    /// How it ended, once it has.
+    /// How it ended, once it has: the key is ours, or why not.
     #[must_use]
-    pub(super) fn verdict(&self) -> Option<Verdict> {
-        match self.phase {
-            Phase::Over(verdict) => Some(verdict),
-            _ => None,
-        }
+    pub(super) fn outcome(&self) -> Option<Result<Granted, End>> {
+        self.outcome
     }
 
     /// The place in the queue, once known; an upper bound, 1 is next.
     #[must_use]
     pub(super) fn position(&self) -> Option<(Arrival, u64)> {
-        match self.phase {
-            Phase::Waiting {
-                arrival, position, ..
-            } => Some((arrival, position)),
-            _ => None,
-        }
+        self.place.map(|place| (place.arrival, place.position))
     }
 
     /// Whether a request is unanswered: its answer belongs to the lease's
@@ -130,13 +126,13 @@ impl Waiter {
     /// The request to send now, if one is due. Each must be answered by
     /// [`Waiter::handle_reply`] or [`Waiter::handle_failure`].
     pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
-        if self.in_flight() || now < self.due || self.verdict().is_some() {
+        if self.in_flight() || now < self.due || self.outcome.is_some() {
             return None;
         }
         self.in_flight = Some(now);
-        Some(match self.phase {
-            Phase::Asking | Phase::Over(_) => Request::Claim,
-            Phase::Waiting { .. } => Request::Renew(self.config.waiter_ttl),
+        Some(match self.place {
+            None => Request::Claim,
+            Some(_) => Request::Renew(self.waiter_ttl),
         })
     }
 
@@ -144,26 +140,26 @@ impl Waiter {
     /// called next.
     #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Moment> {
-        if self.verdict().is_some() {
+        if self.outcome.is_some() {
             return None;
         }
         let mut next = self.unreachable_at();
         if !self.in_flight() {
             next = next.min(self.due);
         }
-        Some(self.give_up().map_or(next, |give_up| next.min(give_up)))
+        Some(self.gives_up_at().map_or(next, |give_up| next.min(give_up)))
     }
 
     /// Time has passed. Tolerates early calls.
     pub(super) fn handle_timeout(&mut self, now: Moment) {
-        if self.verdict().is_some() {
+        if self.outcome.is_some() {
             return;
         }
-        let late = self.give_up().is_some_and(|give_up| now >= give_up);
+        let late = self.gives_up_at().is_some_and(|give_up| now >= give_up);
         if late && self.position().is_some() && !self.is_silent(now) {
-            self.phase = Phase::Over(Verdict::TimedOut);
+            self.outcome = Some(Err(End::TimedOut));
         } else if late || now >= self.unreachable_at() {
-            self.phase = Phase::Over(Verdict::Unreachable);
+            self.outcome = Some(Err(End::Unreachable));
         }
     }
 
@@ -174,8 +170,8 @@ impl Waiter {
     }
 
     /// When to give up; not before the first request has come to something.
-    fn give_up(&self) -> Option<Moment> {
-        self.config.give_up.filter(|_| self.asked)
+    fn gives_up_at(&self) -> Option<Moment> {
+        self.give_up.filter(|_| self.asked)
     }
 
     /// An answer to `request`, sent at `sent`, arrived at `now` on connection
@@ -194,26 +190,28 @@ impl Waiter {
         self.asked = true;
         self.last_heard = now;
         self.backoff.reset();
-        if self.verdict().is_some() {
+        if self.outcome.is_some() {
             return;
         }
-        match reply {
-            Reply::Standing(standing) => self.stand(now, sent, epoch, request, standing, at),
-            Reply::Busy { blocked_until } => {
-                self.phase = Phase::Over(Verdict::Busy(blocked_until.since(at)));
+        let end = match reply {
+            Reply::Standing(standing) => {
+                self.stand(now, sent, epoch, request, standing, at);
+                None
             }
-            Reply::Quarantined { until } => {
-                self.phase = Phase::Over(Verdict::Quarantined(until.since(at)));
-            }
-            Reply::Mismatch { in_use } => self.phase = Phase::Over(Verdict::Mismatch(*in_use)),
-            Reply::Taken => self.phase = Phase::Over(Verdict::Taken),
+            Reply::Busy { blocked_until } => Some(End::Busy(blocked_until.since(at))),
+            Reply::Quarantined { until } => Some(End::Quarantined(until.since(at))),
+            Reply::Mismatch { in_use } => Some(End::Mismatch(*in_use)),
+            Reply::Taken => Some(End::Taken),
             Reply::Gone
             | Reply::Superseded
             | Reply::Absent
             | Reply::Released { .. }
             | Reply::Broken { .. }
             | Reply::Resized
-            | Reply::Done => self.phase = Phase::Over(Verdict::Gone),
+            | Reply::Done => Some(End::Gone),
+        };
+        if let Some(end) = end {
+            self.outcome = Some(Err(end));
         }
         if std::mem::take(&mut self.ask_again) {
             self.due = now;
@@ -223,9 +221,9 @@ impl Waiter {
             self.handle_granted(*pushed);
         }
         if std::mem::take(&mut self.stale)
-            && let Phase::Waiting { follows, .. } = &mut self.phase
+            && let Some(place) = &mut self.place
         {
-            *follows = None;
+            place.follows = None;
         }
     }
 
@@ -249,23 +247,17 @@ impl Waiter {
     /// A push can overtake the answer that makes it count, since answers are
     /// handed to their tasks and pushes are not: it is kept until then.
     pub(super) fn handle_granted(&mut self, pushed: Pushed) {
-        let Phase::Waiting {
-            arrival: known,
-            epoch: answered,
-            follows,
-            ..
-        } = &mut self.phase
-        else {
+        let Some(place) = self.place.as_mut().filter(|_| self.outcome.is_none()) else {
             return;
         };
         let Pushed { arrival, token, .. } = pushed;
-        if *known != arrival && !mutated("push-any-arrival") {
+        if place.arrival != arrival && !mutated("push-any-arrival") {
             return;
         }
-        if pushed.epoch == *answered || mutated("push-any-epoch") {
+        if pushed.epoch == place.epoch || mutated("push-any-epoch") {
             match pushed.behind {
                 None => self.grant(arrival, token),
-                Some(behind) => *follows = Some(Follows { token, behind }),
+                Some(behind) => place.follows = Some(Follows { token, behind }),
             }
         } else if self.in_flight() {
             self.kept = Some(Box::new(pushed));
@@ -274,21 +266,19 @@ impl Waiter {
 
     /// Behind which claim of its client it is granted.
     pub(super) fn behind(&self) -> Option<Arrival> {
-        match self.phase {
-            Phase::Waiting { follows, .. } => follows.map(|follows| follows.behind),
-            _ => None,
-        }
+        Some(self.place?.follows?.behind)
     }
 
     /// The lease of its client right ahead was released while it was valid: the hold is its own.
     /// Not if that grant was the later one: then the run has ended at the store, and what was
     /// granted in it with it.
     pub(super) fn handle_turn(&mut self, (ahead, before): (Arrival, Token)) {
-        if let Phase::Waiting {
+        if let Some(Place {
             arrival,
             follows: Some(Follows { token, behind }),
             ..
-        } = self.phase
+        }) = self.place
+            && self.outcome.is_none()
             && (behind == ahead || mutated("turn-of-any"))
             && (before < token || mutated("turn-of-ended"))
         {
@@ -297,24 +287,20 @@ impl Waiter {
     }
 
     fn grant(&mut self, arrival: Arrival, token: Token) {
-        self.phase = Phase::Over(Verdict::Granted {
+        self.outcome = Some(Ok(Granted {
             arrival,
             token,
             validity: self.basis,
             confirm_at: Some(self.renew_at),
-        });
+        }));
     }
 
     /// The claim is next in line, says a push: what blocks it can lapse after `left`.
     pub(super) fn handle_next(&mut self, now: Moment, arrival: Arrival, left: Duration) {
-        if let Phase::Waiting {
-            arrival: a,
-            position,
-            ..
-        } = &mut self.phase
-            && *a == arrival
+        if let Some(place) = &mut self.place
+            && place.arrival == arrival
         {
-            *position = 1;
+            place.position = 1;
             // Never later than what is due already: that may be due to a reset.
             self.due = self.due.min(now + left);
         }
@@ -323,7 +309,7 @@ impl Waiter {
     /// The semaphore has shrunk below what this claim takes, says a push.
     pub(super) fn handle_unfit(&mut self, arrival: Arrival, in_use: Capacity) {
         if self.position().is_some_and(|(known, _)| known == arrival) {
-            self.phase = Phase::Over(Verdict::Mismatch(in_use));
+            self.outcome = Some(Err(End::Mismatch(in_use)));
         }
     }
 
@@ -355,16 +341,16 @@ impl Waiter {
     /// connection count any more.
     pub(super) fn leave_run(&mut self) {
         self.stale = self.in_flight();
-        if let Phase::Waiting { follows, epoch, .. } = &mut self.phase {
-            (*follows, *epoch) = (None, 0);
+        if let Some(place) = &mut self.place {
+            (place.follows, place.epoch) = (None, 0);
         }
     }
 
     fn unreachable_at(&self) -> Moment {
-        let patience = match self.phase {
+        let patience = match self.place {
             // Before that the claim still has its place, and the store may come back.
-            Phase::Waiting { .. } => self.config.patience.max(self.config.waiter_ttl),
-            Phase::Asking | Phase::Over(_) => self.config.patience,
+            Some(_) => self.patience.max(self.waiter_ttl),
+            None => self.patience,
         };
         self.last_heard + patience
     }
@@ -387,7 +373,7 @@ impl Waiter {
         let arrival = standing.arrival;
         if let Some(token) = standing.token.filter(|_| standing.holds()) {
             let (ttl, confirm_at) = match request {
-                Request::Claim => (self.config.lease_ttl, None),
+                Request::Claim => (self.lease_ttl, None),
                 Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
             };
             let mut validity = Validity::default();
@@ -399,22 +385,22 @@ impl Waiter {
                 },
                 ttl,
             );
-            self.phase = Phase::Over(Verdict::Granted {
+            self.outcome = Some(Ok(Granted {
                 arrival,
                 token,
                 validity,
                 confirm_at,
-            });
+            }));
             return;
         }
         if self.position().is_some_and(|(known, _)| known != arrival) {
             self.basis = Validity::default();
         }
         if mutated("validity-basis") {
-            self.basis.confirm(now, self.config.lease_ttl * 2);
+            self.basis.confirm(now, self.lease_ttl * 2);
         }
-        self.basis.confirm(sent, self.config.waiter_ttl);
-        self.renew_at = sent + self.config.waiter_ttl / RENEW_WAITING_AT;
+        self.basis.confirm(sent, self.waiter_ttl);
+        self.renew_at = sent + self.waiter_ttl / RENEW_WAITING_AT;
         // One in a run is told by its client.
         let look = || now + look_after(standing, at);
         let follows = standing.token.zip(standing.behind);
@@ -435,12 +421,12 @@ impl Waiter {
         } else if follows.is_some() && standing.behind == self.ended {
             self.due = self.due.min(pause(1));
         }
-        self.phase = Phase::Waiting {
+        self.place = Some(Place {
             arrival,
             position: standing.position,
             epoch,
             follows: follows.map(|(token, behind)| Follows { token, behind }),
-        };
+        });
     }
 }
 

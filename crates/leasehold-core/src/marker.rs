@@ -34,7 +34,7 @@ pub enum Closed {
 /// The marker of a server: the run id with which it was last seen, when it grants, and its set.
 /// The marker is lost together with the data, which makes a loss noticeable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Marker {
+pub struct ServerMarker {
     /// The run id of the server process.
     pub run: String,
     /// Until when it grants nothing, by the server's clock.
@@ -76,7 +76,7 @@ impl Marked {
     }
 }
 
-impl Marker {
+impl ServerMarker {
     /// Checks whether a server with the run id `run` may grant at `now` to a client with these
     /// `terms`. Starts the quarantine if necessary.
     ///
@@ -176,21 +176,21 @@ mod tests {
                 left: Duration::from_secs(seconds),
             })
         };
-        assert_eq!(Marker::admit(&mut marker, "one", &a, at(10)), left(2));
-        assert_eq!(Marker::admit(&mut marker, "one", &a, at(11)), left(1));
-        assert_eq!(Marker::admit(&mut marker, "one", &a, at(12)), Ok(()));
-        assert_eq!(Marker::admit(&mut marker, "two", &a, at(12)), left(2));
-        assert_eq!(Marker::admit(&mut marker, "two", &a, at(14)), Ok(()));
+        assert_eq!(ServerMarker::admit(&mut marker, "one", &a, at(10)), left(2));
+        assert_eq!(ServerMarker::admit(&mut marker, "one", &a, at(11)), left(1));
+        assert_eq!(ServerMarker::admit(&mut marker, "one", &a, at(12)), Ok(()));
+        assert_eq!(ServerMarker::admit(&mut marker, "two", &a, at(12)), left(2));
+        assert_eq!(ServerMarker::admit(&mut marker, "two", &a, at(14)), Ok(()));
         let b = terms("b", 1);
         assert_eq!(
-            Marker::admit(&mut marker, "two", &b, at(14)),
+            ServerMarker::admit(&mut marker, "two", &b, at(14)),
             Err(Closed::Foreign)
         );
         assert_eq!(
-            Marker::admit(&mut marker, "new", &b, at(14)),
+            ServerMarker::admit(&mut marker, "new", &b, at(14)),
             Err(Closed::Foreign)
         );
-        assert_eq!(Marker::admit(&mut marker, "two", &a, at(14)), Ok(()));
+        assert_eq!(ServerMarker::admit(&mut marker, "two", &a, at(14)), Ok(()));
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
         let mut marker = None;
         let left = a.quarantine;
         let mut init = |run, terms| {
-            let marked = Marker::init(&mut marker, run, terms, now);
-            (marked, Marker::look(marker.as_ref(), run, terms, now))
+            let marked = ServerMarker::init(&mut marker, run, terms, now);
+            (marked, ServerMarker::look(marker.as_ref(), run, terms, now))
         };
         let closed = Err(Closed::Quarantined { left });
         assert_eq!(init("one", &a), (Marked::New, Ok(())));
@@ -216,19 +216,19 @@ mod tests {
         let (a, at) = (terms("a", 2), StoreTime(9));
         let left = a.quarantine;
         assert_eq!(
-            Marker::look(None, "one", &a, at),
+            ServerMarker::look(None, "one", &a, at),
             Err(Closed::Quarantined { left })
         );
         let mut marker = None;
-        assert_eq!(Marker::init(&mut marker, "one", &a, at), Marked::New);
+        assert_eq!(ServerMarker::init(&mut marker, "one", &a, at), Marked::New);
         let before = marker.clone();
-        assert_eq!(Marker::look(marker.as_ref(), "one", &a, at), Ok(()));
+        assert_eq!(ServerMarker::look(marker.as_ref(), "one", &a, at), Ok(()));
         assert_eq!(
-            Marker::look(marker.as_ref(), "two", &a, at),
+            ServerMarker::look(marker.as_ref(), "two", &a, at),
             Err(Closed::Quarantined { left })
         );
         assert_eq!(
-            Marker::look(marker.as_ref(), "one", &terms("b", 2), at),
+            ServerMarker::look(marker.as_ref(), "one", &terms("b", 2), at),
             Err(Closed::Foreign)
         );
         assert_eq!(marker, before);

@@ -10,6 +10,7 @@
 //! - `run`: claims of one client that are granted one behind the other;
 //! - `told`: notifications and replies;
 //! - `tombstone`: released ids;
+//! - `vote`: claims that propose their own token, at a member of a set;
 //! - `audit`: how a step has changed the holders;
 //! - `record`, `look`: a queue as it is stored, and as it is displayed;
 //! - `essence`: a hash by which models recognise equal queues.
@@ -26,6 +27,7 @@ mod rule;
 mod run;
 mod told;
 mod tombstone;
+mod vote;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -35,6 +37,7 @@ use serde::Deserialize;
 use self::entry::{Entry, Place};
 use self::record::Record;
 use self::tombstone::Tombstone;
+use self::vote::Votes;
 use crate::mutant::mutated;
 use crate::{
     Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Now, Outcome, OwnerSecret, Reply,
@@ -113,6 +116,7 @@ pub struct Queue {
     watchers: Vec<(Inbox, StoreTime)>,
     /// Oldest first.
     released: VecDeque<Tombstone>,
+    votes: Votes,
 }
 
 /// One step under way: its time, and how much it may still drop.
@@ -162,6 +166,7 @@ impl Queue {
         let mut step = self.begin(now);
         let reply = match command {
             Command::Claim(claim) => self.claim(claim, &mut step),
+            Command::Void(void) => self.void(void, &mut step),
             Command::Renew(renew) => self.renew(renew, &mut step),
             Command::Release(release) => self.release(release, &mut step),
             Command::Break { only, .. } => self.break_holds(*only, &mut step),
@@ -317,13 +322,13 @@ impl Queue {
     pub fn is_spent(&self) -> bool {
         let now = self.last_seen + self.offset;
         let nobody_watches = self.watchers.iter().all(|(_, until)| *until <= now);
-        self.is_empty() && nobody_watches && self.released.is_empty()
+        self.is_empty() && nobody_watches && self.released.is_empty() && self.votes.is_empty()
     }
 
     /// Whether nobody has ever claimed the key: nothing is to be remembered.
     fn is_blank(&self) -> bool {
         let unused = self.last_token.is_none() && self.last_arrival == Arrival::default();
-        unused && self.is_empty() && self.released.is_empty()
+        unused && self.is_empty() && self.released.is_empty() && self.votes.is_empty()
     }
 
     /// Returns how long the record must be kept after a step at `clock`, if an idle key keeps its

@@ -49,6 +49,13 @@ pub enum Reply {
         /// When the store grants again.
         until: StoreTime,
     },
+    /// The proposed token is not above `highest`, or is above `most`. The claim has no vote.
+    Outbid {
+        /// The highest token accepted or voided here.
+        highest: Token,
+        /// The highest that may be proposed now.
+        most: Token,
+    },
     /// The claim is not in the queue: it has expired, was released, or was never there.
     Gone,
     /// The claim was removed.

@@ -119,7 +119,7 @@ instant! {
 
 /// The state of a store at a step: its clock, when it grants, and its last token.
 ///
-/// A store that may have lost its holders is *closed* for a while: see [`crate::Marker`]. A plain
+/// A store that may have lost its holders is *closed* for a while: see [`crate::ServerMarker`]. A plain
 /// [`StoreTime`] stands for a store that is open and keeps a last token per key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {

@@ -9,7 +9,6 @@ use redis::Value;
 pub use super::classic::fuzzing::*;
 pub use super::doctor::fuzzing::*;
 use super::options;
-pub use super::quorum::fuzzing::*;
 use crate::codec::record::Record;
 use crate::codec::{push, script};
 use crate::connection::{gate, rights, sentinel, value};

@@ -31,7 +31,7 @@
 //! # Features
 //! `tls`: TLS (`rediss://`). The other features are only for this repository.
 
-mod claims;
+mod claim_table;
 mod classic;
 mod codec;
 mod connection;

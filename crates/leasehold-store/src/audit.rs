@@ -15,6 +15,9 @@ use crate::error::StoreError;
 pub struct AuditRecord {
     /// The key.
     pub key: Key,
+    /// The server in whose log it is, where each of several has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// What one step changed.
     #[serde(flatten)]
     pub entry: AuditEntry,
@@ -25,6 +28,13 @@ impl AuditRecord {
     #[must_use]
     pub fn is_for(&self, key: Option<&Key>, since: StoreTime) -> bool {
         self.entry.at >= since && key.is_none_or(|key| *key == self.key)
+    }
+
+    /// Makes an entry of the only log of a store.
+    #[must_use]
+    pub fn new(key: Key, entry: AuditEntry) -> Self {
+        let server = None;
+        Self { key, server, entry }
     }
 }
 

@@ -20,6 +20,7 @@ fn record(event: AuditEvent) -> AuditRecord {
     };
     let resized = matches!(event, AuditEvent::Resized { .. });
     AuditRecord {
+        server: None,
         key: Key::new("orders/42").unwrap(),
         entry: AuditEntry {
             at: AT,

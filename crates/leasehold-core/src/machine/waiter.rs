@@ -208,6 +208,7 @@ impl Waiter {
             | Reply::Released { .. }
             | Reply::Broken { .. }
             | Reply::Resized
+            | Reply::Outbid { .. }
             | Reply::Done => Some(End::Gone),
         };
         if let Some(end) = end {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Entry, Queue};
 use crate::{
     Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, Command, Mode, Reply, StoreTime, Token,
+    Void, Voided,
 };
 
 /// Those who are granted, by arrival, which a claim keeps.
@@ -141,7 +142,11 @@ fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Optio
     }
     match command {
         _ if returned => Some(AuditEvent::Returned),
-        Command::Break { by, .. } => Some(AuditEvent::Broken {
+        Command::Break { by, .. }
+        | Command::Void(Void {
+            whose: Voided::Key { by },
+            ..
+        }) => Some(AuditEvent::Broken {
             since,
             by: by.clone(),
         }),
@@ -149,11 +154,15 @@ fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Optio
             since,
             kept_until: None,
         }),
-        Command::Release(_) => Some(AuditEvent::Released {
+        Command::Release(_)
+        | Command::Void(Void {
+            whose: Voided::Claim { released: true, .. },
+            ..
+        }) => Some(AuditEvent::Released {
             since,
             kept_until: None,
         }),
-        // It was returned, and did not fit any more.
+        // It was returned, and did not fit any more; or it has given up, or proposes another token.
         _ => Some(AuditEvent::Returned),
     }
 }

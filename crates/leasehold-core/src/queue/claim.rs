@@ -9,6 +9,9 @@ impl Queue {
     pub(super) fn claim(&mut self, claim: &Claim, step: &mut Step) -> Reply {
         step.actor = Some(claim.id.clone());
         self.drop_if_lapsed(&claim.id, step.now);
+        if let Some(proposal) = claim.proposal {
+            return self.propose(claim, proposal, step);
+        }
         if self.entry(&claim.id).is_some() {
             return self.claim_again(claim, step);
         }
@@ -96,7 +99,7 @@ impl Queue {
     }
 
     /// The claim as it joins: at the tail, or granted `now`.
-    fn new_entry(
+    pub(super) fn new_entry(
         &mut self,
         claim: &Claim,
         secret: Option<OwnerSecret>,

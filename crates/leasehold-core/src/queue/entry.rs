@@ -81,6 +81,14 @@ impl Queue {
         }
     }
 
+    /// The token of a claim that is granted.
+    pub(super) fn token_of(&self, id: &ClaimId) -> Option<Token> {
+        match self.places.get(id)? {
+            Place::Granted(token, _) => Some(*token),
+            Place::Waiting(_) => None,
+        }
+    }
+
     pub(super) fn drop_if_lapsed(&mut self, id: &ClaimId, now: StoreTime) {
         if self.entry(id).is_some_and(|entry| entry.deadline <= now) {
             self.remove(id);

@@ -42,6 +42,18 @@ impl Queue {
         let buried = self.released.iter().filter(|buried| buried.forget > now);
         let buried: BTreeSet<_> = buried.map(|buried| (&buried.id, buried.rotated)).collect();
         buried.hash(state);
+        ahead(self.votes.void.0).hash(state);
+        for (caller, until) in &self.votes.callers {
+            (caller, until.since(now)).hash(state);
+        }
+    }
+
+    /// The same of a member of a set: its tokens are compared with those of other members.
+    pub fn hash_votes<H: Hasher>(&self, state: &mut H) {
+        (self.last_token, self.votes.void).hash(state);
+        for ((token, _), entry) in &self.granted {
+            (token, &entry.id, entry.deadline).hash(state);
+        }
     }
 
     fn hash_entry<H: Hasher>(entry: &Entry, now: StoreTime, state: &mut H) {

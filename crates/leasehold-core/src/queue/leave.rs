@@ -100,21 +100,26 @@ impl Queue {
         let held = self.granted.iter().filter(|(place, _)| taken(place));
         let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
         for entry in &held {
-            self.remove(&entry.id);
-            self.bury_id(&entry.id, step.now);
-            self.forget_buried(step.now);
-            if let Some(inbox) = entry.inbox.clone() {
-                step.events.push(Event::Revoked {
-                    inbox,
-                    arrival: entry.arrival,
-                    id: entry.id.clone(),
-                });
-            }
+            self.revoke(entry, step);
         }
         self.promote(step);
         Reply::Broken {
             holders: held.len() as u64,
             token: raised,
+        }
+    }
+
+    /// Takes the key from a holder, and tells it.
+    pub(super) fn revoke(&mut self, entry: &Entry, step: &mut Step) {
+        self.remove(&entry.id);
+        self.bury_id(&entry.id, step.now);
+        self.forget_buried(step.now);
+        if let Some(inbox) = entry.inbox.clone() {
+            step.events.push(Event::Revoked {
+                inbox,
+                arrival: entry.arrival,
+                id: entry.id.clone(),
+            });
         }
     }
 
@@ -160,6 +165,7 @@ impl Queue {
             });
         }
         step.first_before = self.first_waiting();
+        self.call(step);
         Reply::Done
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::tombstone::Tombstone;
+use super::vote::Votes;
 use super::{Entry, Place, Queue};
 use crate::time::micros;
 use crate::{Arrival, Capacity, Inbox, Invalid, Mode, OwnerSecret, StoreTime, Token};
@@ -25,6 +26,8 @@ pub(super) struct Record {
     #[serde(default)]
     watchers: Vec<(Inbox, StoreTime)>,
     released: Vec<Tombstone>,
+    #[serde(default)]
+    votes: Votes,
 }
 
 /// No token, arrival or offset comes near it, and none is raised beyond it.
@@ -36,6 +39,7 @@ impl Record {
         let counted = [
             self.last_seen.0,
             self.last_token.0,
+            self.votes.void.0,
             self.last_arrival.0,
             micros(self.offset),
         ];
@@ -139,6 +143,7 @@ impl TryFrom<Record> for Queue {
             waiting,
             watchers: record.watchers,
             released: record.released.into(),
+            votes: record.votes,
         })
     }
 }
@@ -158,6 +163,8 @@ struct View<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     watchers: &'a [(Inbox, StoreTime)],
     released: &'a VecDeque<Tombstone>,
+    #[serde(skip_serializing_if = "Votes::is_empty")]
+    votes: &'a Votes,
 }
 
 impl Serialize for Queue {
@@ -175,6 +182,7 @@ impl Serialize for Queue {
             waiting: self.waiting.values().collect(),
             watchers: &self.watchers,
             released: &self.released,
+            votes: &self.votes,
         };
         view.serialize(serializer)
     }

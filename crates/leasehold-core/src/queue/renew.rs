@@ -131,7 +131,7 @@ impl Queue {
         }
     }
 
-    fn set_note(&mut self, id: &ClaimId, note: &crate::Note, step: &mut Step) {
+    pub(super) fn set_note(&mut self, id: &ClaimId, note: &crate::Note, step: &mut Step) {
         let first = self.first_holder();
         if let Some(entry) = self.entry_mut(id)
             && entry.note.as_ref() != Some(note)

@@ -117,7 +117,9 @@ impl Queue {
     pub(super) fn watch(&mut self, inbox: &Inbox, ttl: Duration, step: &Step) -> Reply {
         self.watchers
             .retain(|(watcher, until)| watcher != inbox && *until > step.now);
-        if !ttl.is_zero() {
+        if ttl.is_zero() {
+            self.votes.callers.retain(|(caller, _)| caller != inbox);
+        } else {
             let until = step.now + ttl;
             self.watchers.push((inbox.clone(), until));
             self.furthest = self.furthest.max(until);

@@ -74,7 +74,7 @@ impl Log {
         let mut lines = Vec::new();
         for entry in entries {
             let key = key.clone();
-            serde_json::to_writer(&mut lines, &AuditRecord { key, entry }).ok();
+            serde_json::to_writer(&mut lines, &AuditRecord::new(key, entry)).ok();
             lines.push(b'\n');
         }
         let added = self.write(&lines, at);

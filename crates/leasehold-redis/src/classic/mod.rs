@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capacity, Claim, Command, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
+    Capacity, Claim, ClaimId, Command, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
     StoreTime, Token,
 };
 use leasehold_store::{
@@ -25,18 +25,27 @@ use leasehold_store::{
 };
 
 pub(super) use self::errors::{no_tokens, unsupported};
-use self::look::{arrival, deadline};
-pub(super) use self::look::{check_pattern, is_listed, view};
-use self::verb::look_at;
-pub(super) use self::verb::{Found, Outcome, Step, Verb, look};
+pub(super) use self::look::deadline;
+use self::look::{arrival, check_pattern, view};
+use self::verb::{Found, look_at};
+pub(super) use self::verb::{Outcome, Step, Verb};
 use super::options::{RedisLayout, RedisOptions};
-use crate::claims::{ClaimTable, Known};
+use crate::claim_table::ClaimTable;
 use crate::codec::stores_own;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::step::Delivery;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
+
+/// What is known of a claim id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// This client has claimed with it.
+    Here,
+    /// The claim has left, and does not come back.
+    Left,
+}
 
 /// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
 /// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
@@ -53,7 +62,7 @@ use crate::routing::names::{NamedKeys, Names};
 /// ```
 pub struct ClassicStore {
     route: Route,
-    claims: ClaimTable<(), ()>,
+    claims: ClaimTable<Known>,
 }
 
 impl ClassicStore {
@@ -79,7 +88,8 @@ impl ClassicStore {
         Ok(Self::by(Route::open_cluster(options).await?))
     }
 
-    fn by(route: Route) -> Self {
+    /// The same for a server that is reached so.
+    pub(super) fn by(route: Route) -> Self {
         Self {
             route,
             claims: ClaimTable::default(),
@@ -127,13 +137,14 @@ impl ClassicStore {
         claim.mode.check()?;
         check_claim(claim)?;
         let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
-        let verb = match self.claims.put(key, id, (), now + ttl, now) {
-            Known::Nothing => Verb::First,
-            Known::Here(()) => Verb::Claim,
-            Known::Left(()) => return Ok(Reply::Gone),
+        let known = |known: Option<&Known>| known.copied().unwrap_or(Known::Here);
+        let verb = match self.claims.note((key, id), (now + ttl, now), known) {
+            None => Verb::First,
+            Some(Known::Here) => Verb::Claim,
+            Some(Known::Left) => return Ok(Reply::Gone),
         };
         Ok(match self.ask(key, verb, id.expose(), ttl).await? {
-            Outcome::Ours(_) if self.claims.look(key, id) == Known::Left(()) => {
+            Outcome::Ours(_) if matches!(self.claims.get(key, id), Some((Known::Left, _))) => {
                 // It was released while it was asked for.
                 self.ask(key, Verb::Release, id.expose(), ttl).await?;
                 Reply::Gone
@@ -143,7 +154,7 @@ impl ClassicStore {
                 blocked_until: deadline(at, left),
             },
             Outcome::Taken => {
-                self.claims.forget(key, id);
+                self.claims.remove(key, id);
                 Reply::Taken
             }
             Outcome::Nobodys => Reply::Gone,
@@ -157,7 +168,7 @@ impl ClassicStore {
             match self.ask(key, Verb::Renew, id.expose(), renew.ttl).await? {
                 Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
                 _ => {
-                    self.claims.leave(key, id, (), clock::now());
+                    self.note_left(key, id);
                     Reply::Gone
                 }
             },
@@ -167,7 +178,7 @@ impl ClassicStore {
     async fn release(&self, key: &Key, release: &Release) -> Result<Reply, StoreError> {
         let id = &release.id;
         // Noted before it is sent: a claim under way must not come back.
-        self.claims.leave(key, id, (), clock::now());
+        self.note_left(key, id);
         let verb = match release.settled {
             true => Verb::Release,
             false => Verb::Withdraw,
@@ -178,6 +189,11 @@ impl ClassicStore {
                 _ => Reply::Absent,
             },
         )
+    }
+
+    fn note_left(&self, key: &Key, id: &ClaimId) {
+        let now = clock::now();
+        self.claims.note((key, id), (now, now), |_| Known::Left);
     }
 }
 
@@ -282,7 +298,9 @@ impl LockStore for ClassicStore {
             Command::Watch { .. } => {
                 return Err(unsupported("its record cannot store who watches a key"));
             }
-            Command::Unheard { .. } | Command::Bury { .. } => return Err(stores_own(command)),
+            Command::Void(_) | Command::Unheard { .. } | Command::Bury { .. } => {
+                return Err(stores_own(command));
+            }
         };
         Ok(Answer::new(reply, at, 0))
     }

@@ -54,16 +54,6 @@ pub(in super::super) enum Found {
     Value { value: Vec<u8>, left: Left },
 }
 
-impl Found {
-    /// Whether both are held, by the same claim.
-    pub(in super::super) fn is_same_claim(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Value { value, .. }, Self::Value { value: theirs, .. }) => value == theirs,
-            _ => false,
-        }
-    }
-}
-
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Outcome {
@@ -145,11 +135,6 @@ pub(super) fn look_at<'a>(keys: &'a [&'a str]) -> Call<'a, impl Fn(&mut Cmd) + '
         arguments: |_: &mut Cmd| {},
         last: false,
     }
-}
-
-/// Looks at a key of one server.
-pub(in super::super) async fn look(wire: &Arc<Connection>, key: &str) -> Result<Found, StoreError> {
-    read_found(&run_request(wire, Delivery::Plain, &look_at(&[key])).await?)
 }
 
 /// Reads what it answered: the type, the value and the time to live.

@@ -5,18 +5,14 @@
 //!
 //! ```text
 //! kind u8     g granted, r released, x expired, k broken, b returned, a adopted, i new id,
-//!             d downgraded, s resized; on one of several servers: v it votes for the claim,
-//!             r, x, k and b as above, of its vote
+//!             d downgraded, s resized
 //! at, token, arrival
 //! two numbers g when the claim came, and behind which it stands or 0; r since when it held, and
 //!             until when it is kept or 0; x since when, and when it expired; k since when; a the
-//!             token before; s the permits before, and now. Of votes: v until when; r since when,
-//!             and 1 if the client that released it had counted the votes; k 0, and the token up
-//!             to which all are void
+//!             token before; s the permits before, and now
 //! claim       the first six characters of its id; zeroes behind fewer
 //! key text2   of the record, with the prefix
-//! body text2  as in `record.rs`, up to the label; nothing for s, and for k where
-//!             nobody had the vote. Of the length 65535: that of the
+//! body text2  as in `record.rs`, up to the label; nothing for s. Of the length 65535: that of the
 //!             note before
 //! text text2  not of all: x the same characters of the claim that found it, i those of the id
 //!             before; k who broke the key, as in a body
@@ -24,7 +20,6 @@
 
 use std::sync::LazyLock;
 
-use leasehold_core::quorum::{VoteEvent, VoteNote};
 use leasehold_core::{
     Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, ClientInfo, Key, Mode, StoreTime, Token,
 };
@@ -137,38 +132,17 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
 
 /// Reads what one entry of the stream holds. `None` where it is damaged, or of a later version.
 pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
-    read_all(prefix, value, |note| {
+    let mut bytes = Bytes(value);
+    let mut records = Vec::new();
+    let mut body = None;
+    while !bytes.0.is_empty() {
+        let note = Noted::read(prefix, &mut bytes, &mut body)?;
         let event = note.event()?;
         let (at, hold) = (note.at, note.hold()?);
         let entry = AuditEntry { at, event, hold };
-        Some(AuditRecord {
-            key: note.key,
-            entry,
-        })
-    })
-}
-
-/// The same at one of several servers, whose entries are about its votes.
-pub(crate) fn read_votes(prefix: &str, value: &[u8]) -> Option<Vec<(Key, VoteNote)>> {
-    read_all(prefix, value, |note| {
-        let event = note.vote_event()?;
-        let (at, hold) = (note.at, note.hold()?);
-        Some((note.key, VoteNote { at, hold, event }))
-    })
-}
-
-fn read_all<T>(
-    prefix: &str,
-    value: &[u8],
-    read: impl Fn(Noted<'_>) -> Option<T>,
-) -> Option<Vec<T>> {
-    let mut bytes = Bytes(value);
-    let mut all = Vec::new();
-    let mut body = None;
-    while !bytes.0.is_empty() {
-        all.push(read(Noted::read(prefix, &mut bytes, &mut body)?)?);
+        records.push(AuditRecord::new(note.key, entry));
     }
-    Some(all)
+    Some(records)
 }
 
 /// What a script has noted, as it lies there.
@@ -252,30 +226,6 @@ impl<'a> Noted<'a> {
         })
     }
 
-    fn vote_event(&self) -> Option<VoteEvent> {
-        let (one, other) = (self.one, self.other);
-        Some(match self.kind {
-            b'v' => VoteEvent::Given {
-                until: StoreTime(one),
-            },
-            b'r' => VoteEvent::Released {
-                since: StoreTime(one),
-                known: other == 1,
-            },
-            b'x' => VoteEvent::Lapsed {
-                since: StoreTime(one),
-                until: StoreTime(other),
-                found_by: hint(self.text)?,
-            },
-            b'k' => VoteEvent::Broken {
-                by: client(&mut Bytes(self.text))?,
-                up_to: Token(other),
-            },
-            b'b' => VoteEvent::GivenUp,
-            _ => return None,
-        })
-    }
-
     /// The outer one is none where it cannot be read.
     #[expect(clippy::option_option, reason = "some notes are of no hold")]
     fn hold(&self) -> Option<Option<AuditedHold>> {
@@ -331,7 +281,6 @@ mod tests {
     fn what_is_damaged_is_not_read() {
         for bad in [&b"g"[..], &[0; 60], b"later version"] {
             assert_eq!(read("leasehold:", bad), None);
-            assert_eq!(read_votes("leasehold:", bad), None);
         }
         assert_eq!(read("leasehold:", b""), Some(Vec::new()));
     }

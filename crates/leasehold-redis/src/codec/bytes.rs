@@ -71,7 +71,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// An inbox, or none.
-    pub(super) fn inbox(&mut self) -> Option<Option<Inbox>> {
+    pub(crate) fn inbox(&mut self) -> Option<Option<Inbox>> {
         match self.text()? {
             "" => Some(None),
             name => Inbox::new(name).ok().map(Some),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Capacity, Claim, ClientInfo, Command, Inbox, Mode, Release, Renew};
+use leasehold_core::{
+    Capacity, Claim, ClientInfo, Command, Inbox, Mode, Release, Renew, Void, Voided,
+};
 use redis::Cmd;
 
 use super::audit::Audit;
@@ -20,6 +22,8 @@ mod flag {
     pub(super) const LOOKS: u16 = 128;
     pub(super) const ALL: u16 = 256;
     pub(super) const MIXED: u16 = 512;
+    pub(super) const RELEASED: u8 = 1;
+    pub(super) const KEY: u8 = 2;
     pub(super) const WAIT: u8 = 1;
     pub(super) const AHEAD: u8 = 2;
     pub(super) const MIN_HOLD: u8 = 4;
@@ -41,6 +45,8 @@ mod verb {
     pub(super) const BREAK: u8 = 4;
     pub(super) const RESIZE: u8 = 5;
     pub(super) const WATCH: u8 = 6;
+    pub(super) const PROPOSE: u8 = 7;
+    pub(super) const VOID: u8 = 8;
 }
 
 /// Further arguments of a script at a server with a quarantine: see `lua/env.lua`.
@@ -60,6 +66,9 @@ pub(crate) struct Terms<'a> {
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` is reliable.
     pub(crate) believed: bool,
+    /// Whether the server is a member of a set: all its keys have one audit log, though each keeps
+    /// its own last token.
+    pub(crate) is_member: bool,
     /// The audit log, where there is one.
     pub(crate) audit: Option<&'a Audit>,
 }
@@ -91,15 +100,6 @@ pub(crate) struct Call<'a, F> {
     pub(crate) arguments: F,
     /// It is sent only after everything that was given up on the connection.
     pub(crate) last: bool,
-}
-
-/// A script that is given this, by its hash.
-#[cfg(test)]
-pub(crate) fn by_hash(script: &Script, keys: &[&str], arguments: impl Fn(&mut Cmd)) -> Cmd {
-    let mut call = call_of(script, false, keys.len(), 0);
-    call.arg(keys);
-    arguments(&mut call);
-    call
 }
 
 fn call_of(script: &Script, in_full: bool, keys: usize, size: usize) -> Cmd {
@@ -207,7 +207,10 @@ impl Request for Steps<'_> {
         }
         call.arg(terms.last);
         let audit = terms.audit.zip(steps.first());
-        call.arg(audit.map(|(audit, step)| audit.log(&step.key, terms.last.is_none())));
+        call.arg(audit.map(|(audit, step)| {
+            let in_cluster = terms.last.is_none() && !terms.is_member;
+            audit.log(&step.key, in_cluster)
+        }));
         call.arg(terms.gated.map(|gate| &gate.marker));
         call.arg(self.flags(terms));
         // Outside of a cluster nothing is kept of an idle key.
@@ -254,6 +257,7 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
         Command::Claim(claim) => pack_claim(&mut step, claim),
         Command::Renew(renew) => pack_renew(&mut step, renew),
         Command::Release(release) => pack_release(&mut step, release),
+        Command::Void(void) => pack_void(&mut step, void),
         Command::Break { by, only } => {
             step.push(verb::BREAK);
             // Zero is for all holders, and no grant has the token 1.
@@ -288,10 +292,15 @@ fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
         (!claim.min_hold.is_zero(), flag::MIN_HOLD),
         (claim.secret.is_some(), flag::OWNED),
     ]);
-    step.extend_from_slice(&[verb::CLAIM, flags]);
+    let verb = claim.proposal.map_or(verb::CLAIM, |_| verb::PROPOSE);
+    step.extend_from_slice(&[verb, flags]);
     push_number(step, micros(claim.lease_ttl));
     push_number(step, micros(claim.waiter_ttl));
     push_short(step, claim.id.expose());
+    if let Some(proposal) = claim.proposal {
+        push_number(step, proposal.token.0);
+        push_number(step, micros(proposal.ahead));
+    }
     push_body(step, claim);
 }
 
@@ -335,6 +344,23 @@ fn pack_release(step: &mut Vec<u8>, release: &Release) {
     ]);
     step.extend_from_slice(&[verb::RELEASE, flags]);
     push_short(step, release.id.expose());
+}
+
+fn pack_void(step: &mut Vec<u8>, void: &Void) {
+    let mut start = |flags, id| {
+        step.extend_from_slice(&[verb::VOID, flags]);
+        push_number(step, void.up_to.0);
+        push_short(step, id);
+    };
+    match &void.whose {
+        Voided::Claim { id, released } => {
+            start(flags([(*released, flag::RELEASED)]), id.expose());
+        }
+        Voided::Key { by } => {
+            start(flag::KEY, "");
+            push_client(step, None, by);
+        }
+    }
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {
@@ -396,7 +422,7 @@ pub(crate) fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Clie
 }
 
 /// Who it is, for people.
-pub(crate) fn push_owner(out: &mut Vec<u8>, owner: &ClientInfo) {
+fn push_owner(out: &mut Vec<u8>, owner: &ClientInfo) {
     out.extend_from_slice(&owner.pid.to_le_bytes());
     push_short(out, &owner.host);
     push_short(out, &owner.label_and_context());

@@ -34,6 +34,8 @@
 //!   arrival, text each
 //! - field `" watchers"` while there are any: until when, `inbox` text each. One
 //!   that is over means nothing, and may be left out.
+//! - field `" votes"` at a member of a set: the highest token that was voided, then of those who
+//!   asked in vain until when they are remembered, `inbox` text each
 //!
 //! Earlier versions of leasehold wrote a string of version 1, with the numbers of the head up to
 //! `buried`, the size of the claim u16 (0 if there is none), `deadline`, `since`, `id` text
@@ -174,6 +176,9 @@ impl Record {
     fn of_string(text: &[u8]) -> Result<Self, StoreError> {
         if text.starts_with(&[MAGIC[0], MAGIC[1], LEAN]) {
             return Self::parse_lean(&text[3..]).ok_or_else(errors::damaged);
+        }
+        if text.starts_with(b"lq") {
+            return Err(errors::earlier_vote());
         }
         check_magic(text, "string")?;
         Self::parse_earlier(text).ok_or_else(errors::damaged)

@@ -42,7 +42,7 @@ pub(crate) fn each_reply(value: Value) -> Result<Vec<Value>, Value> {
 fn size_of_reply(kind: u8) -> usize {
     let numbers = match kind {
         1 => 6,
-        7 => 3,
+        7 | 13 => 3,
         2 | 4 | 6 | 12 => 2,
         _ => 1,
     };
@@ -99,6 +99,10 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
         },
         12 => Reply::Quarantined {
             until: bytes.time()?,
+        },
+        13 => Reply::Outbid {
+            highest: Token(bytes.number()?),
+            most: Token(bytes.number()?),
         },
         3 => Reply::Gone,
         4 => Reply::Released {

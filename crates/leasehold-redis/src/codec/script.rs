@@ -5,9 +5,7 @@
 
 use std::sync::LazyLock;
 
-pub(crate) use super::call::{
-    Call, Gate, Look, Request, Step, Steps, Terms, micros, push_owner, push_short,
-};
+pub(crate) use super::call::{Call, Gate, Look, Request, Step, Steps, Terms, micros, push_short};
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 
 /// A script and the hash by which the server knows it.
@@ -19,7 +17,7 @@ pub(crate) struct Script {
 
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 23] = [
+const PARTS: [(&str, &str); 24] = [
     ("time", include_str!("lua/time.lua")),
     ("env", include_str!("lua/env.lua")),
     ("audit", include_str!("lua/audit.lua")),
@@ -42,6 +40,7 @@ const PARTS: [(&str, &str); 23] = [
     ("renew", include_str!("lua/renew.lua")),
     ("release", include_str!("lua/release.lua")),
     ("admin", include_str!("lua/admin.lua")),
+    ("vote", include_str!("lua/vote.lua")),
     ("marker", MARKER),
 ];
 

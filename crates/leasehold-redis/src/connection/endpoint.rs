@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
 use redis::{Client, ConnectionAddr, PushInfo};
 
@@ -28,8 +29,8 @@ pub(crate) struct Endpoint {
     of_cluster: bool,
     /// The channel of pushes, to check at connect whether they are received.
     pub(super) channel: Option<String>,
-    /// Whether it keeps votes instead of locks.
-    pub(super) votes: bool,
+    /// The set that it is a member of.
+    pub(super) set: Option<SetTerms>,
     pub(super) common: Arc<Common>,
 }
 
@@ -118,7 +119,7 @@ impl Endpoint {
             cluster: AtomicBool::new(false),
             of_cluster: false,
             channel: None,
-            votes: false,
+            set: None,
             common: Arc::clone(common),
         }
     }
@@ -134,10 +135,10 @@ impl Endpoint {
         self.options.layout == RedisLayout::Classic
     }
 
-    /// The same for a server that keeps votes.
-    pub(crate) fn of_votes(mut self) -> Self {
+    /// The same for a member of a set.
+    pub(crate) fn of_set(mut self, terms: &SetTerms) -> Self {
         // A vote of the classic layout is a lock like any other.
-        self.votes = !self.is_classic();
+        self.set = (!self.is_classic()).then(|| terms.clone());
         self
     }
 

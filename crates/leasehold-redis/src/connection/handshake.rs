@@ -122,8 +122,9 @@ impl Handshake {
         if let Some(ack) = ack.filter(|_| is_primary) {
             ack.probe(connection, info).await?;
         }
-        let quarantine = options.restart.quarantine();
-        let gate = quarantine.map(|it| Gate::new(&options.prefix, &run_id, &it.terms()));
+        let quarantine = || options.restart.quarantine().map(|it| it.terms());
+        let terms = endpoint.set.clone().or_else(quarantine);
+        let gate = terms.map(|terms| Gate::new(&options.prefix, &run_id, &terms));
         let server = Server {
             is_primary,
             gate,
@@ -155,7 +156,10 @@ fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), Stor
     let unmarked = !matches!(run_id.len(), 1..=255);
     let unknown = run_id.is_empty() || role.is_empty();
     let needs = [
-        (endpoint.votes && unmarked, "a restart would go unnoticed"),
+        (
+            endpoint.set.is_some() && unmarked,
+            "a restart would go unnoticed",
+        ),
         (
             options.acknowledge.is_some() && unknown,
             "an acknowledgement could come from another server",

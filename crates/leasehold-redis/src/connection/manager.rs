@@ -204,7 +204,13 @@ impl ConnectionManager {
         if let Some(writer) = &wire.acked_writer {
             writer.open(&wire).await?;
         }
-        if let Some(gate) = &wire.server.gate {
+        // A member of a set may still have to be marked, or moved to it.
+        if let Some(gate) = wire
+            .server
+            .gate
+            .as_ref()
+            .filter(|_| self.endpoint.set.is_none())
+        {
             gate.touch(&wire, self.claims.load(Ordering::Relaxed))
                 .await?;
         }

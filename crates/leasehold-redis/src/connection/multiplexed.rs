@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     audit: Option<Audit>,
     /// Whether no two keys can be in one call: in a cluster they lie on several servers.
     parted: AtomicBool,
+    /// Of a set.
+    is_member: bool,
     link: Weak<ConnectionManager>,
     pub(super) batcher: Batcher,
     /// Where the connection itself is driven: what sends for others must not stand still with the
@@ -92,7 +94,8 @@ impl Connection {
             audit: options
                 .audit
                 .map(|limit| Audit::new(&options.prefix, limit)),
-            parted: AtomicBool::new(endpoint.is_cluster()),
+            parted: AtomicBool::new(endpoint.is_cluster() || endpoint.set.is_some()),
+            is_member: endpoint.set.is_some(),
             connection: opened.handshake.connection,
             acked_writer: opened.server.ack.map(AckedWriter::new),
             server: opened.server,
@@ -118,7 +121,8 @@ impl Connection {
             last: (!parted).then_some(&self.last),
             gated: self.server.gate.as_ref(),
             retention: self.retention,
-            believed: self.server.rights.counts && !parted,
+            believed: self.server.rights.counts && (!parted || self.is_member),
+            is_member: self.is_member,
             audit: self.audit.as_ref(),
         }
     }

@@ -24,18 +24,15 @@ const OF_LOCKS: &[&str] = &[
     "TIME", "MGET", "EXISTS", "TYPE", "SET", "SETRANGE", "DEL", "HSET", "HGET", "HMGET", "HGETALL",
     "HDEL", "PEXPIRE",
 ];
-const OF_VOTES: &[&str] = &["TIME", "MGET", "EXISTS", "TYPE", "SET", "PEXPIRE"];
 
 /// The commands that the scripts run, as far as it is safe to try them.
 fn commands(endpoint: &Endpoint) -> Vec<&'static str> {
-    let on_keys = match (endpoint.is_classic(), endpoint.votes) {
+    if endpoint.is_classic() {
         // Its keys may be anybody's.
-        (true, _) => return Vec::new(),
-        (false, true) => OF_VOTES,
-        (false, false) => OF_LOCKS,
-    };
+        return Vec::new();
+    }
     let log = endpoint.options.audit.map(|_| "XADD");
-    on_keys.iter().copied().chain(log).collect()
+    OF_LOCKS.iter().copied().chain(log).collect()
 }
 
 /// What of `INFO` is asked for: `clients` is the doctor's.

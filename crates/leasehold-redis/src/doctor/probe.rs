@@ -49,8 +49,8 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
     };
     let asked = async {
         let mut endpoint = Endpoint::new(options)?;
-        if part == Part::Voter {
-            endpoint = endpoint.of_votes();
+        if let Some(terms) = set {
+            endpoint = endpoint.of_set(terms);
         }
         let channel = format!("{}inbox:doctor-{:032x}", options.prefix, random_u128());
         let mut found = endpoint.hearing(&channel).find_out().await?;

@@ -286,12 +286,12 @@ pub(super) fn foreign(found: &str) -> StoreError {
     )
 }
 
-/// The server belongs to clients with other settings.
+/// The server belongs to clients with other settings, or of another set.
 pub(super) fn other_settings() -> StoreError {
     refused(
-        "the server belongs to clients with other settings",
-        "use one max_ttl and quarantine in all clients, and no redlock:// set; `leasehold init` \
-         changes them",
+        "the server belongs to another set of servers, or to clients with other settings",
+        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
+         server, or changes them",
     )
 }
 
@@ -313,6 +313,16 @@ pub(super) fn newer(version: u8) -> StoreError {
          client"
         ),
         "upgrade leasehold on this host",
+    )
+}
+
+/// A record of a set of servers, as earlier versions wrote it.
+pub(super) fn earlier_vote() -> StoreError {
+    refused(
+        "the record of the key is a vote of format version 1, and this client reads format \
+         version 2",
+        "stop the clients of the earlier version, and wait until their TTLs are over and the \
+         record has expired, or delete it; docs/stores/redlock.md says how to move",
     )
 }
 

@@ -5,8 +5,8 @@
 use leasehold_store::StoreError;
 
 use super::{
-    clock_too_late, closed_to_others, damaged_type, foreign, misses_command, newer, no_permission,
-    not_logged_in, old_protocol, other_settings, wrong_password,
+    clock_too_late, closed_to_others, damaged_type, earlier_vote, foreign, misses_command, newer,
+    no_permission, not_logged_in, old_protocol, other_settings, wrong_password,
 };
 
 /// Whether waiting helps.
@@ -156,7 +156,7 @@ pub(super) const ANSWERS: &[Answer] = &[
     answer("LHCLOCK", Stays, By(|micros| {
         clock_too_late(micros.parse().unwrap_or(u64::MAX))
     })),
-    answer("LHVERSION", Stays, By(|version| newer(version.parse().unwrap_or(0)))),
+    answer("LHVERSION", Stays, By(|version| version.parse().map_or_else(|_| earlier_vote(), newer))),
     answer("EXECABORT", Stays, Verbatim),
     answer("NOTBUSY", Stays, Verbatim),
     answer("NOSUB", Stays, Verbatim),

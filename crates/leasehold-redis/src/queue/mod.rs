@@ -53,6 +53,11 @@ impl RedisStore {
         Ok(Self { route })
     }
 
+    /// The same for a server that is reached so.
+    pub(crate) fn by(route: Route) -> Self {
+        Self { route }
+    }
+
     /// Opens a store on a cluster. It asks the given nodes for the other nodes, and connects to a
     /// node when a key needs it.
     ///

@@ -1,74 +1,70 @@
 //! Redlock with the classic layout, shared with other libraries: on each server the string of
 //! `SET key id NX PX ttl`, and a majority of them decides.
 //!
-//! The core counts the votes as for the native layout. There are no tokens, no tombstones and no
-//! quarantine: a server that loses its data votes again.
+//! The same round counts the replies as for the native layout. There are no tokens, no tombstones
+//! and no quarantine: a server that loses its data votes again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::Token;
-use leasehold_core::quorum::Vote;
+use leasehold_core::{ClaimId, Command, Reply, Token, Void, Voided};
 use leasehold_store::StoreError;
 
-use super::script::Ask;
-use crate::classic::{Outcome, Step, Verb, unsupported};
+use crate::classic::{Outcome, Step, Verb, deadline, standing, unsupported, wall};
+use crate::codec::stores_own;
 use crate::connection::multiplexed::Connection;
 
 /// Asks one server. `first`: the claim was never asked for before.
-pub(super) async fn ask(
+pub(super) async fn take(
     wire: &Arc<Connection>,
     key: &str,
-    ask: &Ask,
+    command: &Command,
     first: bool,
-) -> Result<Vote, StoreError> {
-    let take = async |verb, id: &str, ttl| Step { verb, id, ttl }.take(wire, key).await;
-    Ok(match ask {
-        Ask::Acquire(vote) => {
+) -> Result<Reply, StoreError> {
+    let at = wall();
+    let take = async |verb, id: Option<&ClaimId>, ttl| {
+        let id = id.map_or("", |id| id.expose());
+        Step { verb, id, ttl }.take(wire, key).await
+    };
+    let stands = |id: &ClaimId, outcome| match outcome {
+        Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+        Outcome::Others(left) => Reply::Busy {
+            blocked_until: deadline(at, left),
+        },
+        Outcome::Taken => Reply::Taken,
+        Outcome::Nobodys => Reply::Gone,
+    };
+    Ok(match command {
+        Command::Claim(claim) => {
             let verb = if first { Verb::First } else { Verb::Claim };
-            granted(take(verb, vote.id.expose(), vote.ttl).await?)
+            let outcome = take(verb, Some(&claim.id), claim.lease_ttl).await?;
+            stands(&claim.id, outcome)
         }
-        Ask::Extend(extend) => {
-            let (id, ttl) = (extend.vote.id.expose(), extend.vote.ttl);
-            match take(Verb::Renew, id, ttl).await? {
-                Outcome::Ours(_) => Vote::Yes,
-                // Not taken up again, as the native layout does: without a tombstone it
-                // would bring back what was broken.
-                _ => Vote::Lost,
+        // Not taken up again, as the native layout does: without a tombstone it would bring back
+        // what was broken.
+        Command::Renew(renew) => {
+            let outcome = take(Verb::Renew, Some(&renew.id), renew.ttl).await?;
+            stands(&renew.id, outcome)
+        }
+        Command::Void(Void { whose, .. }) => {
+            let (verb, id) = match whose {
+                Voided::Claim { id, released: true } => (Verb::Release, Some(id)),
+                Voided::Claim { id, .. } => (Verb::Withdraw, Some(id)),
+                Voided::Key { .. } => (Verb::Break, None),
+            };
+            let held = matches!(take(verb, id, Duration::ZERO).await?, Outcome::Ours(_));
+            match id {
+                Some(_) if held => Reply::Released { held },
+                Some(_) => Reply::Absent,
+                None => Reply::Broken {
+                    holders: held.into(),
+                    token: Token::NONE,
+                },
             }
         }
-        Ask::Release(part) => {
-            // It wakes others if it held, so that nothing of it is under way to a majority.
-            let verb = if part.wake {
-                Verb::Release
-            } else {
-                Verb::Withdraw
-            };
-            let held = is_ours(take(verb, part.id.expose(), Duration::ZERO).await?);
-            Vote::Released { held }
+        Command::Watch { .. } => {
+            return Err(unsupported("its record cannot store who watches a key"));
         }
-        Ask::Break(..) => {
-            let held = is_ours(take(Verb::Break, "", Duration::ZERO).await?);
-            // Only whether there was one counts: there are no tokens.
-            let token = Token(held.into());
-            Vote::Broken { token }
-        }
-        Ask::Watch(_) => return Err(unsupported("its record cannot store who watches a key")),
+        other => return Err(stores_own(other)),
     })
-}
-
-fn is_ours(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Ours(_))
-}
-
-fn granted(outcome: Outcome) -> Vote {
-    match outcome {
-        Outcome::Ours(_) => Vote::Yes,
-        Outcome::Others(left) => Vote::Busy {
-            left: left.unwrap_or(Duration::MAX),
-            highest: Token::NONE,
-        },
-        Outcome::Taken => Vote::Taken,
-        Outcome::Nobodys => Vote::Lost,
-    }
 }

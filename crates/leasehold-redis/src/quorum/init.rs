@@ -9,7 +9,6 @@ use leasehold_store::sync::check_runtime;
 use super::member::Member;
 use super::{RedlockOptions, RedlockStore};
 use crate::connection::gate;
-use crate::connection::multiplexed::Connection;
 
 impl RedlockStore {
     /// Marks servers that were never used as new, so that they vote at once instead of waiting
@@ -36,9 +35,12 @@ impl RedlockStore {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;
-        let mark = |member: &Member, wire: Arc<Connection>| {
-            let marker = member.marker_key();
-            async move { gate::mark(&wire, &marker, &wire.server.run_id, &inner.terms).await }
+        let mark = |member: &'_ Member| {
+            let (shared, marker) = (Arc::clone(&member.shared), member.marker_key());
+            async move {
+                let wire = shared.connection().await?;
+                gate::mark(&wire, &marker, &wire.server.run_id, &inner.terms).await
+            }
         };
         let outcomes = inner.each(limit, mark).await;
         let names = inner.members.iter().map(|member| member.name.clone());

@@ -1,26 +1,21 @@
 //! Lists the keys that are held, page by page.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use leasehold_core::Key;
-use leasehold_core::quorum::Vote;
 use leasehold_store::{ErrorKind, ListPage, Listing, SeenNames, StoreError};
 
 use super::Inner;
-use super::member::Member;
 use super::report::Report;
-use crate::classic;
-use crate::routing::Route;
-use crate::routing::names::{Names, PAGE, as_key};
+use crate::routing::names::PAGE;
 
-/// A listing: all servers are gone through side by side. Some may fail, as long as a quorum
+/// A listing: all members are gone through side by side. Some may fail, as long as a quorum
 /// goes on: whatever is held lies on one of those, too.
 pub(super) struct QuorumListing<'a> {
-    inner: &'a Arc<Inner>,
-    pattern: String,
-    scans: Vec<Scan>,
+    inner: &'a Inner,
+    /// That of each member; `None` once it has ended or failed.
+    listings: Vec<Option<Box<dyn Listing + 'a>>>,
+    failed: usize,
     report: Report,
     /// Keys that were found and not looked into yet.
     pending: Vec<Key>,
@@ -30,23 +25,15 @@ pub(super) struct QuorumListing<'a> {
     named: SeenNames,
 }
 
-/// How far one server has been gone through.
-enum Scan {
-    At(Names),
-    Done,
-    Failed,
-}
-
 impl<'a> QuorumListing<'a> {
-    pub(super) fn new(inner: &'a Arc<Inner>, pattern: &str) -> Self {
-        let start = |member: &Member| {
-            let route = Route::One(Arc::clone(&member.shared));
-            Scan::At(Names::new(route, member.lock_key(""), pattern))
-        };
+    pub(super) fn new(inner: &'a Inner, pattern: &str) -> Self {
+        let members = inner.members.iter();
         Self {
             inner,
-            pattern: pattern.to_owned(),
-            scans: inner.members.iter().map(start).collect(),
+            listings: members
+                .map(|member| Some(member.store.listing(pattern)))
+                .collect(),
+            failed: 0,
             report: Report::new(inner.size),
             pending: Vec::new(),
             skipped: Vec::new(),
@@ -54,49 +41,38 @@ impl<'a> QuorumListing<'a> {
         }
     }
 
-    /// Goes one step further on each server; false at the end.
-    async fn scan_on(&mut self) -> Result<bool, StoreError> {
-        if !self.scans.iter().any(|scan| matches!(scan, Scan::At(_))) {
+    /// Goes one page further at each member; false at the end.
+    async fn read_on(&mut self) -> Result<bool, StoreError> {
+        if self.listings.iter().all(Option::is_none) {
             return Ok(false);
         }
         let limit = self.inner.options.node_timeout;
-        let steps = self.inner.members.iter().zip(&mut self.scans);
-        let steps = join_all(steps.map(async |(member, scan)| match scan {
-            Scan::At(names) => Some(member.within(limit, names.next()).await),
-            Scan::Done | Scan::Failed => None,
+        let pages = self.inner.members.iter().zip(&mut self.listings);
+        let pages = join_all(pages.map(async |(member, listing)| match listing {
+            Some(listing) => Some(member.within(limit, listing.next_page()).await),
+            None => None,
         }));
-        for (server, step) in steps.await.into_iter().enumerate() {
-            let Some(step) = step else { continue };
-            self.report.note(server, step.as_ref().map(|_| Vote::Done));
-            let names = match step {
-                Ok(Some(names)) => names,
-                Ok(None) => {
-                    self.scans[server] = Scan::Done;
-                    continue;
+        for (member, page) in pages.await.into_iter().enumerate() {
+            let Some(page) = page else { continue };
+            self.report.note(member, &page);
+            self.failed += usize::from(page.is_err());
+            match page {
+                // The same everywhere, whatever the others say.
+                Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+                Ok(Some(page)) => {
+                    let found = page.found.into_iter().map(|(key, _)| key);
+                    let named = &mut self.named;
+                    let new = found.filter(|key| named.insert(key.as_str().as_bytes()));
+                    self.pending.extend(new);
+                    let skipped = page.skipped.into_iter();
+                    let new = skipped.filter(|(name, _)| self.named.insert(name.as_bytes()));
+                    self.skipped.extend(new);
                 }
-                Err(_) => {
-                    self.scans[server] = Scan::Failed;
-                    continue;
-                }
-            };
-            for name in names {
-                if !self.named.insert(&name) {
-                    continue;
-                }
-                match as_key(&name) {
-                    Ok(key) => self.pending.push(key),
-                    Err(error) => {
-                        let name = String::from_utf8_lossy(&name).into_owned();
-                        self.skipped.push((name, error));
-                    }
-                }
+                Ok(None) | Err(_) => self.listings[member] = None,
             }
         }
-        let failed = |scan: &&Scan| matches!(scan, Scan::Failed);
-        let failed = self.scans.iter().filter(failed).count();
-        if self.scans.len() - failed < self.inner.size.quorum() {
-            let report = &self.report;
-            return Err(report.error(self.inner, ErrorKind::Unavailable, limit));
+        if self.listings.len() - self.failed < self.inner.size.quorum() {
+            return Err(self.report.error(self.inner, ErrorKind::Unavailable, limit));
         }
         Ok(true)
     }
@@ -105,11 +81,7 @@ impl<'a> QuorumListing<'a> {
 #[async_trait]
 impl Listing for QuorumListing<'_> {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        let classic = self.inner.options.is_classic();
-        if classic {
-            classic::check_pattern(&self.inner.options.servers[0].prefix, &self.pattern)?;
-        }
-        if self.pending.is_empty() && !self.scan_on().await? {
+        if self.pending.is_empty() && !self.read_on().await? {
             return Ok(None);
         }
         let from = self.pending.len().saturating_sub(PAGE);
@@ -118,18 +90,11 @@ impl Listing for QuorumListing<'_> {
         let mut page = ListPage::default();
         for (key, look) in keys.iter().zip(looks) {
             match look {
-                Ok((seen, _)) => {
-                    let shown = match classic {
-                        true => classic::is_listed(&seen),
-                        false => seen.capacity.is_some(),
-                    };
-                    if shown {
-                        page.found.push((key.clone(), seen));
-                    }
-                }
+                Ok(seen) if seen.capacity.is_some() => page.found.push((key.clone(), seen)),
+                Ok(_) => {}
                 // Whatever else has such a name is no lock of this layout.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    if !classic {
+                    if !self.inner.options.is_classic() {
                         page.skipped.push((key.to_string(), error));
                     }
                 }

@@ -1,30 +1,31 @@
-//! One server of the set: its connection, and the requests to it.
+//! One member of the set: an ordinary store on one server, and the limit of its patience.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::quorum::Vote;
-use leasehold_core::{SetTerms, written};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_core::{Claim, Command, Key, SetTerms, written};
+use leasehold_store::{Answer, ErrorKind, LockStore, StoreError};
+use redis::Cmd;
 use tokio::time::timeout;
 
-use super::super::options::{RedisLayout, RedisOptions};
 use super::classic_votes;
 use super::options::address;
-use super::script::{Ask, read_vote};
-use crate::codec::audit::Audit;
+use crate::classic::{ClassicStore, wall};
+use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::run;
+use crate::options::{RedisLayout, RedisOptions};
+use crate::queue::RedisStore;
+use crate::routing::Route;
 
 pub(super) struct Member {
     /// Host and port, for people.
     pub(super) name: String,
-    /// Whether it keeps locks in the classic layout.
+    pub(super) store: Box<dyn LockStore>,
+    /// Whether it has the classic layout, where the set knows which claims are new.
     classic: bool,
-    /// Its audit log, if there is one.
-    audit: Option<Audit>,
     /// The connection, which is opened in the background, again and again.
     pub(super) shared: Arc<ConnectionManager>,
 }
@@ -32,66 +33,69 @@ pub(super) struct Member {
 impl Member {
     /// Starts to reach for the server, in the background until it is reached or
     /// nobody wants it any more.
-    pub(super) fn start(options: &RedisOptions) -> Result<Self, StoreError> {
-        let audit = |limit| Audit::new(&options.prefix, limit);
+    pub(super) fn start(options: &RedisOptions, terms: &SetTerms) -> Result<Self, StoreError> {
+        let shared = ConnectionManager::start(Endpoint::new(options)?.of_set(terms), None);
+        let route = Route::One(Arc::clone(&shared));
+        let classic = options.layout == RedisLayout::Classic;
         Ok(Self {
             name: address(options),
-            audit: options.audit.map(audit),
-            classic: options.layout == RedisLayout::Classic,
-            shared: ConnectionManager::start(Endpoint::new(options)?.of_votes(), None),
+            store: match classic {
+                true => Box::new(ClassicStore::by(route)),
+                false => Box::new(RedisStore::by(route)),
+            },
+            classic,
+            shared,
         })
     }
 
-    fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.shared.endpoint.options.prefix)
-    }
-
-    pub(super) fn lock_key(&self, name: &str) -> String {
-        match self.classic {
-            true => self.key(name),
-            false => self.key(&format!("lock:{name}")),
-        }
-    }
-
-    pub(super) fn prefix(&self) -> &str {
-        &self.shared.endpoint.options.prefix
+    fn lock_key(&self, key: &Key) -> String {
+        let lock = if self.classic { "" } else { "lock:" };
+        format!("{}{lock}{key}", self.shared.endpoint.options.prefix)
     }
 
     pub(super) fn marker_key(&self) -> String {
         marker_key(&self.shared.endpoint.options.prefix)
     }
 
-    /// Asks for a vote, for `limit` at most. `first`: for a claim that was never asked
-    /// for before.
-    pub(super) async fn ask(
+    /// Takes a step, for `limit` at most. `first`: of a claim that was never asked for before.
+    pub(super) async fn take(
         &self,
-        key: &str,
-        ask: &Ask,
-        terms: &SetTerms,
+        key: &Key,
+        command: &Command,
         limit: Duration,
         first: bool,
-    ) -> Result<Vote, StoreError> {
+    ) -> Result<Answer, StoreError> {
+        // Each server knows its clients by another inbox.
+        let inbox = self.shared.inbox();
+        let command = &match command {
+            Command::Claim(claim) => Command::Claim(Claim {
+                inbox: Some(inbox.clone()),
+                ..claim.clone()
+            }),
+            Command::Watch { ttl, .. } => Command::Watch {
+                inbox: inbox.clone(),
+                ttl: *ttl,
+            },
+            other => other.clone(),
+        };
         self.within(limit, async {
-            let wire = self.shared.connection().await?;
-            if self.classic {
-                return classic_votes::ask(&wire, &self.lock_key(key), ask, first).await;
+            if !self.classic {
+                return self.store.step(key, command).await;
             }
-            let (key, marker) = (self.lock_key(key), self.marker_key());
-            let audit = self.audit.as_ref().filter(|_| ask.is_audited());
-            let log = audit.map(|audit| audit.log(&key, false));
-            let marker = ask.needs_marker().then_some(&*marker);
-            let keys = [Some(&*key), marker, log.as_deref()];
-            let keys: Vec<_> = keys.into_iter().flatten().collect();
-            let retention = self.shared.endpoint.options.retention;
-            // Read on this connection: a process that has restarted cannot have kept it.
-            let run_id = &wire.server.run_id;
-            let value = run(&wire, ask.script(), &keys, |call| {
-                ask.add(call, run_id, self.shared.inbox(), terms, retention, audit);
-            })
-            .await?;
-            Ok(read_vote(&value)?.0)
+            let wire = self.shared.connection().await?;
+            let key = self.lock_key(key);
+            let reply = classic_votes::take(&wire, &key, command, first).await?;
+            Ok(Answer::new(reply, wall(), 0))
         })
         .await
+    }
+
+    /// Runs a script that knows nothing of votes.
+    pub(super) async fn run(&self, script: &Script, key: &Key) -> Result<(), StoreError> {
+        let wire = self.shared.connection().await?;
+        let key = self.lock_key(key);
+        run(&wire, script, &[&key], |_: &mut Cmd| {}).await?;
+        Ok(())
     }
 
     /// Whatever is asked, for `limit` at most; says why there was no connection.

@@ -1,15 +1,13 @@
 //! Redlock (`redlock://`): three or more independent Redis or Valkey servers, of which a majority
 //! decides.
 //!
-//! Each server keeps a vote per key (`lua/node.lua`), by the rules of [`leasehold_core::quorum`].
-//! This store counts the votes. Requests go to all servers at once. The answer is complete with
-//! the last vote of a quorum; slower servers are not waited for. `docs/stores/redlock.md`
-//! describes the guarantees, and `docs/proof/quorum.md` explains them.
+//! Each member is an ordinary store on one server (`member`), with the record, the scripts, the
+//! listing and the audit log of `redis://`. Commands go to all members at once, and a
+//! [`QuorumRound`](leasehold_core::quorum::QuorumRound) folds their replies (`rounds`, `verbs`).
+//! The answer is complete with the last vote of a quorum; slower members are not waited for.
+//! `docs/stores/redlock.md` describes the guarantees, and `docs/proof/quorum.md` explains them.
 
-mod claims;
 mod classic_votes;
-#[cfg(feature = "fuzzing")]
-pub(super) mod fuzzing;
 mod init;
 mod list;
 mod listen;
@@ -19,7 +17,6 @@ mod member;
 mod options;
 mod report;
 mod rounds;
-mod script;
 #[cfg(test)]
 mod tests;
 mod verbs;
@@ -32,8 +29,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use leasehold_core::quorum::{QuorumSize, Vote};
-use leasehold_core::{Command, Inbox, Key, SetTerms, Snapshot, StoreTime, written};
+use leasehold_core::quorum::QuorumSize;
+use leasehold_core::{Command, Inbox, Key, Reply, SetTerms, Snapshot, StoreTime, written};
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
@@ -41,17 +38,15 @@ use leasehold_store::{
 };
 use tokio::time::timeout_at;
 
-use self::claims::{Entry, HighestTokens, PendingRelease};
 use self::member::Member;
 pub use self::options::RedlockOptions;
 use self::report::Report;
+use self::rounds::Known;
 use self::verbs::unsupported;
-use crate::claims::ClaimTable;
+use crate::claim_table::ClaimTable;
 use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
-use crate::connection::multiplexed::Connection;
-use crate::connection::step::run;
 
 /// What the store and its tasks share.
 struct Inner {
@@ -59,8 +54,7 @@ struct Inner {
     size: QuorumSize,
     terms: SetTerms,
     members: Vec<Member>,
-    claims: ClaimTable<Entry, PendingRelease>,
-    highest: HighestTokens,
+    claims: ClaimTable<Known>,
     inbox: Inbox,
 }
 
@@ -98,7 +92,7 @@ impl RedlockStore {
         let mut end = tokio::time::Instant::now() + limit;
         while let Ok(Some((server, result))) = timeout_at(end, tries.next()).await {
             reached += usize::from(result.is_ok());
-            report.note(server, result.as_ref().map(|()| Vote::Done));
+            report.note(server, &result);
             if reached == inner.size.quorum() {
                 // The others need not be waited for.
                 end = end.min(tokio::time::Instant::now() + grace);
@@ -118,14 +112,18 @@ impl RedlockStore {
     }
 
     fn start(options: RedlockOptions) -> Result<Self, StoreError> {
-        let members: Result<_, _> = options.servers.iter().map(Member::start).collect();
+        let terms = options.terms();
+        let members: Result<_, _> = options
+            .servers
+            .iter()
+            .map(|server| Member::start(server, &terms))
+            .collect();
         Ok(Self {
             inner: Arc::new(Inner {
                 size: options.size()?,
-                terms: options.terms(),
+                terms,
                 members: members?,
                 claims: ClaimTable::default(),
-                highest: HighestTokens::default(),
                 inbox: Inbox::from_random(random_u64()),
                 options,
             }),
@@ -141,11 +139,9 @@ impl RedlockStore {
     /// Runs a script that knows nothing of votes at each server that can be reached.
     pub(super) async fn run_on_each(&self, script: &Script, key: &Key) {
         let limit = self.inner.options.node_timeout;
-        let run = |member: &Member, wire| {
-            let key = member.lock_key(key.as_str());
-            async move { run(&wire, script, &[&key], |_| {}).await }
-        };
-        self.inner.each(limit, run).await;
+        self.inner
+            .each(limit, |member| member.run(script, key))
+            .await;
     }
 
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
@@ -188,15 +184,20 @@ impl LockStore for RedlockStore {
             Command::Claim(claim) => self.claim(key, claim).await,
             Command::Renew(renew) => self.renew(key, renew).await,
             Command::Release(release) => self.release(key, release).await,
-            Command::Watch { ttl, .. } => self.watch(key, *ttl).await,
+            Command::Watch { .. } => {
+                self.inner.ask_quorum(key, command).await?;
+                Ok(Answer::new(Reply::Done, classic::wall(), 0))
+            }
             Command::Break { by, only } => self.break_key(key, by, *only).await,
             Command::Resize { .. } => Err(unsupported("there are no semaphores")),
-            Command::Unheard { .. } | Command::Bury { .. } => Err(stores_own(command)),
+            Command::Void(_) | Command::Unheard { .. } | Command::Bury { .. } => {
+                Err(stores_own(command))
+            }
         }
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        Ok(self.inner.look(key).await?.0)
+        self.inner.look(key).await
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
@@ -227,24 +228,17 @@ impl LockStore for RedlockStore {
 }
 
 impl Inner {
-    /// Runs some work at each server that can be reached, within `limit`, and returns the
-    /// results.
+    /// Does some work at each member, within `limit`, and returns the results.
     async fn each<'a, T, F>(
         &'a self,
         limit: Duration,
-        work: impl Fn(&'a Member, Arc<Connection>) -> F,
+        work: impl Fn(&'a Member) -> F,
     ) -> Vec<Result<T, StoreError>>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let work = &work;
-        let each = self.members.iter().map(|member| {
-            member.within(limit, async move {
-                let wire = member.shared.connection().await?;
-                work(member, wire).await
-            })
-        });
-        join_all(each).await
+        let each = self.members.iter();
+        join_all(each.map(|member| member.within(limit, work(member)))).await
     }
 
     /// How long one server's answer may take.

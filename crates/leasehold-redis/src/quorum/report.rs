@@ -2,48 +2,60 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{QuorumSize, Vote};
-use leasehold_core::written;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_core::quorum::QuorumSize;
+use leasehold_core::{Reply, StoreTime, Token, written};
+use leasehold_store::{Answer, ErrorKind, StoreError};
 
 use super::Inner;
 
 /// What a server said, or why it said nothing.
 #[derive(Debug, Clone)]
-pub(super) enum ServerAnswer {
+enum Said {
     Nothing,
-    Vote(Vote),
+    /// It has done what was asked.
+    Done,
+    /// What it replied, at which of its times, and to which proposal.
+    Reply(Reply, StoreTime, Token),
     Error(StoreError),
 }
 
 /// The answers of all servers to one question.
 #[derive(Debug, Clone)]
-pub(super) struct Report(pub(super) Vec<ServerAnswer>);
+pub(super) struct Report(Vec<Said>);
 
 impl Report {
     pub(super) fn new(size: QuorumSize) -> Self {
-        Self(vec![ServerAnswer::Nothing; size.servers()])
+        Self(vec![Said::Nothing; size.servers()])
     }
 
-    pub(super) fn note(&mut self, server: usize, result: Result<Vote, &StoreError>) {
-        if let Some(said) = self.0.get_mut(server) {
-            *said = match result {
-                Ok(vote) => ServerAnswer::Vote(vote),
-                Err(error) => ServerAnswer::Error(error.clone()),
-            };
-        }
+    /// Whether a server has done what was asked.
+    pub(super) fn note<T>(&mut self, server: usize, result: &Result<T, StoreError>) {
+        self.0[server] = match result {
+            Ok(_) => Said::Done,
+            Err(error) => Said::Error(error.clone()),
+        };
+    }
+
+    /// What a server replied to a proposal.
+    pub(super) fn note_reply(
+        &mut self,
+        server: usize,
+        token: Token,
+        result: &Result<Answer, StoreError>,
+    ) {
+        self.0[server] = match result {
+            Ok(answer) => Said::Reply(answer.reply, answer.at, token),
+            Err(error) => Said::Error(error.clone()),
+        };
     }
 
     /// An error that names who said what.
     pub(super) fn error(&self, inner: &Inner, kind: ErrorKind, limit: Duration) -> StoreError {
-        let agreed = (self.0.iter())
-            .filter(|said| {
-                matches!(
-                    said,
-                    ServerAnswer::Vote(Vote::Yes | Vote::Released { .. } | Vote::Done)
-                )
-            })
-            .count();
+        let agrees = |said: &&Said| {
+            matches!(said, Said::Done)
+                || matches!(said, Said::Reply(reply, ..) if reply.has_token())
+        };
+        let agreed = self.0.iter().filter(agrees).count();
         let mut parts = Vec::with_capacity(self.0.len());
         for (member, said) in inner.members.iter().zip(&self.0) {
             parts.push(format!("{}: {}", member.name, phrase(said, limit)));
@@ -70,24 +82,20 @@ impl Report {
         {
             error = error.with_retry_after(soonest);
         }
-        let has = |like: fn(&Vote) -> bool| {
-            let votes = self.0.iter().filter_map(|said| match said {
-                ServerAnswer::Vote(vote) => Some(vote),
-                _ => None,
-            });
-            votes.filter(|vote| like(vote)).count() > 0
-        };
-        if has(|vote| matches!(vote, Vote::Foreign)) {
-            error.with_hint(
-                "use the same servers, max_ttl and quarantine in all clients of a set; `leasehold \
-                 init` moves a server to another set",
-            )
-        } else if has(|vote| matches!(vote, Vote::Quarantined { .. })) {
+        let refused = self.0.iter().find_map(|said| match said {
+            Said::Error(error) if error.kind() == ErrorKind::Refused => error.hint(),
+            _ => None,
+        });
+        let quarantined = |said: &Said| matches!(said, Said::Reply(Reply::Quarantined { .. }, ..));
+        if let Some(hint) = refused {
+            let hint = hint.to_owned();
+            error.with_hint(hint)
+        } else if self.0.iter().any(quarantined) {
             error.with_hint(
                 "a server that has restarted, or lost its data, votes again after its quarantine; \
                  `leasehold init` marks servers that are new",
             )
-        } else if has(|vote| matches!(vote, Vote::Skewed { .. })) {
+        } else if self.0.iter().any(|said| skew(said).is_some()) {
             error.with_hint("correct this machine's clock")
         } else {
             error.with_hint("check that the servers are running and reachable from this host")
@@ -95,48 +103,62 @@ impl Report {
     }
 }
 
-/// When a server that cannot do it now is to be asked again.
-fn not_now(said: &ServerAnswer) -> Option<Duration> {
+/// By how much a proposal is too far ahead of a server's clock.
+fn skew(said: &Said) -> Option<Duration> {
     match said {
-        ServerAnswer::Error(error) if error.kind() == ErrorKind::Unavailable => error.retry_after(),
+        Said::Reply(Reply::Outbid { most, .. }, _, token) if token > most => {
+            Some(Duration::from_micros(token.0 - most.0))
+        }
+        _ => None,
+    }
+}
+
+/// When a server that cannot do it now is to be asked again.
+fn not_now(said: &Said) -> Option<Duration> {
+    match said {
+        Said::Error(error) if error.kind() == ErrorKind::Unavailable => error.retry_after(),
         _ => None,
     }
 }
 
 /// Whether a server has refused, and did not say when it may be otherwise.
-fn is_final(said: &ServerAnswer) -> bool {
+fn is_final(said: &Said) -> bool {
     match said {
-        ServerAnswer::Error(error) => {
+        Said::Error(error) => {
             error.kind() != ErrorKind::Unavailable && error.retry_after().is_none()
         }
-        ServerAnswer::Nothing | ServerAnswer::Vote(_) => false,
+        Said::Nothing | Said::Done | Said::Reply(..) => false,
     }
 }
 
-fn phrase(said: &ServerAnswer, limit: Duration) -> String {
-    let vote = match said {
-        ServerAnswer::Nothing => return format!("no answer within {}", written(limit)),
-        ServerAnswer::Error(error) => return error.to_string(),
-        ServerAnswer::Vote(vote) => vote,
+fn phrase(said: &Said, limit: Duration) -> String {
+    let (reply, at) = match said {
+        Said::Nothing => return format!("no answer within {}", written(limit)),
+        Said::Error(error) => return error.to_string(),
+        Said::Done => return "done".to_owned(),
+        Said::Reply(reply, at, _) => (reply, *at),
     };
-    match vote {
-        Vote::Yes => "yes".to_owned(),
-        Vote::Busy { left, .. } if *left == Duration::MAX => {
+    match reply {
+        Reply::Standing(_) => "yes".to_owned(),
+        Reply::Busy { blocked_until } if *blocked_until == StoreTime::NEVER => {
             "no, another client has the key, with a lock that does not expire".to_owned()
         }
-        Vote::Busy { left, .. } => format!("no, it votes for another claim for {left:.1?}"),
-        Vote::Stale { .. } => "no, it has seen a higher token".to_owned(),
-        Vote::Skewed { by } => format!(
-            "no, this client's clock is too far ahead of the server's, by {by:.1?} more than \
-             allowed"
-        ),
-        Vote::Lost => "no, it no longer votes for this claim".to_owned(),
-        Vote::Taken => "no, the claim id is another client's".to_owned(),
-        Vote::Quarantined { left } => {
+        Reply::Busy { blocked_until } => {
+            let left = blocked_until.since(at);
+            format!("no, it votes for another claim for {left:.1?}")
+        }
+        Reply::Outbid { .. } => match skew(said) {
+            Some(by) => format!(
+                "no, this client's clock is too far ahead of the server's, by {by:.1?} more than \
+                 allowed"
+            ),
+            None => "no, it has seen a higher token".to_owned(),
+        },
+        Reply::Taken => "no, the claim id is another client's".to_owned(),
+        Reply::Quarantined { until } => {
+            let left = until.since(at);
             format!("cannot vote for {left:.1?}: it is new or may have lost data")
         }
-        Vote::Foreign => "no, it belongs to another set of servers".to_owned(),
-        Vote::Released { .. } => "it has released the claim".to_owned(),
-        Vote::Broken { .. } | Vote::Done => "done".to_owned(),
+        _ => "no, it no longer votes for this claim".to_owned(),
     }
 }

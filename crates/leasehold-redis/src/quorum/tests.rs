@@ -2,4 +2,3 @@
 
 mod look;
 mod options;
-mod replay;

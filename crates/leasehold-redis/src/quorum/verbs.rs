@@ -1,17 +1,18 @@
-//! The verbs of a store on several servers: combines the votes into one answer.
+//! The verbs of a store on several servers: what each sends to the members, and the answer.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use leasehold_core::quorum::{AcquireVerdict, RenewalVerdict, Vote};
+use leasehold_core::quorum::{Proposed, QuorumRound, ReleaseVerdict, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Arrival, Capacity, Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew, Reply, Standing,
-    StoreTime, Token, written,
+    Arrival, Capacity, Claim, ClientInfo, Command, Key, Mode, Moment, Proposal, Release, Renew,
+    Reply, Standing, StoreTime, Token, Void, Voided, written,
 };
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
+use tokio::time::timeout;
 
-use super::script::Ask;
+use super::report::Report;
+use super::rounds::{Bid, Known};
 use super::{Inner, RedlockStore};
-use crate::claims::Known;
 use crate::classic::{self, wall};
 
 /// Refuses what a majority of single votes cannot do.
@@ -41,10 +42,6 @@ pub(super) fn unsupported(why: &str) -> StoreError {
     )
 }
 
-fn answer(reply: Reply, at: StoreTime) -> Answer {
-    Answer::new(reply, at, 0)
-}
-
 impl RedlockStore {
     pub(super) async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
@@ -55,61 +52,55 @@ impl RedlockStore {
         }
         self.check_ttl(claim.lease_ttl)?;
         let inner = &self.inner;
-        let (sent, at) = (clock::now(), wall());
-        let known = match inner.claims.look(key, &claim.id) {
-            Known::Left(_) => return Ok(answer(Reply::Gone, at)),
-            Known::Here(entry) => Some(entry),
-            Known::Nothing => None,
+        let (at, id) = (wall(), &claim.id);
+        let before = match inner.claims.get(key, id) {
+            Some((Known::Left, _)) => return Ok(Answer::new(Reply::Gone, at, 0)),
+            Some((Known::Here(bid), _)) => Some(bid.proposed),
+            None => None,
         };
-        let (verdict, report) = inner.bid(key, claim, known.as_ref(), sent, at).await;
+        let propose = |token| Command::Claim(inner.proposing(claim, token));
+        let (verdict, report) = inner.seek(key, claim, before, at, propose).await;
+        let refused = |kind| report.error(inner, kind, inner.patience(claim.lease_ttl));
         let reply = match verdict {
-            AcquireVerdict::Held { token } => {
-                let mut deadline = at + claim.lease_ttl;
-                inner.claims.change(key, &claim.id, |entry| {
-                    entry.held = true;
-                    entry.validity.confirm(sent, claim.lease_ttl);
-                    entry.deadline = entry.deadline.max(deadline);
-                    deadline = entry.deadline;
-                });
-                inner.standing(&claim.id, token, deadline)
-            }
-            AcquireVerdict::Busy { left } => {
-                inner.give_up(key, claim, sent);
+            RoundVerdict::Held { token } => inner.held(key, claim, token, at),
+            RoundVerdict::Busy { left } => {
+                inner.abandon(key, id);
                 Reply::Busy {
                     blocked_until: at + left,
                 }
             }
-            AcquireVerdict::Taken => {
-                inner.claims.forget(key, &claim.id);
+            RoundVerdict::Taken => {
+                inner.claims.remove(key, id);
                 Reply::Taken
             }
-            AcquireVerdict::Gone => {
-                inner.part(key, &claim.id);
+            RoundVerdict::Gone => {
+                inner.begin_release(key, id);
                 Reply::Gone
             }
-            AcquireVerdict::Refused { left } => {
-                inner.give_up(key, claim, sent);
-                let error =
-                    report.error(inner, ErrorKind::Refused, inner.patience(claim.lease_ttl));
+            RoundVerdict::Refused { left } => {
+                inner.abandon(key, id);
+                let error = refused(ErrorKind::Refused);
                 return Err(match left {
                     Some(left) => error.with_retry_after(left),
                     None => error,
                 });
             }
-            AcquireVerdict::Unanswered => {
-                let limit = inner.patience(claim.lease_ttl);
-                let error = report.error(inner, ErrorKind::Unavailable, limit);
+            RoundVerdict::Unanswered => {
+                let error = refused(ErrorKind::Unavailable);
                 // Then its client does not ask again.
-                let over = error.retry_after().is_some() && !claim.wait;
-                over.then(|| inner.give_up(key, claim, sent));
+                if error.retry_after().is_some() && !claim.wait {
+                    inner.abandon(key, id);
+                }
                 return Err(error);
             }
         };
-        Ok(answer(reply, at))
+        Ok(Answer::new(reply, at, 0))
     }
 
     pub(super) async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
-        if self.inner.options.is_classic() {
+        let inner = &self.inner;
+        let classic = inner.options.is_classic();
+        if classic {
             classic::check_renew(renew)?;
         }
         if renew.rotate.is_some() {
@@ -122,68 +113,58 @@ impl RedlockStore {
             return Err(unsupported("there are no readers"));
         }
         self.check_ttl(renew.ttl)?;
-        let inner = &self.inner;
-        let (sent, at) = (clock::now(), wall());
-        let Known::Here(mut entry) = inner.claims.look(key, &renew.id) else {
-            return Ok(answer(Reply::Gone, at));
+        let at = wall();
+        let Some((Known::Here(bid), _)) = inner.claims.get(key, &renew.id) else {
+            return Ok(Answer::new(Reply::Gone, at, 0));
         };
-        if entry.validity.remaining(sent).is_zero() {
-            // Another may hold by now: a renewal must not bring it back.
-            inner.part(key, &renew.id);
-            return Ok(answer(Reply::Gone, at));
-        }
-        if let Some(note) = &renew.note {
-            entry.note = Some(note.clone()).filter(|note| !note.as_str().is_empty());
-        }
-        let (verdict, report) = inner.extend(key, &renew.id, &entry, renew.ttl, sent).await;
-        Ok(match verdict {
-            RenewalVerdict::Held => {
-                let mut deadline = at + renew.ttl;
-                inner.claims.change(key, &renew.id, |known| {
-                    known.validity.confirm(sent, renew.ttl);
-                    known.deadline = known.deadline.max(deadline);
-                    known.note.clone_from(&entry.note);
-                    deadline = known.deadline;
-                });
-                answer(inner.standing(&renew.id, entry.token, deadline), at)
-            }
-            RenewalVerdict::Gone => {
-                inner.part(key, &renew.id);
-                answer(Reply::Gone, at)
-            }
-            RenewalVerdict::Unanswered => {
+        let claim = Claim {
+            lease_ttl: renew.ttl,
+            wait: false,
+            note: renew.note.clone().or(bid.claim.note),
+            ..bid.claim
+        };
+        // A proposal also finds the claim again at members that lack it.
+        let propose = |token| match inner.options.repair && !classic {
+            true => Command::Claim(inner.proposing(&claim, token)),
+            false => Command::Renew(renew.clone()),
+        };
+        let held = true;
+        let before = Some(Proposed {
+            held,
+            ..bid.proposed
+        });
+        let (verdict, report) = inner.seek(key, &claim, before, at, propose).await;
+        let reply = match verdict {
+            RoundVerdict::Held { token } => inner.held(key, &claim, token, at),
+            RoundVerdict::Unanswered => {
                 let limit = inner.patience(renew.ttl);
                 return Err(report.error(inner, ErrorKind::Unavailable, limit));
             }
-        })
+            _ => {
+                inner.begin_release(key, &renew.id);
+                Reply::Gone
+            }
+        };
+        Ok(Answer::new(reply, at, 0))
     }
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
         let inner = &self.inner;
-        let pending = match inner.claims.look(key, &release.id) {
-            Known::Left(pending) => pending,
-            Known::Here(_) | Known::Nothing => inner.part(key, &release.id),
-        };
         let limit = inner.options.node_timeout;
-        match pending.held(limit).await {
-            Some(true) => Ok(answer(Reply::Released { held: true }, wall())),
-            Some(false) => Ok(answer(Reply::Absent, wall())),
-            None => {
+        let reply = match timeout(limit, inner.begin_release(key, &release.id)).await {
+            Ok(Ok(ReleaseVerdict::Held)) => Reply::Released { held: true },
+            Ok(Ok(ReleaseVerdict::NotHeld)) => Reply::Absent,
+            Ok(Err(_)) | Err(_) => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
                 let message = format!(
                     "fewer than {needed} of {all} servers confirmed the release within {}",
                     written(limit)
                 );
-                Err(StoreError::new(ErrorKind::Unavailable, message)
-                    .with_hint("it is repeated in the background until the claim expires"))
+                return Err(StoreError::new(ErrorKind::Unavailable, message)
+                    .with_hint("it is repeated in the background until the claim expires"));
             }
-        }
-    }
-
-    pub(super) async fn watch(&self, key: &Key, ttl: Duration) -> Result<Answer, StoreError> {
-        let limit = self.inner.options.node_timeout;
-        self.inner.ask_quorum(key, &Ask::Watch(ttl), limit).await?;
-        Ok(answer(Reply::Done, wall()))
+        };
+        Ok(Answer::new(reply, wall(), 0))
     }
 
     pub(super) async fn break_key(
@@ -193,39 +174,136 @@ impl RedlockStore {
         only: Option<Token>,
     ) -> Result<Answer, StoreError> {
         let inner = &self.inner;
-        let token = if inner.options.is_classic() {
-            if only.is_some() {
-                return Err(classic::no_tokens());
-            }
-            Token::NONE
-        } else {
-            let (_, seen) = inner.look(key).await?;
-            match only {
-                // Nobody can have it, and it would use up the tokens below it.
-                Some(only) if only > seen => {
-                    let (holders, token) = (0, seen);
-                    return Ok(answer(Reply::Broken { holders, token }, wall()));
-                }
-                Some(only) => only,
-                None => Token(wall().0.max(seen.0 + 1)),
-            }
+        let classic = inner.options.is_classic();
+        if classic && only.is_some() {
+            return Err(classic::no_tokens());
+        }
+        let seen = match classic {
+            true => Token::NONE,
+            false => inner.look(key).await?.last_token,
         };
-        let limit = inner.options.node_timeout;
-        let ask = Ask::Break(token, by.clone());
-        let votes = inner.ask_quorum(key, &ask, limit).await?;
-        let held = |vote: &Vote| matches!(vote, Vote::Broken { token } if !token.is_none());
+        let up_to = match only {
+            // Nobody can have it, and it would use up the tokens below it.
+            Some(only) if only > seen => {
+                let (holders, token) = (0, seen);
+                return Ok(Answer::new(Reply::Broken { holders, token }, wall(), 0));
+            }
+            Some(only) => only,
+            None if classic => Token::NONE,
+            None => Token(wall().0.max(seen.0 + 1)),
+        };
+        let whose = Voided::Key { by: by.clone() };
+        let command = Command::Void(Void { up_to, whose });
+        let replies = inner.ask_quorum(key, &command).await?;
+        let held = |reply: &Reply| matches!(reply, Reply::Broken { holders: 1.., .. });
         let reply = Reply::Broken {
-            holders: votes.iter().any(held).into(),
-            token,
+            holders: replies.iter().any(held).into(),
+            token: up_to,
         };
-        Ok(answer(reply, wall()))
+        Ok(Answer::new(reply, wall(), 0))
     }
 }
 
 impl Inner {
-    fn standing(&self, id: &ClaimId, token: Token, deadline: StoreTime) -> Reply {
+    fn proposing(&self, claim: &Claim, token: Token) -> Claim {
+        let ahead = self.options.max_ttl;
+        Claim {
+            runs: false,
+            proposal: Some(Proposal { token, ahead }),
+            ..claim.clone()
+        }
+    }
+
+    /// Asks for votes until there is a verdict. Whatever is proposed is noted first: whoever
+    /// releases the claim has to know.
+    async fn seek(
+        self: &Arc<Self>,
+        key: &Key,
+        claim: &Claim,
+        before: Option<Proposed>,
+        at: StoreTime,
+        propose: impl Fn(Token) -> Command,
+    ) -> (RoundVerdict, Report) {
+        let (sent, limit) = (clock::now(), self.patience(claim.lease_ttl));
+        let config = RoundConfig {
+            size: self.size,
+            ttl: claim.lease_ttl,
+            patience: limit,
+        };
+        let mut round = match before {
+            Some(before) => QuorumRound::again(config, before, at.0, sent),
+            None => QuorumRound::new(config, Token::NONE, at.0, sent),
+        };
+        let lapses = sent + claim.lease_ttl + limit;
+        let note = |token| {
+            let proposed = |before: Option<Proposed>| match before {
+                Some(before) if before.token == token => before,
+                _ => Proposed {
+                    token,
+                    at: sent,
+                    held: false,
+                },
+            };
+            self.note_here(key, claim, (lapses, sent), |bid| {
+                let deadline = bid.map_or(StoreTime(0), |bid| bid.deadline);
+                (proposed(bid.map(|bid| bid.proposed)), deadline)
+            });
+        };
+        let first = round.token();
+        note(first);
+        let propose = |token| {
+            if token != first {
+                note(token);
+            }
+            propose(token)
+        };
+        let new = before.is_none();
+        let report = self.drive(key, &mut round, limit, new, propose).await;
+        let verdict = round.verdict().unwrap_or(RoundVerdict::Unanswered);
+        if let Some((Known::Left, _)) = self.claims.get(key, &claim.id) {
+            // It was released while it was asked for.
+            self.release_all(key, &claim.id, round.token(), (true, false), lapses);
+            return (RoundVerdict::Gone, report);
+        }
+        (verdict, report)
+    }
+
+    /// Notes what a claim has proposed, and its deadline, unless it was released.
+    fn note_here(
+        &self,
+        key: &Key,
+        claim: &Claim,
+        times: (Moment, Moment),
+        noted: impl FnOnce(Option<&Bid>) -> (Proposed, StoreTime),
+    ) {
+        self.claims.note((key, &claim.id), times, |known| {
+            let bid = match known {
+                Some(Known::Left) => return Known::Left,
+                Some(Known::Here(bid)) => Some(bid),
+                None => None,
+            };
+            let (proposed, deadline) = noted(bid);
+            let claim = claim.clone();
+            Known::Here(Bid {
+                proposed,
+                claim,
+                deadline,
+            })
+        });
+    }
+
+    /// A quorum votes for the claim.
+    fn held(&self, key: &Key, claim: &Claim, token: Token, at: StoreTime) -> Reply {
+        let mut deadline = at + claim.lease_ttl;
+        let now = clock::now();
+        self.note_here(key, claim, (now, now), |bid| {
+            let told = bid.map_or(StoreTime(0), |bid| bid.deadline);
+            deadline = deadline.max(told);
+            let (at, held) = (bid.map_or(now, |bid| bid.proposed.at), true);
+            (Proposed { token, at, held }, deadline)
+        });
         if self.options.is_classic() {
-            return classic::standing(id.expose(), deadline);
+            return classic::standing(claim.id.expose(), deadline);
         }
         Reply::Standing(Standing {
             behind: None,

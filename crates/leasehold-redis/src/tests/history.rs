@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Adopt, Capacity, Claim, ClaimContext, ClaimId, ClientInfo, Command, Inbox, Mode, Note,
-    OwnerSecret, Queue, Release, Renew, Reply, Rotate, StoreTime, Token,
+    OwnerSecret, Proposal, Queue, Release, Renew, Reply, Rotate, StoreTime, Token, Void, Voided,
 };
 use leasehold_testkit::dice::Dice;
 
@@ -45,6 +45,8 @@ pub(super) struct Mix {
     /// One claim or renewal in so many has more to it, for each thing that it may
     /// have: owners, notes, minimum holds, rotations; none if zero.
     pub(super) rare: u64,
+    /// Whether claims propose their tokens, as at a member of a set.
+    pub(super) votes: bool,
     /// Whose claims they are. The fewer they are, the longer are their runs.
     pub(super) inboxes: &'static [&'static str],
 }
@@ -139,6 +141,7 @@ impl History {
         match if alone { 0 } else { action } {
             0..10 => Command::Claim(self.claim(queue)),
             10..14 => Command::Renew(self.renew()),
+            14..23 if self.mix.votes && !self.dice.one_in(5) => Command::Void(self.void(queue)),
             14..20 => Command::Release(Release {
                 id: self.some_id(),
                 hand_off: calm || !self.dice.one_in(4),
@@ -196,6 +199,23 @@ impl History {
         {
             mode = Mode::new(in_use, mode.weight().min(in_use.units()));
         }
+        if self.mix.votes {
+            return Claim {
+                inbox,
+                wait: self.dice.one_in(2),
+                owner: an_owner(&mut self.dice),
+                note: self.rarely().then(|| a_note(&mut self.dice)),
+                proposal: Some(Proposal {
+                    token: self.token(queue),
+                    ahead: self.dice.below(Duration::from_secs(10)),
+                }),
+                ..Claim::new(
+                    id,
+                    Mode::EXCLUSIVE,
+                    self.dice.below(Duration::from_secs(30)),
+                )
+            };
+        }
         Claim {
             lease_ttl: self.dice.below(Duration::from_secs(30)),
             waiter_ttl: self.dice.below(Duration::from_secs(10)),
@@ -213,6 +233,33 @@ impl History {
             note: self.rarely().then(|| a_note(&mut self.dice)),
             runs: !self.dice.one_in(3),
             ..Claim::new(id, mode, Duration::ZERO)
+        }
+    }
+
+    /// One near those that the key has had, or of now.
+    fn token(&mut self, queue: &Queue) -> Token {
+        let near = match self.dice.one_in(3) {
+            true => self.clock.0 + self.dice.roll(12_000_000),
+            false => queue.last_token().0,
+        };
+        Token((near + self.dice.roll(4)).saturating_sub(1))
+    }
+
+    fn void(&mut self, queue: &Queue) -> Void {
+        Void {
+            up_to: match self.dice.one_in(4) {
+                true => Token::NONE,
+                false => self.token(queue),
+            },
+            whose: match self.dice.one_in(6) {
+                true => Voided::Key {
+                    by: an_owner(&mut self.dice),
+                },
+                false => Voided::Claim {
+                    id: self.some_id(),
+                    released: self.dice.one_in(2),
+                },
+            },
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the lowest up. Those in one row know nothing of each other.
 const LAYERS: [&[&str]; 9] = [
     &["std_ext"],
-    &["errors", "options", "claims"],
+    &["errors", "options", "claim_table"],
     &["codec"],
     &["connection"],
     &["routing"],

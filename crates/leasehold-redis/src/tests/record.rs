@@ -7,7 +7,7 @@ use leasehold_core::{Inbox, Queue, StoreTime, Token};
 use redis::Value;
 use serde_json::{Value as Json, json};
 
-use crate::codec::record::{Entry, Record};
+use crate::codec::record::{Bytes, Entry, Record};
 
 /// Panics where they differ; `answer` is what `inspect` answered.
 pub(super) fn compare(answer: &Value, queue: &Queue, last_token: Token, now: StoreTime) {
@@ -16,6 +16,7 @@ pub(super) fn compare(answer: &Value, queue: &Queue, last_token: Token, now: Sto
     // Outside of a cluster all keys have one.
     expected["last_token"] = json!(last_token);
     let mut found = as_json(&record);
+    let votes = expected.as_object_mut().unwrap().remove("votes");
     for json in [&mut expected, &mut found] {
         if record.granted.is_empty() {
             // Means nothing then.
@@ -30,7 +31,12 @@ pub(super) fn compare(answer: &Value, queue: &Queue, last_token: Token, now: Sto
         .map(|entry| (entry.token, entry.body.mode.weight()))
         .collect();
     assert_eq!(record.used, weights.values().sum::<u64>(), "what is used");
-    compare_fields(answer, &record);
+    let voted = compare_fields(answer, &record);
+    assert_eq!(
+        votes_as_json(voted, now),
+        with_live_callers(votes, now),
+        "the votes"
+    );
 }
 
 /// Watches that are over mean nothing: either side may have dropped them.
@@ -47,7 +53,9 @@ fn leave_out_ended(json: &mut Json, now: StoreTime) {
 
 /// The fields of a hash: those that there should be and no others, and each
 /// owner's waiting claims.
-fn compare_fields(answer: &Value, record: &Record) {
+///
+/// Answers that of a member of a set.
+fn compare_fields(answer: &Value, record: &Record) -> Option<Vec<u8>> {
     let Value::Array(items) = answer else {
         panic!("{answer:?}");
     };
@@ -60,7 +68,7 @@ fn compare_fields(answer: &Value, record: &Record) {
         .map(|pair| (text(&pair[0]), text(&pair[1])))
         .collect();
     if found.is_empty() {
-        return;
+        return None;
     }
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     for entry in &record.waiting {
@@ -78,6 +86,8 @@ fn compare_fields(answer: &Value, record: &Record) {
     }
     let entries = record.granted.iter().chain(&record.waiting);
     let ids = entries.map(|entry| entry.id.expose().as_bytes().to_vec());
+    let votes = found.get(b" votes".as_slice()).cloned();
+    expected.extend(votes.iter().map(|_| (b" votes".to_vec(), Vec::new())));
     let watched = (!record.watchers.is_empty()).then(|| b" watchers".to_vec());
     expected.extend(
         ids.chain([b" head".to_vec(), b" released".to_vec()])
@@ -85,6 +95,27 @@ fn compare_fields(answer: &Value, record: &Record) {
             .map(|name| (name, Vec::new())),
     );
     assert!(found.keys().eq(expected.keys()), "the fields of the hash");
+    votes
+}
+
+/// As the core writes it down; callers whose time is over mean nothing.
+fn votes_as_json(field: Option<Vec<u8>>, now: StoreTime) -> Json {
+    let field = field.unwrap_or_else(|| vec![0; 8]);
+    let mut bytes = Bytes(&field);
+    let void = bytes.number().unwrap();
+    let mut callers = Vec::new();
+    while !bytes.0.is_empty() {
+        let until = bytes.time().unwrap();
+        callers.push((bytes.inbox().unwrap().unwrap(), until));
+    }
+    with_live_callers(Some(json!({"void": void, "callers": callers})), now)
+}
+
+fn with_live_callers(votes: Option<Json>, now: StoreTime) -> Json {
+    let mut votes = votes.unwrap_or_else(|| json!({"void": 0, "callers": []}));
+    let callers = votes["callers"].as_array_mut().unwrap();
+    callers.retain(|caller| caller[1].as_u64().unwrap() > now.0);
+    votes
 }
 
 /// A record as the core writes a queue down.

@@ -19,6 +19,7 @@ fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) ->
         longest_pause: Duration::from_millis(longest_pause),
         calm,
         rare,
+        votes: false,
         inboxes: &INBOXES,
     }
 }
@@ -28,6 +29,14 @@ fn runs_of(inboxes: &'static [&'static str], ids: u64, calm: bool, rare: u64) ->
     Mix {
         inboxes,
         ..mix(ids, vec![Mode::EXCLUSIVE], 100, calm, rare)
+    }
+}
+
+/// A key at a member of a set.
+fn votes(ids: u64, longest_pause: u64, rare: u64) -> Mix {
+    Mix {
+        votes: true,
+        ..mix(ids, vec![Mode::EXCLUSIVE], longest_pause, false, rare)
     }
 }
 
@@ -133,6 +142,38 @@ fn the_scripts_of_a_cluster_do_what_the_core_does() {
 #[test]
 fn the_scripts_of_a_quarantine_do_what_the_core_does() {
     do_what_the_core_does(Kind::Gated);
+}
+
+/// There claims propose their tokens, which may become void.
+#[test]
+fn the_scripts_of_a_member_do_what_the_core_does() {
+    let server = RedisServer::start();
+    let mut twin = Twin::of(&server, &HEARD, Kind::Member);
+    for (number, mix) in (0..).zip([votes(6, 100, 0), votes(8, 1_000, 4), votes(20, 5_000, 8)]) {
+        for seed in 0..3 * runs() {
+            run(&mut twin, 1_000_000 + 1_000 * number + seed, 200, &mix);
+        }
+    }
+    let kinds = [
+        "granted",
+        "busy",
+        "gone",
+        "released",
+        "absent",
+        "broken",
+        "taken",
+        "outbid",
+        "quarantined",
+        "unheard",
+        "told revoked",
+        "told changed",
+        "noted granted",
+        "noted released",
+        "noted returned",
+        "noted expired",
+        "noted broken",
+    ];
+    assert_seen(&twin, &kinds);
 }
 
 fn do_what_the_core_does(kind: Kind) {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    AuditEntry, AuditEvent, Claim, Closed, Command, Event, Holder, Key, Marker, Now, Outcome,
-    Queue, Reply, SetTerms, Snapshot, StoreTime, Token,
+    AuditEntry, AuditEvent, Claim, Closed, Command, Event, Holder, Key, Now, Outcome, Queue, Reply,
+    ServerMarker, SetTerms, Snapshot, StoreTime, Token,
 };
 use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
@@ -39,9 +39,19 @@ pub(super) enum Kind {
     InCluster,
     /// For clients that say what a restart means.
     Gated,
+    /// A member of a set: gated, and each key keeps its own last token.
+    Member,
 }
 
 impl Kind {
+    fn is_gated(self) -> bool {
+        matches!(self, Self::Gated | Self::Member)
+    }
+
+    fn has_last_token(self) -> bool {
+        matches!(self, Self::Alone | Self::Gated)
+    }
+
     pub(super) fn terms<'a>(
         self,
         gate: &'a Gate,
@@ -50,8 +60,9 @@ impl Kind {
     ) -> Terms<'a> {
         Terms {
             audit,
-            last: (self != Self::InCluster).then_some("leasehold:last"),
-            gated: (self == Self::Gated).then_some(gate),
+            last: self.has_last_token().then_some("leasehold:last"),
+            gated: self.is_gated().then_some(gate),
+            is_member: self == Self::Member,
             retention: RETENTION,
             believed,
         }
@@ -62,7 +73,7 @@ impl Kind {
 pub(super) struct Boot {
     pub(super) run: u64,
     pub(super) terms: SetTerms,
-    pub(super) marker: Option<Marker>,
+    pub(super) marker: Option<ServerMarker>,
 }
 
 impl Boot {
@@ -74,8 +85,8 @@ impl Boot {
     fn admit(&mut self, clock: StoreTime, looks: bool) -> Option<Now> {
         let run = self.run.to_string();
         let admitted = match looks {
-            true => Marker::look(self.marker.as_ref(), &run, &self.terms, clock),
-            false => Marker::admit(&mut self.marker, &run, &self.terms, clock),
+            true => ServerMarker::look(self.marker.as_ref(), &run, &self.terms, clock),
+            false => ServerMarker::admit(&mut self.marker, &run, &self.terms, clock),
         };
         let closed = match admitted {
             Ok(()) => Duration::ZERO,
@@ -180,7 +191,7 @@ impl Twin {
 
     /// The server loses its mark.
     pub(super) fn forget_marker(&mut self) {
-        if self.kind != Kind::Gated {
+        if !self.kind.is_gated() {
             return;
         }
         self.boot.marker = None;
@@ -269,7 +280,7 @@ impl Twin {
         let must = |(_, command): &(usize, &Command)| {
             matches!(
                 command,
-                Command::Renew(_) | Command::Release(_) | Command::Break { .. }
+                Command::Renew(_) | Command::Release(_) | Command::Void(_) | Command::Break { .. }
             )
         };
         let full = self.full && steps.iter().all(must);
@@ -418,9 +429,9 @@ impl Twin {
 
     /// What the core makes of the time, and of the server's restarts.
     fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
-        let last_token = (self.kind != Kind::InCluster).then_some(self.last_token);
+        let last_token = self.kind.has_last_token().then_some(self.last_token);
         let audited = self.audit.is_some();
-        if self.kind != Kind::Gated {
+        if !self.kind.is_gated() {
             return Now {
                 last_token,
                 audited,
@@ -446,7 +457,7 @@ impl Twin {
     /// A record of which nothing is left but the last token is not kept.
     fn tidy(&mut self, place: usize) {
         let queue = &mut self.places[place].queue;
-        if self.kind == Kind::InCluster {
+        if !self.kind.has_last_token() {
             return;
         }
         self.last_token = self.last_token.max(queue.last_token());
@@ -534,7 +545,7 @@ impl Twin {
                 other => panic!("{other:?}"),
             });
             let key = self.places[place].key.clone();
-            to_note.push(AuditRecord { key, entry });
+            to_note.push(AuditRecord::new(key, entry));
         }
     }
 
@@ -575,7 +586,7 @@ impl Twin {
 
         assert!(left > 0, "it expires");
         let keep = match self.kind {
-            Kind::InCluster => queue
+            Kind::InCluster | Kind::Member => queue
                 .keep_for(clock, RETENTION)
                 .saturating_sub(RETENTION / 16),
             // A string lives as long as its claim.
@@ -614,6 +625,7 @@ fn kind(reply: &Reply) -> &'static str {
         Reply::Standing(standing) if standing.behind.is_some() => "in a run",
         Reply::Standing(_) => "waiting",
         Reply::Busy { .. } => "busy",
+        Reply::Outbid { .. } => "outbid",
         Reply::Quarantined { .. } => "quarantined",
         Reply::Gone => "gone",
         Reply::Released { .. } => "released",

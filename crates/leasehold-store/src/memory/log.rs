@@ -36,7 +36,7 @@ impl KeptLog {
         for entry in entries {
             let at = entry.at;
             let key = key.clone();
-            self.records.push_back(AuditRecord { key, entry });
+            self.records.push_back(AuditRecord::new(key, entry));
             while self.has_too_much(at) {
                 self.records.pop_front();
                 self.gone += 1;

@@ -81,7 +81,8 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
     let note = Some(Note::new("10.0.0.7:80").unwrap());
     let key = key("k");
     let brief = Duration::from_millis(100);
-    let claims = [(1, brief), (2, Duration::from_secs(1)), (3, brief)];
+    let second = Duration::from_secs(1);
+    let claims = [(1, brief), (2, second), (3, second)];
     for (number, ttl) in claims {
         let claim = Claim {
             note: note.clone(),

@@ -6,6 +6,7 @@
 )]
 #![cfg(feature = "redis")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -516,7 +517,8 @@ async fn twenty_clients_get_at_least_half_of_what_two_get() {
 
 /// As docs/stores/redlock.md has it.
 const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time \
-    +mget +exists +type +set +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
+    +mget +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
+    +subscribe +unsubscribe +scan +info +ping";
 
 #[tokio::test]
 async fn the_least_rights_are_enough() {
@@ -579,11 +581,10 @@ async fn least_rights(rule: &str, parameters: &str) {
     let _ = leader.resign().await.unwrap();
     if parameters.contains("audit") {
         let mut log = a.audit_log(Some("k"), SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(
-            log.next().await.unwrap().len(),
-            4,
-            "two grants and their ends"
-        );
+        let page = log.next().await.unwrap();
+        let granted =
+            |record: &&AuditRecord| matches!(record.entry.event, AuditEvent::Granted { .. });
+        assert!(page.iter().filter(granted).count() >= 2, "{page:?}");
     }
 }
 
@@ -612,68 +613,60 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
     }
 }
 
-/// What the servers that answer have noted is enough; without a quorum of them there is an error.
+/// Each server has its own log of each claim, and is named; without a quorum of them there is an
+/// error.
 #[tokio::test]
-async fn the_audit_log_outlives_a_minority() {
+async fn each_server_has_an_audit_log_of_its_own() {
     let set = Set::start(3, "audit=1000&node_timeout=2s").await;
     // All servers are to hear of all, however busy the machine is.
     let mut patient = set.options();
     patient.node_timeout = Duration::from_secs(30);
-    let ttl = TTL * 4;
     let store = RedlockStore::connect(patient).await.unwrap();
     let key = key("k");
-    let first = token(
-        store
-            .claim(&key, &claim(&store, 1, ttl))
-            .await
-            .unwrap()
-            .reply,
-    );
+    let reply = store
+        .claim(&key, &claim(&store, 1, TTL * 4))
+        .await
+        .unwrap()
+        .reply;
+    let token = token(reply);
     let reply = store.release(&key, &release(1)).await.unwrap().reply;
     assert_eq!(reply, ReleaseReply::Released { held: true });
-    // The last server may still have to hear of it, and would not vote for another until then.
-    let all_noted = async |notes: u64| {
-        let noted =
-            |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= notes;
-        let noting = async {
-            while !set.servers.iter().all(noted) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(SOON, noting).await.unwrap();
+    let noted = |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= 2;
+    let noting = async {
+        while !set.servers.iter().all(noted) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     };
-    all_noted(2).await;
-    let second = token(
-        store
-            .claim(&key, &claim(&store, 2, ttl))
-            .await
-            .unwrap()
-            .reply,
-    );
+    timeout(SOON, noting).await.unwrap();
     let reader = set.store().await;
     let read = async || {
         let mut log = reader.audit_log(None, StoreTime(0)).unwrap();
-        let mut records = Vec::new();
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         loop {
             let page = log.next_page().await?;
             if page.is_empty() {
-                return Ok::<_, StoreError>(records);
+                return Ok::<_, StoreError>(all);
             }
-            let said = |record: AuditRecord| {
+            for record in page {
                 let granted = matches!(record.entry.event, AuditEvent::Granted { .. });
-                (record.entry.hold.unwrap().token, granted)
-            };
-            records.extend(page.into_iter().map(said));
+                let said = (record.entry.hold.unwrap().token, granted);
+                all.entry(record.server.unwrap()).or_default().push(said);
+            }
         }
     };
-    let all = [(first, true), (first, false), (second, true)];
+    let name = |server: &RedisServer| format!("127.0.0.1:{}", server.port());
+    let history = vec![(token, true), (token, false)];
+    let all: BTreeMap<_, _> = (set.servers.iter())
+        .map(|server| (name(server), history.clone()))
+        .collect();
     assert_eq!(read().await.unwrap(), all);
     // The log of one is lost with its data.
-    all_noted(3).await;
     set.servers[0].restart(Data::Lose);
-    assert_eq!(read().await.unwrap(), all);
+    let mut fewer = all;
+    fewer.remove(&name(&set.servers[0]));
+    assert_eq!(read().await.unwrap(), fewer);
     set.servers[0].stop();
-    assert_eq!(read().await.unwrap(), all);
+    assert_eq!(read().await.unwrap(), fewer);
     set.servers[1].stop();
     let error = read().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -682,51 +675,26 @@ async fn the_audit_log_outlives_a_minority() {
     set.servers[1].cont();
 }
 
-/// Bids that lose leave votes behind, and no entries.
+/// A record of before is refused, with both versions, and not touched.
 #[tokio::test]
-async fn the_audit_log_has_no_votes_of_a_minority() {
-    let set = Set::start(5, "audit=1000").await;
-    let clients = [set.client().await, set.client().await, set.client().await];
-    let contend = clients.each_ref().map(|client| {
-        let lock = client.mutex("k").unwrap();
-        tokio::spawn(async move {
-            let mut tokens = Vec::new();
-            for _ in 0..10 {
-                let lease = lock.lock().await.unwrap();
-                tokens.push(lease.token());
-                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
-            }
-            tokens
-        })
-    });
-    let mut tokens = Vec::new();
-    for task in contend {
-        tokens.extend(timeout(SOON, task).await.unwrap().unwrap());
+async fn a_vote_of_an_earlier_version_is_refused() {
+    let set = Set::start(3, "").await;
+    let earlier: Vec<u8> = [b"lq\x01".as_slice(), &[0; 60]].concat();
+    for server in &set.servers {
+        let client = ::redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let mut write = ::redis::cmd("SET");
+        write.arg("leasehold:lock:k").arg(&earlier);
+        write.query::<()>(&mut connection).unwrap();
     }
-    tokens.sort_unstable();
-    let mut log = clients[0].audit_log(None, SystemTime::UNIX_EPOCH).unwrap();
-    let mut said = Vec::new();
-    loop {
-        let page = log.next().await.unwrap();
-        if page.is_empty() {
-            break;
-        }
-        said.extend(page.into_iter().map(|record| record.entry));
+    let store = set.store().await;
+    let error = store
+        .claim(&key("k"), &claim(&store, 1, TTL))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    for version in ["format version 1", "format version 2"] {
+        assert!(error.to_string().contains(version), "{error}");
     }
-    let holds: Vec<_> = said.chunks(2).collect();
-    assert_eq!(holds.len(), tokens.len(), "{said:?}");
-    for (entries, token) in holds.into_iter().zip(tokens) {
-        let [granted, released] = entries else {
-            panic!("{entries:?}");
-        };
-        assert!(matches!(granted.event, AuditEvent::Granted { .. }));
-        let since = AuditEvent::Released {
-            since: granted.at,
-            kept_until: None,
-        };
-        assert_eq!(released.event, since);
-        for entry in [granted, released] {
-            assert_eq!(entry.hold.as_ref().unwrap().token, token);
-        }
-    }
+    assert!(error.hint().unwrap().contains("wait until"), "{error:?}");
 }

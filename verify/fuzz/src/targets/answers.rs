@@ -18,8 +18,6 @@ pub(crate) fn run(data: &[u8]) {
     let repeats = holds_error(&value);
     let refused = |error: StoreError| check_refused(&error, repeats, data.len());
     doors::reply(&value).err().map(refused);
-    doors::vote(&value).err().map(refused);
-    doors::node(&value).err().map(refused);
     doors::quarantine(&value).err().map(refused);
     for keys in 1..4 {
         match doors::replies(&value, keys) {

@@ -1,7 +1,6 @@
 //! What lies at a key of a server, byte by byte. The first byte says what it is: `s` the
 //! string of a lock, `h` the hash (fields and values, each after two bytes of length),
-//! `n` the vote of one server of a set, `r` the answer of a script, `v` that of a
-//! voter's, `m` a boot marker, `q` what is left of a quarantine.
+//! `r` the answer of a script, `m` a boot marker, `q` what is left of a quarantine.
 
 use leasehold::core::{ClaimView, StoreTime};
 use leasehold::fuzzing::redis::{self as doors, Look};
@@ -22,25 +21,8 @@ pub(crate) fn run(data: &[u8]) {
     match kind {
         b's' => look([start, vec![bulk(rest)]].concat(), data.len()),
         b'h' => look([start, fields(rest)].concat(), data.len()),
-        b'n' => {
-            let clock = bulk(NOW.to_string().as_bytes());
-            match doors::node(&Value::Array(vec![clock, bulk(rest)])) {
-                Ok((_, node)) => {
-                    assert!(node.waiting.len() + node.watchers.len() <= rest.len() / 10);
-                    let now = StoreTime(NOW.unsigned_abs());
-                    assert!(node.live(now).is_none_or(|hold| hold.until > now));
-                    node.hold.iter().for_each(|hold| tame(&hold.body.owner));
-                }
-                Err(error) => check_refused(&error, false, data.len()),
-            }
-        }
         b'r' => {
             if let Err(error) = doors::reply(&bulk(rest)) {
-                check_refused(&error, false, data.len());
-            }
-        }
-        b'v' => {
-            if let Err(error) = doors::vote(&bulk(rest)) {
                 check_refused(&error, false, data.len());
             }
         }

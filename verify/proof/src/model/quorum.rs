@@ -12,8 +12,8 @@ mod symmetry;
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Part, QuorumAcquire, QuorumRelease, QuorumRenewal, QuorumSize, Vote};
-use leasehold_core::{ClaimId, Moment, StoreTime, Token, Validity};
+use leasehold_core::quorum::{QuorumRelease, QuorumRound, QuorumSize};
+use leasehold_core::{ClaimId, Moment, Reply, StoreTime, Token, Validity};
 
 use self::server::{Message, Server};
 use super::checker::Subject;
@@ -116,9 +116,9 @@ enum Stage {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Bidding {
-    bid: QuorumAcquire,
+    bid: QuorumRound,
     /// What each server has said to the proposal of now, and how many came before it.
-    heard: Vec<Option<Vote>>,
+    heard: Vec<Option<Reply>>,
     rounds: u8,
     sent: Moment,
     /// When it proposed its token.
@@ -136,8 +136,8 @@ struct Held {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Renewing {
-    extension: QuorumRenewal,
-    heard: Vec<Option<Vote>>,
+    extension: QuorumRound,
+    heard: Vec<Option<Reply>>,
     sent: Moment,
     /// The highest token completed when it was sent.
     floor: Token,
@@ -148,7 +148,8 @@ struct Renewing {
 struct Leaving {
     attempt: u8,
     farewell: QuorumRelease,
-    part: Part,
+    id: ClaimId,
+    up_to: Token,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -207,7 +208,8 @@ impl QuorumModel {
     }
 
     fn id(client: usize, begun: u8) -> ClaimId {
-        ClaimId::from_random((client as u128) << 8 | u128::from(begun))
+        // What is shown of an id are its first characters.
+        ClaimId::from_random((client as u128) << 124 | u128::from(begun) << 112)
     }
 
     fn happen(&self, state: &mut State, act: Act) {
@@ -242,7 +244,7 @@ impl QuorumModel {
                 state.servers[server].ahead += self.ttl.as_secs();
             }
         }
-        Self::prune(state);
+        self.prune(state);
         self.judge(state);
     }
 }
@@ -289,7 +291,7 @@ impl Subject for QuorumModel {
             if state.left.losses > 0 {
                 actions.push(Act::Lose(number));
             }
-            let votes = || state.servers[number].node.live(self.clock(state, number));
+            let votes = || state.servers[number].holder(self.clock(state, number));
             if self.horizon.is_none() && votes().is_some() {
                 actions.push(Act::Lapse(number));
             }

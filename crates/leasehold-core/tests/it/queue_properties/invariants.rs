@@ -85,6 +85,7 @@ fn each_verb_has_its_replies(taken: &Taken<'_>) {
         Command::Resize { .. } => ResizeReply::try_from(reply).map(Reply::from),
         Command::Watch { .. } => WatchReply::try_from(reply).map(Reply::from),
         Command::Break { .. } => BreakReply::try_from(reply).map(Reply::from),
+        Command::Void(_) => unreachable!("these keys are no votes"),
         Command::Unheard { .. } | Command::Bury { .. } => Ok(Reply::Done),
     };
     assert_eq!(typed, Ok(reply), "{:?}", taken.command);

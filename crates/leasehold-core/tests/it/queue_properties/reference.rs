@@ -363,6 +363,7 @@ impl Reference {
             Command::Claim(claim) => self.claim(claim, seen),
             Command::Renew(renew) => self.renew(renew, seen),
             Command::Release(release) => self.release(release),
+            Command::Void(_) => unreachable!("these keys are no votes"),
             Command::Break { only, .. } => self.break_holds(*only),
             Command::Resize { from, to } => self.resize(*from, *to),
             Command::Watch { inbox, ttl } => {

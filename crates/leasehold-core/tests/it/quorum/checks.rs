@@ -14,10 +14,6 @@ pub(crate) enum Fault {
     LostForNothing { at: u64, token: Token },
     /// A server votes for a claim after it has confirmed that it left.
     Orphan { at: u64, id: ClaimId },
-    /// The audit log says what cannot be.
-    Untrue { at: u64, what: String },
-    /// The audit log lacks a lease, or its end.
-    Missing { token: Token, what: &'static str },
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,8 +28,6 @@ pub(crate) struct Had {
     pub(crate) quarantined: u64,
     pub(crate) repaired: u64,
     pub(crate) late: u64,
-    pub(crate) audited: u64,
-    pub(crate) audited_ends: u64,
 }
 
 impl Had {
@@ -48,8 +42,6 @@ impl Had {
         self.quarantined += other.quarantined;
         self.repaired += other.repaired;
         self.late += other.late;
-        self.audited += other.audited;
-        self.audited_ends += other.audited_ends;
     }
 }
 
@@ -114,19 +106,6 @@ impl Checks {
             });
         }
         self.believers[client] = Some((until, token));
-    }
-
-    /// Whether a client relies on the key with that token.
-    pub(crate) fn relies(&self, token: Token, now: u64) -> bool {
-        let believers = self.believers.iter().flatten();
-        believers
-            .into_iter()
-            .any(|believer| *believer == (believer.0.max(now + 1), token))
-    }
-
-    /// The tokens of all bids that were completed.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
-        self.completed.iter().map(|(_, token)| *token)
     }
 
     /// A client does not rely on it any more.

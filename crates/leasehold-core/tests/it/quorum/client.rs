@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{
-    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, Proposal, QuorumAcquire,
-    QuorumRelease, QuorumRenewal, RenewalVerdict, Vote,
+use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
+use leasehold_core::{
+    Claim, ClaimId, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, StoreTime, Token,
+    Validity, Void, Voided,
 };
-use leasehold_core::{ClaimId, ClientInfo, Inbox, Moment, Token, Validity};
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::climate::{Broken, Climate, MAX_TTL};
-use crate::quorum::server::Ask;
 use crate::quorum::world::Dice;
 
 /// What an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     Bid(u64, Token),
-    Extension(u64),
+    Extension(u64, Token),
     Farewell(u64),
 }
 
@@ -25,7 +24,7 @@ pub(crate) enum Tag {
 pub(crate) struct Sent {
     pub(crate) server: usize,
     pub(crate) tag: Tag,
-    pub(crate) ask: Ask,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug)]
@@ -34,7 +33,7 @@ enum State {
         until: u64,
     },
     Bidding {
-        bid: QuorumAcquire,
+        bid: QuorumRound,
         number: u64,
         id: ClaimId,
         began: u64,
@@ -48,7 +47,7 @@ enum State {
         validity: Validity,
         renew_at: u64,
         release_at: u64,
-        extension: Option<(QuorumRenewal, u64, Moment)>,
+        extension: Option<(QuorumRound, u64, Moment)>,
     },
 }
 
@@ -56,7 +55,8 @@ enum State {
 struct Leaving {
     number: u64,
     farewell: QuorumRelease,
-    part: Part,
+    id: ClaimId,
+    void: Void,
 }
 
 #[derive(Debug)]
@@ -114,18 +114,21 @@ impl Client {
         self.counter
     }
 
-    fn acquire(&self, id: &ClaimId, token: Token) -> Acquire {
-        Acquire {
-            id: id.clone(),
-            token,
-            ttl: self.climate.ttl,
-            body: Body {
-                inbox: Inbox::from_random(self.number as u64),
-                owner: ClientInfo::default(),
-                note: None,
-            },
+    fn claim(&self, id: &ClaimId, token: Token) -> Command {
+        let ahead = MAX_TTL;
+        Command::Claim(Claim {
+            inbox: Some(Inbox::from_random(self.number as u64)),
             wait: false,
-            ahead: MAX_TTL,
+            proposal: Some(Proposal { token, ahead }),
+            ..Claim::new(id.clone(), Mode::EXCLUSIVE, self.climate.ttl)
+        })
+    }
+
+    fn config(&self) -> RoundConfig {
+        RoundConfig {
+            size: self.climate.size,
+            ttl: self.climate.ttl,
+            patience: self.patience(),
         }
     }
 
@@ -156,7 +159,7 @@ impl Client {
                 out.push(Sent {
                     server,
                     tag: Tag::Farewell(leaving.number),
-                    ask: Ask::Release(leaving.part.clone()),
+                    command: Command::Void(leaving.void.clone()),
                 });
             }
         }
@@ -176,11 +179,6 @@ impl Client {
         match state {
             State::Idle { until } if now < until || self.retired => (State::Idle { until }, false),
             State::Idle { .. } => {
-                let config = AcquireConfig {
-                    size: self.climate.size,
-                    ttl: self.climate.ttl,
-                    patience: self.patience(),
-                };
                 let wall = self.counts_from(wall);
                 let counts = self.climate.broken == Broken::CountersOnly;
                 if counts || dice.of_thousand(300) {
@@ -188,7 +186,7 @@ impl Client {
                     self.seen = Token(0);
                 }
                 let number = self.number();
-                let bid = QuorumAcquire::new(config, self.seen, wall, moment);
+                let bid = QuorumRound::new(self.config(), self.seen, wall, moment);
                 // What is shown of an id are its first characters.
                 let id = (self.number as u128) << 120 | u128::from(number) << 104;
                 let state = State::Bidding {
@@ -215,7 +213,7 @@ impl Client {
                     out.push(Sent {
                         server,
                         tag: Tag::Bid(number, token),
-                        ask: Ask::Acquire(self.acquire(&id, token)),
+                        command: self.claim(&id, token),
                     });
                 }
                 debug_assert_eq!(first, bid.token());
@@ -267,14 +265,18 @@ impl Client {
                     .as_ref()
                     .and_then(|(e, _, sent)| Some((e.verdict()?, *sent)));
                 match ended {
-                    Some((RenewalVerdict::Held, sent)) => {
+                    Some((RoundVerdict::Held { .. }, sent)) => {
                         validity.confirm(sent, self.climate.ttl);
                         checks.had.renewals += 1;
                         checks.believes(self.number, token, now, self.real(validity.until()));
                         renew_at = now + dice.up_to(self.climate.ttl / 2);
                         extension = None;
                     }
-                    Some((RenewalVerdict::Gone, _)) => {
+                    Some((RoundVerdict::Unanswered, _)) => {
+                        renew_at = now + dice.up_to(self.climate.ttl / 10);
+                        extension = None;
+                    }
+                    Some(_) => {
                         if self.climate.restarts.is_none() {
                             checks.faults.push(Fault::LostForNothing { at: now, token });
                         }
@@ -282,27 +284,24 @@ impl Client {
                         self.leave(id, token, moment, (true, false), dice);
                         return (self.pause(now, dice), false);
                     }
-                    Some((RenewalVerdict::Unanswered, _)) => {
-                        renew_at = now + dice.up_to(self.climate.ttl / 10);
-                        extension = None;
-                    }
                     None => {}
                 }
                 if extension.is_none() && now >= renew_at {
                     let number = self.number();
-                    let deadline = moment + self.patience();
-                    let asked = QuorumRenewal::new(self.climate.size, deadline);
-                    extension = Some((asked, number, moment));
-                    for server in 0..self.climate.size.servers() {
+                    let (at, held) = (moment, true);
+                    let before = Proposed { token, at, held };
+                    let mut asked = QuorumRound::again(self.config(), before, 0, moment);
+                    while let Some((server, token)) = asked.poll_transmit() {
                         out.push(Sent {
                             server,
-                            tag: Tag::Extension(number),
-                            ask: Ask::Extend(Extend {
-                                vote: self.acquire(&id, token),
-                                repair: self.climate.repair,
-                            }),
+                            tag: Tag::Extension(number, token),
+                            command: match self.climate.repair {
+                                true => self.claim(&id, token),
+                                false => Command::Renew(Renew::new(id.clone(), self.climate.ttl)),
+                            },
                         });
                     }
+                    extension = Some((asked, number, moment));
                 }
                 let state = State::Held {
                     id,
@@ -327,8 +326,8 @@ impl Client {
 
     fn after_bid(
         &mut self,
-        verdict: AcquireVerdict,
-        bid: &QuorumAcquire,
+        verdict: RoundVerdict,
+        bid: &QuorumRound,
         (id, began, sent, counted): (ClaimId, u64, Moment, Token),
         (now, wall): (u64, u64),
         dice: &mut Dice,
@@ -336,7 +335,7 @@ impl Client {
     ) -> (State, bool) {
         let moment = self.moment(now);
         match verdict {
-            AcquireVerdict::Held { token } => {
+            RoundVerdict::Held { token } => {
                 let token = match self.climate.broken {
                     Broken::ServersCount => {
                         self.seen = self.seen.max(counted);
@@ -358,25 +357,19 @@ impl Client {
                 };
                 return (state, true);
             }
-            AcquireVerdict::Busy { .. } => checks.had.busy += 1,
-            AcquireVerdict::Unanswered => {
+            RoundVerdict::Busy { .. } => checks.had.busy += 1,
+            RoundVerdict::Unanswered => {
                 checks.had.unanswered += 1;
                 if dice.of_thousand(500) && !self.retired {
-                    let before = Proposal {
+                    let before = Proposed {
                         token: bid.token(),
                         at: self.moment(began),
                         held: false,
                     };
-                    let config = AcquireConfig {
-                        size: self.climate.size,
-                        ttl: self.climate.ttl,
-                        patience: self.patience(),
-                    };
                     let state = State::Bidding {
-                        bid: QuorumAcquire::again(
-                            config,
+                        bid: QuorumRound::again(
+                            self.config(),
                             before,
-                            self.seen,
                             self.counts_from(wall),
                             moment,
                         ),
@@ -389,7 +382,7 @@ impl Client {
                     return (state, true);
                 }
             }
-            AcquireVerdict::Taken | AcquireVerdict::Gone | AcquireVerdict::Refused { .. } => {}
+            RoundVerdict::Taken | RoundVerdict::Gone | RoundVerdict::Refused { .. } => {}
         }
         let token = match self.climate.broken {
             Broken::ServersCount => counted,
@@ -421,11 +414,14 @@ impl Client {
         self.leaving.push(Leaving {
             number,
             farewell,
-            part: Part {
-                id,
-                token,
-                wake: held,
+            void: Void {
+                up_to: token,
+                whose: Voided::Claim {
+                    id: id.clone(),
+                    released: held,
+                },
             },
+            id,
         });
     }
 
@@ -435,11 +431,11 @@ impl Client {
         now: u64,
         server: usize,
         tag: Tag,
-        (vote, given): (Vote, Token),
+        (reply, at, given): (Reply, StoreTime, Token),
         checks: &mut Checks,
     ) {
         let moment = self.moment(now);
-        if matches!(vote, Vote::Quarantined { .. }) {
+        if matches!(reply, Reply::Quarantined { .. }) {
             checks.had.quarantined += 1;
         }
         match tag {
@@ -453,30 +449,29 @@ impl Client {
                     && *asked == number
                 {
                     let before = bid.token();
-                    if vote == Vote::Yes && bid.verdict().is_none() {
+                    if reply.has_token() && bid.verdict().is_none() {
                         *counted = (*counted).max(given);
                     }
-                    bid.handle_vote(moment, server, token, vote);
+                    bid.handle_reply(moment, server, token, reply, at);
                     if bid.token() != before {
                         checks.had.reproposals += 1;
                     }
                 }
             }
-            Tag::Extension(number) => {
+            Tag::Extension(number, token) => {
                 if let State::Held {
                     extension: Some((extension, asked, _)),
                     ..
                 } = &mut self.state
                     && *asked == number
                 {
-                    extension.handle_vote(server, vote);
+                    extension.handle_reply(moment, server, token, reply, at);
                 }
             }
             Tag::Farewell(number) => {
                 for leaving in &mut self.leaving {
-                    if leaving.number == number
-                        && let Vote::Released { held } = vote
-                    {
+                    if leaving.number == number {
+                        let held = reply == Reply::Released { held: true };
                         leaving.farewell.handle_released(server, held);
                     }
                 }
@@ -499,10 +494,7 @@ impl Client {
     /// The claims that every server has confirmed to have left.
     pub(crate) fn departed(&self) -> impl Iterator<Item = &ClaimId> {
         let gone = |l: &&Leaving| l.farewell.unconfirmed().next().is_none();
-        self.leaving
-            .iter()
-            .filter(gone)
-            .map(|leaving| &leaving.part.id)
+        self.leaving.iter().filter(gone).map(|leaving| &leaving.id)
     }
 
     /// When it wants to go on.

@@ -4,7 +4,7 @@
 //!
 //! - `climate`: the parameters of a world; `world`: the events, and their times;
 //! - `client`: a client that drives the state machines; `server`: one server, and its faults;
-//! - `reader`: a reader of the audit log; `checks`: the invariants.
+//! - `checks`: the invariants.
 //!
 //! The same worlds with a broken rule ([`climate::Broken`]) must fail, which shows that the
 //! checks work. `PROPTEST_CASES` sets the number of worlds, `PROPTEST_RNG_SEED` their seed.
@@ -20,7 +20,6 @@
 mod checks;
 mod client;
 mod climate;
-mod reader;
 mod server;
 mod world;
 
@@ -108,8 +107,6 @@ fn enough_happens_in_these_worlds() {
         ("repaired votes", had.repaired),
         ("messages after their release", had.late),
         ("leases after a loss", had.leases_after_loss),
-        ("leases in the audit log", had.audited),
-        ("ends of leases in the audit log", had.audited_ends),
     ] {
         assert!(count > worlds / 2, "too few {what}: {had:?}");
     }

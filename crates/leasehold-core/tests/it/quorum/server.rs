@@ -1,24 +1,17 @@
-//! A simulated server: with the rules of the core, or with broken ones.
+//! A simulated member: with the rules of the core, or with broken ones.
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Extend, Hold, Node, Part, Vote, VoteChange, VoteNote};
-use leasehold_core::{Marker, SetTerms, StoreTime, Token};
+use leasehold_core::{
+    Claim, Command, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime, Token, Void, Voided,
+};
 
 use crate::quorum::climate::Broken;
 
-/// What is asked of a server.
-#[derive(Debug, Clone)]
-pub(crate) enum Ask {
-    Acquire(Acquire),
-    Extend(Extend),
-    Release(Part),
-}
-
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) node: Node,
-    marker: Option<Marker>,
+    pub(crate) queue: Queue,
+    marker: Option<ServerMarker>,
     terms: SetTerms,
     /// How often it was started: who is connected to a process talks to no other.
     pub(crate) generation: u64,
@@ -26,14 +19,14 @@ pub(crate) struct Server {
     offset: i64,
     rate: i64,
     broken: Broken,
-    /// Its audit log, which is lost with its data.
-    pub(crate) log: Vec<VoteNote>,
+    /// The highest token that was voided, where that counts as accepted.
+    floor: Token,
 }
 
 impl Server {
     pub(crate) fn new(quarantine: Duration, offset: i64, rate: i64, broken: Broken) -> Self {
         let mut server = Self {
-            node: Node::default(),
+            queue: Queue::default(),
             marker: None,
             terms: SetTerms {
                 set: "set".to_owned(),
@@ -43,10 +36,10 @@ impl Server {
             offset,
             rate,
             broken,
-            log: Vec::new(),
+            floor: Token::NONE,
         };
         // It is known to be new.
-        Marker::init(&mut server.marker, "0", &server.terms, StoreTime(0));
+        ServerMarker::init(&mut server.marker, "0", &server.terms, StoreTime(0));
         server
     }
 
@@ -59,96 +52,93 @@ impl Server {
     pub(crate) fn restart(&mut self, lose: bool) {
         self.generation += 1;
         if lose {
-            self.node = Node::default();
+            self.queue = Queue::default();
+            self.floor = Token::NONE;
             self.marker = None;
-            self.log.clear();
         }
     }
 
-    /// One step, and what it notes; also the token that the server gave, where servers count.
-    pub(crate) fn take(&mut self, ask: &Ask, now: u64) -> (Vote, Token) {
-        let before = self.node.clone();
-        let answer = self.apply(ask, now);
-        let change = match ask {
-            Ask::Acquire(ask) => VoteChange::Acquire(&ask.id),
-            Ask::Extend(ask) => VoteChange::Extend(&ask.vote.id),
-            Ask::Release(part) => VoteChange::Release(part),
-        };
-        let notes = self.node.noted(&before, change, self.clock(now));
-        self.log.extend(notes);
-        answer
-    }
-
-    fn apply(&mut self, ask: &Ask, now: u64) -> (Vote, Token) {
+    /// One step: the reply and its time; also the token that the server gave, where servers count.
+    pub(crate) fn take(
+        &mut self,
+        command: &Command,
+        renews: bool,
+        now: u64,
+    ) -> (Reply, StoreTime, Token) {
         let at = self.clock(now);
-        match ask {
-            Ask::Acquire(ask) => {
-                if let Err(no) = self.admit(at) {
-                    return (no, ask.token);
+        let closed = ServerMarker::admit(
+            &mut self.marker,
+            &self.generation.to_string(),
+            &self.terms,
+            at,
+        );
+        let closed = match closed {
+            Err(leasehold_core::Closed::Quarantined { left }) => left,
+            _ => Duration::ZERO,
+        };
+        let now = Now {
+            closed: match self.broken {
+                Broken::NoQuarantine => Duration::ZERO,
+                _ => closed,
+            },
+            ..Now::from(at)
+        };
+        match command {
+            Command::Claim(claim) => self.claim(claim, renews, now),
+            Command::Void(void) => (self.void(void, now), at, void.up_to),
+            other => (self.queue.apply(other, now).reply, at, Token::NONE),
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim, renews: bool, now: Now) -> (Reply, StoreTime, Token) {
+        let mut claim = claim.clone();
+        let mut proposal = claim.proposal.unwrap();
+        let asked = proposal.token;
+        let look = self.queue.look(now.clock);
+        match self.broken {
+            Broken::OneRegister if asked <= self.floor => {
+                let (highest, most) = (self.floor, Token(u64::MAX));
+                let held = look.holders.iter().any(|holder| holder.token == asked);
+                if renews && asked < self.floor || !held {
+                    return (Reply::Outbid { highest, most }, now.clock, asked);
                 }
-                let mut ask = ask.clone();
-                if self.broken == Broken::ServersCount {
-                    let known = self.node.live(at).filter(|hold| hold.id == ask.id);
-                    ask.token =
-                        known.map_or_else(|| Token(self.node.highest().0 + 1), |hold| hold.token);
-                }
-                let token = ask.token;
-                (self.node.acquire(&ask, at, |_, _| false), token)
             }
-            Ask::Extend(ask) => (self.extend(ask, at), ask.vote.token),
-            Ask::Release(part) => (self.release(part, at), part.token),
-        }
-    }
-
-    fn admit(&mut self, at: StoreTime) -> Result<(), Vote> {
-        let run = self.generation.to_string();
-        let admitted = Marker::admit(&mut self.marker, &run, &self.terms, at);
-        match self.broken {
-            Broken::NoQuarantine => Ok(()),
-            _ => Ok(admitted?),
-        }
-    }
-
-    fn extend(&mut self, ask: &Extend, at: StoreTime) -> Vote {
-        let mut ask = ask.clone();
-        match self.broken {
+            Broken::Resurrect if renews => self.queue = Queue::default(),
             Broken::ServersCount => {
+                let hint = claim.id.to_string();
+                let mut ours = look
+                    .holders
+                    .iter()
+                    .filter(|holder| holder.claim.id_hint == hint);
                 // It knows the claim by its id.
-                let known = self.node.live(at).filter(|hold| hold.id == ask.vote.id);
-                ask.vote.token = known.map_or(ask.vote.token, |hold| hold.token);
-                ask.repair = false;
-            }
-            Broken::OneRegister if ask.vote.token < self.node.accepted => return Vote::Lost,
-            Broken::Resurrect => {
-                self.node.hold = Some(Hold {
-                    id: ask.vote.id.clone(),
-                    token: ask.vote.token,
-                    until: at + ask.vote.ttl,
-                    since: at,
-                    body: ask.vote.body.clone(),
-                });
-                return Vote::Yes;
+                proposal.token = match ours.next() {
+                    Some(holder) => holder.token,
+                    None if renews => return (Reply::Gone, now.clock, asked),
+                    None => Token(look.last_token.0 + 1),
+                };
             }
             _ => {}
         }
-        let votes = self.node.votes_for(&ask.vote.id, ask.vote.token, at);
-        if !votes && let Err(no) = self.admit(at) {
-            return no;
+        claim.proposal = Some(proposal);
+        let mut outcome = self.queue.apply(&Command::Claim(claim), now);
+        if let Reply::Standing(standing) = &mut outcome.reply {
+            standing.token = Some(asked);
         }
-        self.node.extend(&ask, at, |_, _| false)
+        (outcome.reply, outcome.at, proposal.token)
     }
 
-    fn release(&mut self, part: &Part, at: StoreTime) -> Vote {
-        let before = self.node.released;
-        let vote = self.node.release(part, at, |_, _| false);
-        match self.broken {
-            Broken::NoTombstone => self.node.released = before,
-            Broken::OneRegister => {
-                self.node.released = before;
-                self.node.accepted = self.node.accepted.max(part.token);
+    fn void(&mut self, void: &Void, now: Now) -> Reply {
+        let mut void = void.clone();
+        match (self.broken, &mut void.whose) {
+            (Broken::NoTombstone, Voided::Claim { released, .. }) => {
+                (void.up_to, *released) = (Token::NONE, false);
+            }
+            (Broken::OneRegister, _) => {
+                self.floor = self.floor.max(void.up_to);
+                void.up_to = Token::NONE;
             }
             _ => {}
         }
-        vote
+        self.queue.apply(&Command::Void(void), now).reply
     }
 }

@@ -4,14 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use leasehold_core::Token;
-use leasehold_core::quorum::Vote;
+use leasehold_core::{Command, Reply, StoreTime, Token, Void, Voided};
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::client::{Client, Sent, Tag};
-use crate::quorum::climate::{Broken, Climate, MAX_TTL};
-use crate::quorum::reader::Reader;
-use crate::quorum::server::{Ask, Server};
+use crate::quorum::climate::{Climate, MAX_TTL};
+use crate::quorum::server::Server;
 
 /// When the world begins: a time of day with room to both sides.
 const START: u64 = 10_000_000_000;
@@ -53,13 +51,14 @@ enum Event {
         server: usize,
         generation: u64,
         tag: Tag,
-        ask: Ask,
+        command: Command,
     },
     Answer {
         client: usize,
         server: usize,
         tag: Tag,
-        vote: (Vote, Token),
+        /// Also the token that the server gave.
+        answer: (Reply, StoreTime, Token),
     },
     /// The client has waited long enough for an answer.
     Silence {
@@ -69,8 +68,6 @@ enum Event {
     },
     Wake(usize),
     Restart,
-    /// Somebody reads the next server's audit log.
-    Read,
 }
 
 pub(crate) struct World {
@@ -84,9 +81,6 @@ pub(crate) struct World {
     events: Vec<Option<Event>>,
     /// When each client is woken next; other wakes are outdated.
     wakes: Vec<u64>,
-    reader: Reader,
-    /// Which server is read next, and whether all were of this round.
-    reading: (usize, bool),
     pub(crate) checks: Checks,
 }
 
@@ -112,8 +106,6 @@ impl World {
             next: BinaryHeap::new(),
             events: Vec::new(),
             wakes: vec![0; climate.clients],
-            reader: Reader::new(climate.size),
-            reading: (0, true),
             checks: Checks::new(climate.clients),
         }
     }
@@ -133,9 +125,6 @@ impl World {
             let first = START + self.dice.up_to(2 * every);
             self.at(first, Event::Restart);
         }
-        if self.climate.broken == Broken::Nothing {
-            self.at(START, Event::Read);
-        }
         while let Some(Reverse((time, number))) = self.next.pop() {
             self.now = self.now.max(time);
             if let Some(event) = self.events[number].take() {
@@ -146,36 +135,6 @@ impl World {
             }
         }
         self.nothing_is_left_behind();
-        if self.climate.broken == Broken::Nothing {
-            for _ in 0..2 {
-                for (at, server) in self.servers.iter().enumerate() {
-                    self.reader.read(at, &server.log);
-                }
-                self.reader.settle(true, self.now, &mut self.checks);
-            }
-            let ttl = self.climate.ttl;
-            self.reader
-                .has_all(&self.servers, ttl, self.now, &mut self.checks);
-        }
-    }
-
-    /// Reads one server after the other, and passes over one that is silent now and then.
-    fn read(&mut self) {
-        let (server, all) = self.reading;
-        let is_silent = self.dice.of_thousand(20);
-        if !is_silent {
-            self.reader.read(server, &self.servers[server].log);
-        }
-        let all = all && !is_silent;
-        self.reading = (server + 1, all);
-        if server + 1 == self.servers.len() {
-            self.reader.settle(all, self.now, &mut self.checks);
-            self.reading = (0, true);
-        }
-        if !self.ends() {
-            let next = self.now + self.dice.up_to(Duration::from_millis(20));
-            self.at(next, Event::Read);
-        }
     }
 
     fn ends(&self) -> bool {
@@ -189,18 +148,25 @@ impl World {
                 server,
                 generation,
                 tag,
-                ask,
+                command,
             } => {
                 if self.servers[server].generation != generation {
                     return;
                 }
-                self.note_lateness(client, server, &ask);
-                let vote = self.servers[server].take(&ask, self.now);
+                let it = &mut self.servers[server];
+                let lacks = it.queue.look(it.clock(self.now)).holders.is_empty();
+                let renews = matches!(tag, Tag::Extension(..));
+                let answer = it.take(&command, renews, self.now);
+                let votes = answer.0.has_token();
+                self.checks.had.repaired += u64::from(renews && lacks && votes);
+                let departed = |id| self.clients[client].departed().any(|gone| Some(gone) == id);
+                let late = !votes && matches!(command, Command::Claim(_));
+                self.checks.had.late += u64::from(late && departed(command.id()));
                 let event = || Event::Answer {
                     client,
                     server,
                     tag,
-                    vote,
+                    answer,
                 };
                 self.send(event);
             }
@@ -208,9 +174,9 @@ impl World {
                 client,
                 server,
                 tag,
-                vote,
+                answer,
             } => {
-                self.clients[client].hear(self.now, server, tag, vote, &mut self.checks);
+                self.clients[client].hear(self.now, server, tag, answer, &mut self.checks);
                 self.go_on(client);
             }
             Event::Silence {
@@ -223,7 +189,6 @@ impl World {
             }
             Event::Wake(client) if self.wakes[client] == self.now => self.go_on(client),
             Event::Wake(_) => {}
-            Event::Read => self.read(),
             Event::Restart => {
                 let server = self.dice.roll(self.servers.len() as u64) as usize;
                 // No more than the quorum bears at once, for data that is lost.
@@ -240,23 +205,6 @@ impl World {
         }
     }
 
-    fn note_lateness(&mut self, client: usize, server: usize, ask: &Ask) {
-        let node = &self.servers[server].node;
-        match ask {
-            Ask::Acquire(ask) if ask.token <= node.released => {
-                let departed = self.clients[client].departed().any(|id| *id == ask.id);
-                self.checks.had.late += u64::from(departed);
-            }
-            Ask::Extend(ask) => {
-                let at = self.servers[server].clock(self.now);
-                let lacks = !node.votes_for(&ask.vote.id, ask.vote.token, at);
-                let takes = lacks && ask.repair && ask.vote.token > node.highest();
-                self.checks.had.repaired += u64::from(takes && node.live(at).is_none());
-            }
-            _ => {}
-        }
-    }
-
     fn go_on(&mut self, client: usize) {
         if self.ends() {
             self.clients[client].retired = true;
@@ -266,14 +214,19 @@ impl World {
         let wall = u64::try_from(wall).unwrap();
         let mut out = Vec::new();
         self.clients[client].go_on(self.now, wall, &mut self.dice, &mut self.checks, &mut out);
-        for Sent { server, tag, ask } in out {
+        for Sent {
+            server,
+            tag,
+            command,
+        } in out
+        {
             let generation = self.servers[server].generation;
             self.send(|| Event::Ask {
                 client,
                 server,
                 generation,
                 tag,
-                ask: ask.clone(),
+                command: command.clone(),
             });
             let patience = self.now + u64::try_from(self.climate.ttl.as_micros()).unwrap() / 5;
             self.at(
@@ -311,20 +264,23 @@ impl World {
         }
     }
 
+    /// A vote of a claim that has left is found by leaving once more.
     fn nothing_is_left_behind(&mut self) {
         for server in &self.servers {
-            let Some(hold) = &server.node.hold else {
-                continue;
-            };
-            let departed = self
-                .clients
-                .iter()
-                .any(|c| c.departed().any(|id| *id == hold.id));
-            if departed {
-                self.checks.faults.push(Fault::Orphan {
-                    at: self.now,
-                    id: hold.id.clone(),
+            for id in self.clients.iter().flat_map(Client::departed) {
+                let again = Command::Void(Void {
+                    up_to: Token::NONE,
+                    whose: Voided::Claim {
+                        id: id.clone(),
+                        released: false,
+                    },
                 });
+                // Whether its time is over does not matter.
+                let outcome = server.queue.clone().apply(&again, StoreTime(0));
+                if outcome.reply == (Reply::Released { held: true }) {
+                    let (at, id) = (self.now, id.clone());
+                    self.checks.faults.push(Fault::Orphan { at, id });
+                }
             }
         }
     }

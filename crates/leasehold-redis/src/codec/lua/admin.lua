@@ -1,23 +1,40 @@
 -- What administrators and onlookers do.
 
+-- Those of the granted claims.
+local function granted_by(like)
+  local found, id = {}, first_granted
+  for _ = 1, granted do
+    local claim = find(id)
+    if like(claim) then
+      found[#found + 1] = claim
+    end
+    id = claim.next
+  end
+  return found
+end
+
+-- Queue::revoke; `by`: the client that does it.
+local function revoke(claim, by)
+  if claim.deadline > now then
+    audit('k', claim, claim.since, 0, by)
+  end
+  remove(claim)
+  bury(claim.id)
+  forget_buried()
+  tell('r', claim, '%.0f ', now)
+end
+
 -- Queue::break_holds: takes a key from all who hold it, or who hold by one token, after raising the
 -- token. Works when the memory is full.
 local function break_holds(command)
   local _, only = struct.unpack('<Bd', command)
-  local function named()
-    local id = first_granted
-    for _ = 1, granted do
-      local claim = find(id)
-      if claim.token == only and not behind(claim) then
-        return true
-      end
-      id = claim.next
-    end
-  end
   if only > 0 then
     promote()
     reclaim()
-    if not named() then
+    local named = granted_by(function(claim)
+      return claim.token == only and not behind(claim)
+    end)
+    if #named == 0 then
       return {7, now, 0, last_token}, true
     end
   end
@@ -25,23 +42,11 @@ local function break_holds(command)
   last_token = raised
   reclaim()
   disband(0)
-  local held = {}
-  local id = first_granted
-  for _ = 1, granted do
-    local claim = find(id)
-    if only == 0 or claim.token == only then
-      held[#held + 1] = claim
-    end
-    id = claim.next
-  end
+  local held = granted_by(function(claim)
+    return only == 0 or claim.token == only
+  end)
   for _, claim in ipairs(held) do
-    if claim.deadline > now then
-      audit('k', claim, claim.since, 0, sub(command, 10))
-    end
-    remove(claim)
-    bury(claim.id)
-    forget_buried()
-    tell('r', claim, '%.0f ', now)
+    revoke(claim, string.sub(command, 10))
   end
   promote()
   return {7, now, #held, raised}, true
@@ -69,6 +74,9 @@ end
 local function watch_key(command)
   local _, ttl, inbox = struct.unpack('<BdBc0', command)
   watch(inbox, ttl)
+  if ttl == 0 and is_hash then
+    keep_callers(inbox)
+  end
   -- Queue::is_blank, by and large: in a cluster, too, who watches a key that nobody uses leaves
   -- nothing.
   if in_cluster and last_token + last_arrival + buried_count + granted + waiting == 0 then

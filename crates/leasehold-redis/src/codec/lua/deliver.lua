@@ -52,6 +52,9 @@ local function unheard(silent, told, passed)
     end
     id = claim.next
   end
+  if is_hash and granted + waiting == 0 then
+    call_first()
+  end
   tell_watchers()
 end
 

@@ -18,6 +18,8 @@ local function machine()
   local siblings, siblings_changed
   local buried, buried_count, buried_changed
   local watchers, watching, watching_changed
+  -- Of a member of a set, once they were read.
+  local votes
   -- The step: whom it is about, what it found, and what is to be told.
   local actor, finder, first_before, holder_before, noted, shortened, drops_left, followers_left, events
 
@@ -35,15 +37,16 @@ local function machine()
 -- include renew.lua
 -- include release.lua
 -- include admin.lua
-    local verbs = {claim, renew, release, break_holds, resize, watch_key}
+-- include vote.lua
+    local verbs = {claim, renew, release, break_holds, resize, watch_key, propose, void}
     -- Where commands have their id.
-    local ids = {19, 11, 3}
+    local ids = {19, 11, 3, [7] = 19, [8] = 11}
 
     -- Takes a step; answers what to say. `dry`: nothing is written. `may_force`: where a step must
     -- be written, it is even if the memory is full.
     return function(at, dry, may_force)
       local command = ARGV[at + 2]
-      local verb = byte(command)
+      local verb = string.byte(command)
       local failed = open(KEYS[at], values[at], ids[verb] and unpack_from('<Bc0', command, ids[verb]) or '')
       if failed then
         return failed

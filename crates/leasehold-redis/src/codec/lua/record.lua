@@ -56,6 +56,9 @@ local function open_hash(id)
   if not head then
     if not fields.err and call('EXISTS', key) == 0 then
       return
+    elseif string.find(call('MGET', key)[1] or '', '^lq') then
+      -- A vote of an earlier version, which had a record of its own.
+      return {err = 'LHVERSION votes'}
     end
     return {err = 'LHTYPE ' .. call('TYPE', key).ok}
   elseif #head < 54 or not string.find(head, '^lh[%z\1-\31]') then
@@ -82,7 +85,7 @@ local function open(at_key, text, id)
   waiting, first_waiting, last_waiting, first_arrival, first_deadline, first_weight = 0, '', '', 0, 0, 0
   claims, changed, gone, siblings, siblings_changed = {}, {}, {}, {}, {}
   buried, buried_count, buried_changed = '', 0, false
-  watchers, watching, watching_changed = 0, nil, false
+  watchers, watching, watching_changed, votes = 0, nil, false, nil
   noted, shortened, drops_left, followers_left, events = false, false, DROPS_PER_STEP, FOLLOWERS_PER_STEP, {}
   if in_cluster then
     last_token = 0
@@ -137,6 +140,7 @@ end
 -- Queue::is_spent. A cluster keeps the last token of a key for a time.
 local function is_spent()
   return granted + waiting + buried_count == 0 and (not in_cluster or SPARE == 0)
+    and not (votes and votes.void + #votes.callers > 0)
     and (watchers == 0 or #all_watching() == 0)
 end
 
@@ -188,6 +192,14 @@ local function changed_fields(fresh)
       texts[at] = struct.pack('<dBc0', watcher.ends, #watcher.inbox, watcher.inbox)
     end
     put_or_drop(' watchers', texts)
+  end
+  if votes and votes.changed then
+    local texts = {struct.pack('<d', votes.void)}
+    for _, caller in ipairs(votes.callers) do
+      texts[#texts + 1] = struct.pack('<dBc0', caller.ends, #caller.inbox, caller.inbox)
+    end
+    put(' votes', table.concat(texts))
+    votes.changed = false
   end
   return fields, count, dropped
 end

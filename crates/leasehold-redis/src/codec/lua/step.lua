@@ -18,6 +18,10 @@
 --   4 break    the token of the only holders that it is taken from or 0, the client, as in a body
 --   5 resize   the permits there are u32, and shall be u32
 --   6 watch    for how long (0: no longer), inbox text
+--   7 propose  a claim at a member of a set: flags u8 (1 it is told when the key is free), lease
+--              TTL, waiter TTL, id text, its token, how far that may be ahead of this clock, body
+--   8 void     flags u8 (1 the claim is released, 2 the key is taken from whoever has such a
+--              token), up to which token none is accepted any more, id text, with 2 the client
 --
 -- Returns an answer a step, packed as one byte and doubles, of a length that its kind has
 --   1, at, arrival, token or 0, position, deadline, and blocked until, or 0 where it is granted,
@@ -33,6 +37,7 @@
 --   10, at                                                              resized
 --   11, at                                                              done
 --   12, at, until                                                       quarantined
+--   13, at, the highest token here, the highest that may be proposed    outbid
 -- or the error LHTYPE, LHVERSION, LHCLOCK, OOM: all answers in one text, one behind the other, or
 -- in an array where one is an error; with 256 in an array, and where not all are granted, nothing
 -- is done, and the answer is the number of the first that is not, from 0, and what it would have

@@ -76,6 +76,64 @@ local function watch(inbox, ttl)
   end
 end
 
+-- ---- at a member of a set: the highest token that was voided, and who asked in vain ----
+local CALLERS, CALLER_LIFE = 64, 3000000
+
+-- Reads them when a step needs them.
+local function open_votes()
+  if not votes then
+    votes = {void = 0, callers = {}}
+    local text = is_hash and call('HGET', key, ' votes') or ''
+    local at = 9
+    if text ~= '' then
+      votes.void = struct.unpack('<d', text)
+    end
+    while at <= #text do
+      local ends, inbox
+      ends, inbox, at = struct.unpack('<dBc0', text, at)
+      table.insert(votes.callers, {ends = ends, inbox = inbox, arrival = 0})
+    end
+  end
+  return votes
+end
+
+-- Leaves out those whose time is over, and this one.
+local function keep_callers(but)
+  local kept = {}
+  for _, caller in ipairs(open_votes().callers) do
+    if caller.ends > now and caller.inbox ~= but then
+      kept[#kept + 1] = caller
+    end
+  end
+  votes.changed = votes.changed or #kept < #votes.callers
+  votes.callers = kept
+end
+
+-- Queue::remember_caller
+local function remember_caller(inbox)
+  keep_callers()
+  local ends = now + CALLER_LIFE
+  for _, caller in ipairs(votes.callers) do
+    if caller.inbox == inbox then
+      caller.ends, votes.changed = ends, true
+      return
+    end
+  end
+  if #votes.callers < CALLERS then
+    table.insert(votes.callers, {ends = ends, inbox = inbox, arrival = 0})
+    votes.changed = true
+  end
+end
+
+-- Queue::call
+local function call_first()
+  keep_callers()
+  if granted + waiting == 0 and #votes.callers > 0 then
+    tell('c', table.remove(votes.callers, 1), '%.0f ', now)
+    votes.changed = true
+  end
+end
+
 -- Queue::first_holder: its token and its arrival, to be compared.
 local function first_holder()
   local first = granted > 0 and find(first_granted)

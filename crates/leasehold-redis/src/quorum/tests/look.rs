@@ -2,58 +2,58 @@
 
 use std::time::Duration;
 
-use leasehold_core::quorum::{Body, Hold, Node, QuorumSize};
-use leasehold_core::{ClaimId, ClientInfo, Inbox, Note, StoreTime, Token};
+use leasehold_core::quorum::QuorumSize;
+use leasehold_core::{
+    Arrival, Capacity, ClaimView, ClientInfo, Holder, Mode, Note, Snapshot, StoreTime, Token,
+};
 
 use super::super::look::view;
 
 const NOW: StoreTime = StoreTime(1_000_000);
 
-/// A server that votes for claim `id`, whose note it knows so.
-fn voter(id: u8, note: &str) -> (StoreTime, Node) {
-    let hold = Hold {
-        id: ClaimId::from_random(id.into()),
-        token: Token(u64::from(id)),
-        until: NOW + Duration::from_secs(10),
-        since: NOW,
-        body: Body {
-            inbox: Inbox::new("i1").unwrap(),
+/// A member for which this claim holds, whose note it knows so; or nobody.
+fn member(holder: Option<(u64, &str)>) -> Snapshot {
+    let holder = holder.map(|(number, note)| Holder {
+        claim: ClaimView {
+            arrival: Arrival(number),
+            mode: Mode::EXCLUSIVE,
             owner: ClientInfo::new("host", 1, None),
+            since: NOW,
+            deadline: NOW + Duration::from_secs(10),
+            id_hint: number.to_string(),
             note: Some(Note::new(note).unwrap()),
+            kept: false,
+            renewed: None,
         },
-    };
-    let node = Node {
-        accepted: hold.token,
-        hold: Some(hold),
-        ..Node::default()
-    };
-    (NOW, node)
-}
-
-fn note_seen(seen: &[(StoreTime, Node)]) -> Option<String> {
-    let (snapshot, _) = view(QuorumSize::new(5, None).unwrap(), seen);
-    let holder = snapshot.holders.first()?;
-    holder.claim.note.as_ref().map(|it| it.as_str().to_owned())
+        token: Token(number),
+    });
+    Snapshot {
+        capacity: holder.is_some().then_some(Capacity::Lock),
+        last_token: Token::NONE,
+        at: NOW,
+        clock: NOW,
+        holders: holder.into_iter().collect(),
+        waiters: Vec::new(),
+    }
 }
 
 #[test]
-fn what_most_know_of_a_claim_is_shown() {
-    let (old, new) = (voter(1, "old"), voter(1, "new"));
-    let all = [&old, &old, &new, &new, &new].map(Clone::clone);
-    assert_eq!(note_seen(&all).as_deref(), Some("new"));
-    let some = [old, new.clone(), new];
-    assert_eq!(note_seen(&some).as_deref(), Some("new"));
-}
-
-#[test]
-fn who_has_most_votes_is_shown() {
-    let (a, b, free) = (voter(1, "a"), voter(2, "b"), (NOW, Node::default()));
-    let split = [&a, &b, &b, &free, &b].map(Clone::clone);
-    assert_eq!(note_seen(&split).as_deref(), Some("b"));
-    // Each may have the votes of the two that are silent.
-    let some = [a.clone(), b.clone(), b.clone()];
-    assert_eq!(note_seen(&some).as_deref(), Some("b"));
-    // Nobody has enough of them.
-    let few = [a, b.clone(), b, free.clone(), free];
-    assert_eq!(note_seen(&few), None);
+fn who_has_most_votes_is_shown_with_what_most_know() {
+    let (old, new) = (Some((1, "old")), Some((1, "new")));
+    let (a, b) = (Some((1, "a")), Some((2, "b")));
+    for (members, note) in [
+        (vec![old, old, new, new, new], Some("new")),
+        (vec![old, new, new], Some("new")),
+        (vec![a, b, b, None, b], Some("b")),
+        // Each may have the votes of the two that are silent.
+        (vec![a, b, b], Some("b")),
+        // Nobody has enough of them.
+        (vec![a, b, b, None, None], None),
+    ] {
+        let seen: Vec<_> = members.into_iter().map(member).collect();
+        let snapshot = view(QuorumSize::new(5, None).unwrap(), &seen, NOW);
+        let holder = snapshot.holders.first();
+        let shown = holder.and_then(|holder| holder.claim.note.as_ref());
+        assert_eq!(shown.map(|note| note.as_str()), note, "{seen:?}");
+    }
 }

@@ -10,7 +10,7 @@ use leasehold::core::{Arrival, Token};
 use super::{Finding, Property, by_key, name};
 use crate::faults::history::{Micros, Op};
 
-/// What the log says of a key, up to some entry.
+/// What a log says of a key, up to some entry.
 #[derive(Debug, Default)]
 struct Told {
     /// Those who hold, or are granted behind one of these.
@@ -24,10 +24,11 @@ struct Told {
 /// the lease may have expired before the next.
 const ONE_REQUEST: Micros = 500_000;
 
-/// Reads the log of each key, and looks in it for what the clients saw.
+/// Reads the log of each key, and looks in it for what the clients saw. Where several servers have a
+/// log each, each must make sense, and what a client saw must be in one of them.
 #[must_use]
 pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
-    let mut keys: BTreeMap<&str, Told> = BTreeMap::new();
+    let mut keys: BTreeMap<_, BTreeMap<_, Told>> = BTreeMap::new();
     let mut findings = Vec::new();
     let mut find = |at: Micros, key: &str, what: String| {
         findings.push(Finding {
@@ -39,18 +40,21 @@ pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
     };
     for record in log {
         let key = record.key.as_str();
-        if let Err(what) = keys.entry(key).or_default().add(record) {
+        let logs = keys.entry(key).or_default();
+        if let Err(what) = logs.entry(&record.server).or_default().add(record) {
             find(0, key, format!("{what}: {:?}", record.entry));
         }
     }
-    let nothing = Told::default();
     for (key, ops) in by_key(ops) {
-        let told = keys.get(key).unwrap_or(&nothing);
+        let logs = keys.get(key);
+        let told = |of: fn(&Told) -> &BTreeSet<u64>, token| {
+            logs.is_some_and(|logs| logs.values().any(|told| of(told).contains(&token)))
+        };
         for (op, grant) in ops.iter().filter_map(|op| Some((op, op.grant.as_ref()?))) {
             let Some(token) = grant.token else {
                 continue;
             };
-            if !told.granted.contains(&token) {
+            if !told(|told| &told.granted, token) {
                 find(
                     grant.at,
                     key,
@@ -61,8 +65,8 @@ pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
                 continue;
             };
             let sent = grant.releasing.unwrap_or(at);
-            let late = at - sent > ONE_REQUEST && told.expired.contains(&token);
-            if !told.released.contains(&token) && !late {
+            let late = at - sent > ONE_REQUEST && told(|told| &told.expired, token);
+            if !told(|told| &told.released, token) && !late {
                 let what = "was released, and the audit log does not say so";
                 find(at, key, format!("{} {what}", name(op)));
             }
@@ -136,7 +140,7 @@ mod tests {
             hold: Some(hold),
         };
         let key = Key::new("k").unwrap();
-        AuditRecord { key, entry }
+        AuditRecord::new(key, entry)
     }
 
     fn granted(token: u64) -> AuditRecord {

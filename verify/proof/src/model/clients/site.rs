@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use leasehold_core::{Closed, Marker, Now, Queue, SetTerms, StoreTime, Token};
+use leasehold_core::{Closed, Now, Queue, ServerMarker, SetTerms, StoreTime, Token};
 
 use super::wire::What;
 use super::{ClientsModel, START, State};
@@ -10,13 +10,13 @@ use super::{ClientsModel, START, State};
 /// What a server is besides its queue.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Site {
-    marker: Option<Marker>,
+    marker: Option<ServerMarker>,
     /// Its run id.
     run: u8,
     /// The last token of all keys, where the server keeps one and drops what is idle.
     last: Option<Token>,
     /// What the replica has.
-    replica: (Queue, Option<Marker>, Option<Token>),
+    replica: (Queue, Option<ServerMarker>, Option<Token>),
 }
 
 impl Site {
@@ -52,7 +52,7 @@ impl ClientsModel {
     pub(super) fn site(&self) -> Site {
         let mut marker = None;
         if let Some(terms) = self.terms() {
-            Marker::init(&mut marker, "0", &terms, StoreTime(START));
+            ServerMarker::init(&mut marker, "0", &terms, StoreTime(START));
         }
         let last = self.counts_all.then_some(Token::NONE);
         Site {
@@ -74,7 +74,7 @@ impl ClientsModel {
             return open;
         };
         let run = state.site.run.to_string();
-        match Marker::admit(&mut state.site.marker, &run, &terms, clock) {
+        match ServerMarker::admit(&mut state.site.marker, &run, &terms, clock) {
             Err(Closed::Quarantined { left }) => {
                 self.seen.note("quarantined");
                 Now {

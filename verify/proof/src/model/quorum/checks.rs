@@ -24,8 +24,8 @@ impl QuorumModel {
             let open: Vec<_> = leaving.farewell.unconfirmed().collect();
             let mut confirmed = (0..state.servers.len()).filter(|n| !open.contains(n));
             confirmed.any(|n| {
-                let live = state.servers[n].node.live(self.clock(state, n));
-                live.is_some_and(|hold| hold.id == leaving.part.id)
+                let server = &state.servers[n];
+                server.votes_for(&leaving.id, self.clock(state, n))
             })
         })
     }
@@ -62,22 +62,20 @@ impl QuorumModel {
             lines.push(format!("    client {number} {stage}"));
         }
         for (number, server) in state.servers.iter().enumerate() {
-            let node = &server.node;
-            let vote = match node.live(self.clock(state, number)) {
-                Some(hold) => format!(", votes for {} {}", hold.id.expose(), hold.token),
+            let vote = match server.holder(self.clock(state, number)) {
+                Some(holder) => format!(", votes for {} {}", holder.claim.id_hint, holder.token),
                 None => String::new(),
             };
             lines.push(format!(
-                "    server {number} run {}: accepted {}, released {}{vote}",
-                server.run, node.accepted, node.released
+                "    server {number} run {}: accepted {}{vote}",
+                server.run,
+                server.queue.last_token()
             ));
         }
         for (at, message) in state.wire.iter().enumerate() {
             let what = match &*message.what {
-                What::Acquire(ask) => format!("asks to acquire {}", ask.token),
-                What::Extend(ask) => format!("asks to extend {}", ask.vote.token),
-                What::Release(part) => format!("asks to release {}", part.token),
-                What::Answer(vote) => format!("is answered {vote:?}"),
+                What::Ask(command) => format!("asks {command:?}"),
+                What::Answer(reply, _) => format!("is answered {reply:?}"),
             };
             let (client, server) = (message.client, message.server);
             lines.push(format!(

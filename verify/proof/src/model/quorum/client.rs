@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::quorum::{
-    Acquire, AcquireConfig, AcquireVerdict, Body, Extend, Part, Proposal, QuorumAcquire,
-    QuorumRelease, QuorumRenewal, RenewalVerdict, Vote,
+use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
+use leasehold_core::{
+    Claim, Command, Inbox, Mode, Proposal, Renew, Reply, StoreTime, Token, Validity, Void, Voided,
 };
-use leasehold_core::{ClientInfo, Inbox, Token, Validity};
 
 use super::server::{Message, Tag, What};
 use super::{Act, Bidding, Client, Held, Leaving, QuorumModel, Renewing, Stage, State, TICK};
@@ -18,17 +17,12 @@ impl Client {
     pub(super) fn awaits(&self, server: usize, tag: Tag) -> bool {
         match (tag, &self.stage) {
             (Tag::Bid(number, _), Stage::Bidding(_)) => number == self.number,
-            (Tag::Renewal(number), Stage::Held(held)) => {
+            (Tag::Renewal(number, _), Stage::Held(held)) => {
                 held.renewal.is_some() && number == self.number
             }
             (Tag::Farewell(attempt), _) => self.leaving.iter().any(|leaving| {
                 let open = leaving.farewell.unconfirmed().any(|open| open == server);
-                leaving
-                    .part
-                    .id
-                    .expose()
-                    .ends_with(&format!("{attempt:02x}"))
-                    && open
+                leaving.attempt == attempt && open
             }),
             _ => false,
         }
@@ -36,8 +30,8 @@ impl Client {
 }
 
 impl QuorumModel {
-    fn config(&self) -> AcquireConfig {
-        AcquireConfig {
+    fn config(&self) -> RoundConfig {
+        RoundConfig {
             size: self.size,
             ttl: self.ttl,
             // Without clocks it is silence that ends a wait, not time.
@@ -48,32 +42,30 @@ impl QuorumModel {
         }
     }
 
-    fn acquire(&self, state: &State, client: usize, token: Token) -> Acquire {
-        Acquire {
-            id: Self::id(client, state.clients[client].begun),
-            token,
-            ttl: self.ttl,
-            body: Body {
-                inbox: Inbox::from_random(client as u64),
-                owner: ClientInfo::default(),
-                note: None,
-            },
+    fn claim(&self, state: &State, client: usize, token: Token) -> Command {
+        let id = Self::id(client, state.clients[client].begun);
+        Command::Claim(Claim {
+            inbox: Some(Inbox::from_random(client as u64)),
             wait: false,
-            ahead: match self.horizon {
-                Some(_) => self.quarantine,
-                None => Duration::from_secs(1 << 30),
-            },
-        }
+            proposal: Some(Proposal {
+                token,
+                ahead: match self.horizon {
+                    Some(_) => self.quarantine,
+                    None => Duration::from_secs(1 << 30),
+                },
+            }),
+            ..Claim::new(id, Mode::EXCLUSIVE, self.ttl)
+        })
     }
 
-    fn send(state: &mut State, client: usize, server: usize, tag: Tag, what: What) {
+    fn send(state: &mut State, client: usize, server: usize, tag: Tag, command: Command) {
         let run = state.servers[server].run;
         state.wire.push(Message {
             client,
             server,
             run,
             tag,
-            what: Arc::new(what),
+            what: Arc::new(What::Ask(command)),
         });
     }
 
@@ -118,7 +110,7 @@ impl QuorumModel {
         it.attempts -= 1;
         it.begun += 1;
         it.number += 1;
-        let bid = QuorumAcquire::new(self.config(), it.seen, wall, now);
+        let bid = QuorumRound::new(self.config(), it.seen, wall, now);
         it.stage = Stage::Bidding(Box::new(Bidding {
             bid,
             heard: vec![None; self.size.servers()],
@@ -137,12 +129,12 @@ impl QuorumModel {
         it.number += 1;
         state.left.late -= 1;
         if let Stage::Bidding(bidding) = &mut it.stage {
-            let before = Proposal {
+            let before = Proposed {
                 token: bidding.bid.token(),
                 at: bidding.proposed,
                 held: false,
             };
-            bidding.bid = QuorumAcquire::again(self.config(), before, it.seen, wall, now);
+            bidding.bid = QuorumRound::again(self.config(), before, wall, now);
             if bidding.bid.token() != before.token {
                 bidding.proposed = now;
             }
@@ -167,8 +159,8 @@ impl QuorumModel {
         }
         for (server, token) in proposals {
             let tag = Tag::Bid(state.clients[client].number, token);
-            let ask = self.acquire(state, client, token);
-            Self::send(state, client, server, tag, What::Acquire(ask));
+            let ask = self.claim(state, client, token);
+            Self::send(state, client, server, tag, ask);
         }
         self.settle(state, client);
     }
@@ -186,7 +178,10 @@ impl QuorumModel {
             }
             Stage::Held(held) => {
                 if let Some(renewal) = &mut held.renewal {
-                    renewal.extension.handle_timeout(now + self.ttl);
+                    let token = renewal.extension.token();
+                    for server in 0..self.size.servers() {
+                        renewal.extension.handle_silence(now, server, token);
+                    }
                 }
             }
         }
@@ -203,20 +198,35 @@ impl QuorumModel {
         let Stage::Held(held) = &mut it.stage else {
             return;
         };
+        let (token, at) = (held.token, now);
+        let before = Proposed {
+            token,
+            at,
+            held: true,
+        };
+        // A renewal waits for a TTL.
+        let config = RoundConfig {
+            patience: self.ttl,
+            ..self.config()
+        };
+        let mut extension = QuorumRound::again(config, before, 0, now);
+        let asked: Vec<_> = std::iter::from_fn(|| extension.poll_transmit()).collect();
         held.renewal = Some(Renewing {
-            extension: QuorumRenewal::new(self.size, now + self.ttl),
+            extension,
             heard: vec![None; self.size.servers()],
             sent: now,
             floor,
         });
-        let token = held.token;
-        for server in 0..self.size.servers() {
-            let ask = Extend {
-                vote: self.acquire(state, client, token),
-                repair: self.repair,
+        for (server, token) in asked {
+            let tag = Tag::Renewal(number, token);
+            let ask = match self.repair {
+                true => self.claim(state, client, token),
+                false => {
+                    let id = Self::id(client, state.clients[client].begun);
+                    Command::Renew(Renew::new(id, self.ttl))
+                }
             };
-            let tag = Tag::Renewal(number);
-            Self::send(state, client, server, tag, What::Extend(ask));
+            Self::send(state, client, server, tag, ask);
         }
     }
 
@@ -226,7 +236,8 @@ impl QuorumModel {
         client: usize,
         server: usize,
         tag: Tag,
-        vote: Vote,
+        reply: Reply,
+        at: StoreTime,
     ) {
         let now = self.moment(state, client);
         let it = &mut state.clients[client];
@@ -236,19 +247,22 @@ impl QuorumModel {
         match (tag, &mut it.stage) {
             (Tag::Bid(_, token), Stage::Bidding(bidding)) => {
                 if token == bidding.bid.token() {
-                    bidding.heard[server] = Some(vote);
+                    bidding.heard[server] = Some(reply);
                 }
-                bidding.bid.handle_vote(now, server, token, vote);
+                bidding.bid.handle_reply(now, server, token, reply, at);
             }
-            (Tag::Renewal(_), Stage::Held(held)) => {
+            (Tag::Renewal(_, token), Stage::Held(held)) => {
                 if let Some(renewal) = &mut held.renewal {
-                    renewal.heard[server] = Some(vote);
-                    renewal.extension.handle_vote(server, vote);
+                    renewal.heard[server] = Some(reply);
+                    renewal
+                        .extension
+                        .handle_reply(now, server, token, reply, at);
                 }
             }
             (Tag::Farewell(attempt), _) => {
                 let leaving = it.leaving.iter_mut().find(|one| one.attempt == attempt);
-                if let (Some(leaving), Vote::Released { held }) = (leaving, vote) {
+                if let Some(leaving) = leaving {
+                    let held = reply == (Reply::Released { held: true });
                     leaving.farewell.handle_released(server, held);
                 }
             }
@@ -267,7 +281,7 @@ impl QuorumModel {
                 it.seen = it.seen.max(bidding.bid.seen());
                 match bidding.bid.verdict() {
                     None => {}
-                    Some(AcquireVerdict::Held { token }) => {
+                    Some(RoundVerdict::Held { token }) => {
                         let mut validity = Validity::default();
                         validity.confirm(bidding.sent, self.ttl);
                         let floor = bidding.floor;
@@ -279,7 +293,7 @@ impl QuorumModel {
                         self.complete(state, token, floor);
                     }
                     // It may ask again: see `Act::Again`.
-                    Some(AcquireVerdict::Unanswered) if state.left.late > 0 => {}
+                    Some(RoundVerdict::Unanswered) if state.left.late > 0 => {}
                     Some(_) => self.leave(state, client),
                 }
             }
@@ -293,18 +307,18 @@ impl QuorumModel {
                 let (sent, floor) = (renewal.sent, renewal.floor);
                 held.renewal = None;
                 match verdict {
-                    RenewalVerdict::Held => {
+                    RoundVerdict::Held { .. } => {
                         self.seen.note("renewed");
                         held.validity.confirm(sent, self.ttl);
                         let passed = floor > held.token;
                         self.judge_renewal(state, passed);
                     }
-                    RenewalVerdict::Gone => {
+                    RoundVerdict::Unanswered => {}
+                    _ => {
                         let valid = !held.validity.remaining(now).is_zero();
                         self.judge_loss(state, valid);
                         self.leave(state, client);
                     }
-                    RenewalVerdict::Unanswered => {}
                 }
             }
         }
@@ -333,20 +347,25 @@ impl QuorumModel {
             Stage::Bidding(bidding) => (bidding.bid.token(), false),
             Stage::Held(held) => (held.token, !held.validity.remaining(now).is_zero()),
         };
-        let part = Part {
-            id: Self::id(client, begun),
-            token,
-            wake: false,
-        };
+        let id = Self::id(client, begun);
+        // As if nobody remembered the id: what was proposed is void.
+        let leaves = Command::Void(Void {
+            up_to: token,
+            whose: Voided::Claim {
+                id: id.clone(),
+                released: false,
+            },
+        });
         let mut farewell = QuorumRelease::new(self.size, now, now + self.ttl, valid, 0);
         while let Some(server) = farewell.poll_transmit(now) {
             let tag = Tag::Farewell(begun);
-            Self::send(state, client, server, tag, What::Release(part.clone()));
+            Self::send(state, client, server, tag, leaves.clone());
         }
         let leaving = Leaving {
             attempt: begun,
             farewell,
-            part,
+            id,
+            up_to: token,
         };
         state.clients[client].leaving.push(leaving);
     }

@@ -1,27 +1,29 @@
 //! The servers, and the network before them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_core::quorum::{Acquire, Extend, Node, Part, Vote};
-use leasehold_core::{Marker, SetTerms, StoreTime};
+use leasehold_core::{
+    Claim, ClaimId, Closed, Command, Holder, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime,
+    Token,
+};
 
 use super::{QuorumModel, START, State};
 
 /// What an answer belongs to: the number of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Tag {
-    Bid(u8, leasehold_core::Token),
-    Renewal(u8),
+    Bid(u8, Token),
+    Renewal(u8, Token),
     /// Of which attempt.
     Farewell(u8),
 }
 
 #[derive(Debug, PartialEq, Hash)]
 pub(super) enum What {
-    Acquire(Acquire),
-    Extend(Extend),
-    Release(Part),
-    Answer(Vote),
+    Ask(Command),
+    /// And the server's time.
+    Answer(Reply, StoreTime),
 }
 
 /// Something under way between a client and a process of a server.
@@ -36,10 +38,10 @@ pub(super) struct Message {
 }
 
 /// One server: the core's rules, and its process.
-#[derive(Debug, Clone, PartialEq, Hash)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Server {
-    pub(super) node: Node,
-    marker: Option<Marker>,
+    pub(super) queue: Queue,
+    pub(super) marker: Option<ServerMarker>,
     pub(super) run: u8,
     /// How far its clock has run on without time passing, in ticks.
     pub(super) ahead: u64,
@@ -50,7 +52,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(model: &QuorumModel) -> Self {
         let mut server = Self {
-            node: Node::default(),
+            queue: Queue::default(),
             marker: None,
             run: 0,
             ahead: 0,
@@ -58,7 +60,7 @@ impl Server {
         };
         // It is known to be new.
         let run = server.run_id();
-        Marker::init(&mut server.marker, &run, &terms(model), StoreTime(START));
+        ServerMarker::init(&mut server.marker, &run, &terms(model), StoreTime(START));
         server
     }
 
@@ -66,27 +68,32 @@ impl Server {
         self.run.to_string()
     }
 
+    /// Whom it votes for.
+    pub(super) fn holder(&self, clock: StoreTime) -> Option<Holder> {
+        self.queue.look(clock).holders.into_iter().next()
+    }
+
+    pub(super) fn votes_for(&self, id: &ClaimId, clock: StoreTime) -> bool {
+        let holder = self.holder(clock);
+        holder.is_some_and(|holder| holder.claim.id_hint == id.to_string())
+    }
+
     /// Whether a request could still change something: it is tried where nobody else has
     /// the vote, by the rules themselves. Bars only rise, so what they refuse then they
     /// refuse for good.
-    fn may_accept(&self, ask: &Acquire) -> bool {
-        let mut node = self.node.clone();
-        node.hold = None;
-        let before = node.clone();
-        node.acquire(ask, StoreTime(START), |_, _| false);
-        node != before
-            || self
-                .node
-                .hold
-                .as_ref()
-                .is_some_and(|hold| hold.id == ask.id)
+    fn may_accept(&self, claim: &Claim, clock: StoreTime) -> bool {
+        // By then whoever holds has lapsed.
+        let later = clock + Duration::from_secs(1 << 20);
+        let asked = Command::Claim(claim.clone());
+        let tried = self.queue.clone().apply(&asked, later);
+        tried.reply.has_token() || self.votes_for(&claim.id, clock)
     }
 
     pub(super) fn restart(&mut self, lose: bool) {
         self.run += 1;
         self.restarted = true;
         if lose {
-            self.node = Node::default();
+            self.queue = Queue::default();
             self.marker = None;
         }
     }
@@ -103,53 +110,74 @@ impl QuorumModel {
     pub(super) fn arrive(&self, state: &mut State, message: &Message) {
         let now = self.clock(state, message.server);
         let server = &mut state.servers[message.server];
-        let vote = match &*message.what {
-            What::Answer(vote) => {
-                return self.hear(state, message.client, message.server, message.tag, *vote);
+        let outcome = match &*message.what {
+            What::Answer(reply, at) => {
+                let (reply, at) = (*reply, *at);
+                return self.hear(
+                    state,
+                    message.client,
+                    message.server,
+                    message.tag,
+                    reply,
+                    at,
+                );
             }
-            What::Acquire(ask) => match self.admit(server, now) {
-                Ok(()) => server.node.acquire(ask, now, |_, _| false),
-                Err(vote) => vote,
-            },
-            What::Extend(ask) => {
-                let votes = server.node.votes_for(&ask.vote.id, ask.vote.token, now);
-                match self.admit(server, now) {
-                    Err(vote) if !votes => vote,
-                    _ => server.node.extend(ask, now, |_, _| false),
-                }
-            }
-            What::Release(part) => {
-                let vote = server.node.release(part, now, |_, _| false);
-                // Its answer changes nothing but what is checked, so it need not travel.
-                return self.hear(state, message.client, message.server, message.tag, vote);
+            What::Ask(command) => {
+                let closed = self.admit(server, now);
+                let now = Now {
+                    closed,
+                    ..Now::from(now)
+                };
+                server.queue.apply(command, now)
             }
         };
-        if let Vote::Quarantined { .. } = vote {
+        let (reply, at) = (outcome.reply, outcome.at);
+        if let Tag::Farewell(_) = message.tag {
+            // Its answer changes nothing but what is checked, so it need not travel.
+            return self.hear(
+                state,
+                message.client,
+                message.server,
+                message.tag,
+                reply,
+                at,
+            );
+        }
+        if let Reply::Quarantined { .. } = reply {
             self.seen.note("quarantined");
         }
         let answer = Message {
-            what: Arc::new(What::Answer(vote)),
+            what: Arc::new(What::Answer(reply, at)),
             ..message.clone()
         };
         state.wire.push(answer);
     }
 
-    fn admit(&self, server: &mut Server, now: StoreTime) -> Result<(), Vote> {
+    /// For how long it grants nothing.
+    fn admit(&self, server: &mut Server, now: StoreTime) -> Duration {
         let run = server.run_id();
-        Marker::admit(&mut server.marker, &run, &terms(self), now).map_err(Vote::from)
+        match ServerMarker::admit(&mut server.marker, &run, &terms(self), now) {
+            Err(Closed::Quarantined { left }) => left,
+            _ => Duration::ZERO,
+        }
     }
 
     /// Drops what would change nothing wherever it arrives.
-    pub(super) fn prune(state: &mut State) {
+    pub(super) fn prune(&self, state: &mut State) {
+        let clocks: Vec<_> = (0..state.servers.len())
+            .map(|n| self.clock(state, n))
+            .collect();
         let (servers, clients) = (&state.servers, &state.clients);
         state.wire.retain(|message| {
             let server = &servers[message.server];
             let awaited = clients[message.client].awaits(message.server, message.tag);
             let counts = match &*message.what {
-                What::Answer(_) => awaited,
-                What::Acquire(ask) => awaited || server.may_accept(ask),
-                What::Extend(ask) => awaited || server.may_accept(&ask.vote),
-                What::Release(_) => true,
+                What::Answer(..) => awaited,
+                What::Ask(Command::Claim(claim)) => {
+                    awaited || server.may_accept(claim, clocks[message.server])
+                }
+                What::Ask(Command::Renew(_)) => awaited,
+                What::Ask(_) => true,
             };
             counts && server.run == message.run
         });

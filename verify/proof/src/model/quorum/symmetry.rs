@@ -20,7 +20,9 @@ impl Hash for State {
 impl State {
     fn hash_of_server(&self, server: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.servers[server].hash(&mut hasher);
+        let it = &self.servers[server];
+        (it.run, it.ahead, it.restarted, &it.marker).hash(&mut hasher);
+        it.queue.hash_votes(&mut hasher);
         for client in &self.clients {
             client.hash_heard(server, &mut hasher);
         }
@@ -63,7 +65,7 @@ impl Client {
             }
         }
         for leaving in &self.leaving {
-            (leaving.attempt, &leaving.part).hash(state);
+            (leaving.attempt, leaving.up_to).hash(state);
         }
     }
 

@@ -1,26 +1,20 @@
 //! Locks on several independent servers (Redlock): a majority of votes decides.
 //!
-//! Each server keeps a [`Node`] per key and one [`Marker`](crate::Marker) for itself. Clients
-//! count votes with a [`QuorumAcquire`], a [`QuorumRenewal`] and a [`QuorumRelease`].
-//! `docs/proof/quorum.md` explains why this is safe, and under which assumptions.
+//! Each member of the set is an ordinary store with a [`Queue`](crate::Queue) per key and one
+//! [`ServerMarker`](crate::ServerMarker) for itself. A [`QuorumRound`] sends one command with a
+//! [`Proposal`](crate::Proposal) to all members, and folds their replies into one verdict; a
+//! [`QuorumRelease`] takes a claim back everywhere. `docs/proof/quorum.md` explains why this is
+//! safe, and under which assumptions.
 //!
-//! The client proposes the token. A server accepts it only if it is higher than all tokens that
-//! it has seen. Two successful acquisitions share at least one server, so the later one has the
-//! higher token, whatever the clocks show.
+//! The client proposes the token. A member accepts it only if it is higher than all tokens that
+//! it has seen. Two successful rounds share at least one member, so the later one has the higher
+//! token, whatever the clocks show.
 
-mod acquire;
-mod audit;
-mod message;
-mod node;
 mod release;
-mod renewal;
+mod round;
 
-pub use acquire::{AcquireConfig, AcquireVerdict, Proposal, QuorumAcquire};
-pub use audit::{QuorumAudit, VoteChange, VoteEvent, VoteNote};
-pub use message::{Acquire, Extend, Part, Told, Vote};
-pub use node::{Body, Ear, Hold, Node, WAITERS, WAITING_LIFE};
 pub use release::{QuorumRelease, ReleaseVerdict};
-pub use renewal::{QuorumRenewal, RenewalVerdict};
+pub use round::{Proposed, QuorumRound, RoundConfig, RoundVerdict};
 
 use crate::Invalid;
 

@@ -2,30 +2,7 @@
 
 use std::time::Duration;
 
-const EXAMPLES: &str = "write it like 500ms, 30s, 5m or 1h30m";
-
-/// Reads `500ms`, `30s`, `5m`, `1h30m`, `1h 30m`.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(format!("the duration is empty; {EXAMPLES}"));
-    }
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!(
-            "add a unit: {text}s for seconds, {text}m for minutes"
-        ));
-    }
-    if text.contains('M') {
-        return Err("M is for months; m is minutes, e.g. 5m".to_owned());
-    }
-    if text.starts_with('-') {
-        return Err("a duration cannot be negative".to_owned());
-    }
-    humantime::parse_duration(text).map_err(|_| format!("not a duration; {EXAMPLES}"))
-}
+pub(crate) use leasehold::store::parse_duration as parse;
 
 /// Reads a period: as [`parse`], of a second at least.
 pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
@@ -85,35 +62,6 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_what_people_write() {
-        for (text, millis) in [
-            ("500ms", 500),
-            ("30s", 30_000),
-            ("5m", 300_000),
-            ("1h30m", 5_400_000),
-            ("1h 30m", 5_400_000),
-            (" 2s ", 2_000),
-            ("0", 0),
-            ("0s", 0),
-        ] {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-    }
-
-    #[test]
-    fn says_what_is_wrong() {
-        let months = "M is for months; m is minutes, e.g. 5m".to_owned();
-        assert_eq!(parse("5M"), Err(months));
-        assert_eq!(
-            parse("30"),
-            Err("add a unit: 30s for seconds, 30m for minutes".to_owned())
-        );
-        for text in ["", "soon", "-1s", "5 parsecs", "9999999999999999y"] {
-            assert!(parse(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn speaks_in_two_units_at_most() {

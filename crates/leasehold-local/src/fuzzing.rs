@@ -6,7 +6,7 @@ use leasehold_core::{Key, Queue, StoreTime};
 use leasehold_store::Push;
 
 use super::clock::{Clock, SinceBoot};
-use super::options::{self, LocalOptions};
+use super::options::LocalOptions;
 use super::record::{Header, Record};
 use super::{inbox, name, record};
 
@@ -54,8 +54,7 @@ pub fn clock(text: &[u8]) -> Option<StoreTime> {
 
 /// The address of the store in a directory.
 pub fn url(directory: &std::path::Path, options: &LocalOptions) -> String {
-    let group = options.group.as_deref();
-    options::url(directory, options.retention, options.audit, group)
+    options.url(directory)
 }
 
 /// The name of a key's file.

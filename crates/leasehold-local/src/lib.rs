@@ -270,10 +270,13 @@ impl LocalStore {
     /// The address under which another process finds this store.
     #[must_use]
     pub fn url(&self) -> String {
-        let audit = self.inner.audit.as_ref().map(Log::limit);
-        let group = self.inner.directory.group().map(Group::text);
-        let retention = self.inner.retention;
-        options::url(self.directory(), retention, audit, group.as_deref())
+        let options = LocalOptions {
+            directory: None,
+            retention: self.inner.retention,
+            audit: self.inner.audit.as_ref().map(Log::limit),
+            group: self.inner.directory.group().map(Group::text),
+        };
+        options.url(self.directory())
     }
 
     /// Sees to it that the dead ahead of a claim that waits are found. One that waits without an

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
 use leasehold_store::AuditLimit;
+use leasehold_store::params::{Field, Param, Params, add_params};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::directory::{Group, Makes};
@@ -13,8 +14,16 @@ use super::directory::{Group, Makes};
 /// What a path must not show as it stands in a URL of this store.
 const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
-/// What a value must not show as it stands behind the question mark.
-const RESERVED_IN_VALUES: &AsciiSet = &RESERVED.add(b'&');
+const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+/// The parameters of a URL.
+const PARAMS: &[Param<LocalOptions>] = &[
+    ("retention", |options| {
+        Field::DurationOr(&mut options.retention, USUAL_RETENTION)
+    }),
+    ("audit", |options| Field::Audit(&mut options.audit)),
+    ("group", |options| Field::Text(&mut options.group)),
+];
 
 /// How a [`LocalStore`](super::LocalStore) is opened. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +46,7 @@ impl Default for LocalOptions {
     fn default() -> Self {
         Self {
             directory: None,
-            retention: Duration::from_secs(24 * 3600),
+            retention: USUAL_RETENTION,
             audit: None,
             group: None,
         }
@@ -46,8 +55,8 @@ impl Default for LocalOptions {
 
 impl LocalOptions {
     /// Reads `local:` or `local:/some/dir`, percent-decoded, either with
-    /// `?retention=` and a number of `s`, `m`, `h` or `d`, and `audit=` with an [`AuditLimit`];
-    /// a directory also with `group=` and the name or the number of a group.
+    /// `?retention=` and a duration such as `90m`, `1h30m` or `7d`, and `audit=` with an
+    /// [`AuditLimit`]; a directory also with `group=` and the name or the number of a group.
     ///
     /// ```
     /// use leasehold::store::local::LocalOptions;
@@ -71,20 +80,7 @@ impl LocalOptions {
             directory: directory(path)?,
             ..Self::default()
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("retention", value)) => options.retention = retention(value)?,
-                Some(("audit", value)) => options.audit = Some(value.parse()?),
-                Some(("group", value)) => options.group = Some(group(value)?),
-                _ => {
-                    return Err(Invalid::new(
-                        format!("a local store has no option {pair:?}"),
-                        "the options are retention=, audit= and group=, e.g. \
-                         local:?retention=24h&audit=10000",
-                    ));
-                }
-            }
-        }
+        Params::of_query(query)?.read_all(PARAMS, &mut options)?;
         options.check()?;
         Ok(options)
     }
@@ -122,6 +118,14 @@ impl LocalOptions {
         Ok(())
     }
 
+    /// The URL of the store with these options in that directory.
+    pub(crate) fn url(&self, directory: &Path) -> String {
+        let path = directory.to_string_lossy();
+        let mut url = format!("local:{}", utf8_percent_encode(&path, RESERVED));
+        add_params(&mut url, PARAMS, self);
+        url
+    }
+
     /// The directory meant, and the environment variable that names it; none where these options
     /// do.
     ///
@@ -153,28 +157,6 @@ impl LocalOptions {
     }
 }
 
-/// The address of the store in that directory.
-pub(super) fn url(
-    directory: &Path,
-    retention: Duration,
-    audit: Option<AuditLimit>,
-    group: Option<&str>,
-) -> String {
-    let path = directory.to_string_lossy();
-    let path = utf8_percent_encode(&path, RESERVED);
-    let usual = retention == LocalOptions::default().retention;
-    let retention = (!usual).then(|| format!("retention={}s", retention.as_secs()));
-    let audit = audit.map(|limit| format!("audit={limit}"));
-    let group = group.map(|group| {
-        let group = utf8_percent_encode(group, RESERVED_IN_VALUES);
-        format!("group={group}")
-    });
-    let params = [retention, audit, group];
-    let params: Vec<_> = params.into_iter().flatten().collect();
-    let mark = if params.is_empty() { "" } else { "?" };
-    format!("local:{path}{mark}{}", params.join("&"))
-}
-
 fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     if path.is_empty() {
         return Ok(None);
@@ -202,13 +184,6 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     Ok(Some(format!("/{}", rest.trim_start_matches('/')).into()))
 }
 
-fn group(text: &str) -> Result<String, Invalid> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    let decoded =
-        decoded.map_err(|_| Invalid::plain(format!("the group {text:?} is not UTF-8")))?;
-    Ok(decoded.into_owned())
-}
-
 /// Whether a group can be called that, or have that number.
 fn is_group(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -221,21 +196,6 @@ fn relative(path: &str) -> Invalid {
         format!("the directory {path:?} is not absolute"),
         "processes in other directories must find it too: write local:/some/dir",
     )
-}
-
-fn retention(text: &str) -> Result<Duration, Invalid> {
-    const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
-    let of = |(unit, seconds)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(seconds)
-    };
-    let seconds = UNITS.into_iter().find_map(of).ok_or_else(|| {
-        Invalid::new(
-            format!("{text:?} is not a retention"),
-            "write a number and s, m, h or d, e.g. 24h",
-        )
-    })?;
-    Ok(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
@@ -252,6 +212,7 @@ mod tests {
             assert_eq!(options.directory, Some("/a".into()), "{url}");
         }
         assert_eq!(of("local:?retention=90m").retention.as_secs(), 5_400);
+        assert_eq!(of("local:?retention=1h30m").retention.as_secs(), 5_400);
         assert_eq!(of("local:/a?group=ops").group.as_deref(), Some("ops"));
         let named = of("local:/a?group=AD%5Cdomain%20users&retention=2h");
         assert_eq!(named.group.as_deref(), Some("AD\\domain users"));
@@ -296,8 +257,7 @@ mod tests {
             group: Some("R&D 50%?=é".into()),
         };
         let directory = options.directory.as_deref().unwrap();
-        let group = options.group.as_deref();
-        let url = url(directory, options.retention, options.audit, group);
+        let url = options.url(directory);
         assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
     }
 }

@@ -2,27 +2,18 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Inbox, Invalid, Reply, Snapshot, StoreTime};
+use leasehold_core::{Inbox, Reply, Snapshot, StoreTime};
 use leasehold_store::{Acknowledged, Push, StoreError};
 use redis::Value;
 
 pub use super::classic::fuzzing::*;
 pub use super::doctor::fuzzing::*;
-use super::options;
 use crate::codec::record::Record;
 use crate::codec::{push, script};
 use crate::connection::{gate, rights, sentinel, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use crate::routing::cluster::fuzzing::*;
 use crate::routing::names;
-
-/// A duration of a URL.
-///
-/// # Errors
-/// If it is none.
-pub fn duration(text: &str) -> Result<Duration, Invalid> {
-    options::params::parse_duration("retention", text)
-}
 
 /// What a verb answered.
 ///

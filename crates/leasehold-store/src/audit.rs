@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use leasehold_core::{AuditEntry, Invalid, Key, StoreTime};
 use serde::{Deserialize, Serialize};
 
+use crate::duration::{format_duration, parse_duration};
 use crate::error::StoreError;
 
 /// An entry of an audit log, with its key.
@@ -67,27 +68,15 @@ pub enum AuditLimit {
     Age(Duration),
 }
 
-/// Seconds in a unit, from the largest.
-const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-
 impl FromStr for AuditLimit {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit()).len();
-        let (number, unit) = text.split_at(digits);
-        let age = UNITS.iter().find(|(name, _)| *name == unit);
-        let limit = number
-            .parse()
-            .ok()
-            .and_then(|number: u64| match (unit, age) {
-                ("", _) => Some(Self::Entries(number)),
-                (_, Some((_, seconds))) => {
-                    let seconds = number.checked_mul(*seconds)?;
-                    Some(Self::Age(Duration::from_secs(seconds)))
-                }
-                _ => None,
-            });
+        let seconds = |age: Duration| Self::Age(Duration::from_secs(age.as_secs()));
+        let limit = match text.parse() {
+            Ok(entries) => Some(Self::Entries(entries)),
+            Err(_) => parse_duration(text).ok().map(seconds),
+        };
         let bounds = |limit: &Self| match limit {
             Self::Entries(entries) => (100..=10_000_000).contains(entries),
             Self::Age(age) => (60..=366 * 86_400).contains(&age.as_secs()),
@@ -106,12 +95,7 @@ impl fmt::Display for AuditLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entries(entries) => write!(f, "{entries}"),
-            Self::Age(age) => {
-                let seconds = age.as_secs();
-                let fits = |(_, unit): &&(&str, u64)| seconds.is_multiple_of(*unit);
-                let (name, unit) = UNITS.iter().find(fits).unwrap_or(&("s", 1));
-                write!(f, "{}{name}", seconds / unit)
-            }
+            Self::Age(age) => f.write_str(&format_duration(*age)),
         }
     }
 }
@@ -122,7 +106,9 @@ mod tests {
 
     #[test]
     fn limits_are_read_as_they_are_shown() {
-        for text in ["100", "10000000", "1m", "90s", "24h", "1d", "366d", "36h"] {
+        for text in [
+            "100", "10000000", "1m", "90s", "24h", "1d", "366d", "36h", "10min", "1h30m", "5w",
+        ] {
             let limit: AuditLimit = text.parse().unwrap();
             assert_eq!(limit.to_string().parse(), Ok(limit), "{text}");
         }
@@ -132,7 +118,7 @@ mod tests {
             "10000001",
             "59s",
             "367d",
-            "5w",
+            "5 parsecs",
             "-1",
             "h",
             "99999999999999999999d",

@@ -33,7 +33,8 @@
 //!   [`SeenNames`] finds duplicates.
 //! - [`StoreError`] is the error type.
 //! - [`Scheme`](scheme::Scheme) opens the store by its URLs, and fills in the
-//!   [`Report`](report::Report) of an examination.
+//!   [`Report`](report::Report) of an examination; [`Params`](params::Params) reads what stands
+//!   behind the `?` of a URL, and [`parse_duration`] the durations there.
 //!
 //! # Features
 //! `contract` contains the tests that every store must pass, for `[dev-dependencies]`. The
@@ -47,12 +48,14 @@ mod audit;
 pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod duration;
 mod error;
 #[doc(hidden)]
 pub mod fork;
 pub mod glob;
 mod listing;
 pub mod memory;
+pub mod params;
 mod port;
 pub mod random;
 mod records;
@@ -69,6 +72,7 @@ mod verbs;
 pub use acknowledged::Acknowledged;
 pub use answer::{AllAnswer, Answer};
 pub use audit::{AuditLimit, AuditLog, AuditRecord};
+pub use duration::{format_duration, parse_duration};
 pub use error::{ErrorKind, StoreError};
 pub use leasehold_core as core;
 #[doc(inline)]

@@ -7,7 +7,7 @@ use leasehold_store::StoreError;
 use super::MARK;
 use super::group::Group;
 use crate::errors::{command, refused};
-use crate::options;
+use crate::options::LocalOptions;
 
 /// What is wrong with a directory that is a group's, or should be.
 pub(super) enum Wrong<'a> {
@@ -29,9 +29,11 @@ impl Wrong<'_> {
     pub(super) fn at(&self, path: &Path) -> StoreError {
         let shown = path.display();
         let init = |group: &Group| {
-            let usual = options::LocalOptions::default();
-            let url = options::url(path, usual.retention, None, Some(&group.text()));
-            command("leasehold init -S", &[&url])
+            let options = LocalOptions {
+                group: Some(group.text()),
+                ..LocalOptions::default()
+            };
+            command("leasehold init -S", &[&options.url(path)])
         };
         match *self {
             Self::Absent(group) => refused(

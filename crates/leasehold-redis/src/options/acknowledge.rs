@@ -1,13 +1,15 @@
 //! The acknowledgement policy: which replicas and disks must have a grant before it counts.
 
+use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::Acknowledges;
+use leasehold_store::params::check_bounds;
 
-use super::params::{Params, Shown, check_bounds, unusual};
+pub(super) const USUAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
+pub(super) const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1 or =none";
 
 /// Which replicas and disks must have a grant before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl Acknowledge {
     pub const fn by(by: AcknowledgedBy) -> Self {
         Self {
             by,
-            timeout: Duration::from_secs(1),
+            timeout: USUAL_TIMEOUT,
             renewals: true,
         }
     }
@@ -99,56 +101,33 @@ impl Acknowledge {
             Acknowledges::Grants
         }
     }
+}
 
-    /// The parameters of a URL.
-    pub(crate) fn params(&self) -> [Shown; 3] {
-        let usual = Self::by(self.by);
-        let by = match self.by {
-            AcknowledgedBy::Replicas(count) => count.to_string(),
-            AcknowledgedBy::Majority => "majority".to_owned(),
-            AcknowledgedBy::Disk { replicas: 0 } => "disk".to_owned(),
-            AcknowledgedBy::Disk { replicas } => format!("disk:{replicas}"),
-        };
-        let renewals = (!self.renewals).then(|| "no".to_owned());
-        [
-            ("acknowledge", Some(by)),
-            ("acknowledge_timeout", unusual(self.timeout, usual.timeout)),
-            ("acknowledge_renewals", renewals),
-        ]
-    }
-
-    /// Reads them.
-    pub(crate) fn read(params: &mut Params) -> Result<Option<Self>, Invalid> {
-        let by = params
-            .take("acknowledge")
-            .map(|by| parse_by(&by))
-            .transpose()?;
-        let timeout = params.duration("acknowledge_timeout")?;
-        let renewals = params.yes_or_no("acknowledge_renewals")?;
-        if by.is_none() && (timeout.is_some() || renewals.is_some()) {
-            let why = "the URL has options for acknowledgements, and no `acknowledge`";
-            return Err(Invalid::new(why, EXAMPLE));
+impl fmt::Display for AcknowledgedBy {
+    /// As in a URL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicas(count) => count.fmt(f),
+            Self::Majority => f.write_str("majority"),
+            Self::Disk { replicas: 0 } => f.write_str("disk"),
+            Self::Disk { replicas } => write!(f, "disk:{replicas}"),
         }
-        Ok(by.flatten().map(Self::by).map(|usual| Self {
-            timeout: timeout.unwrap_or(usual.timeout),
-            renewals: renewals.unwrap_or(usual.renewals),
-            ..usual
-        }))
     }
 }
 
-fn parse_by(text: &str) -> Result<Option<AcknowledgedBy>, Invalid> {
-    let count = |text: &str| text.parse().ok();
-    let by = match text {
-        "none" => return Ok(None),
-        "majority" => Some(AcknowledgedBy::Majority),
-        "disk" => Some(AcknowledgedBy::Disk { replicas: 0 }),
-        _ => match text.strip_prefix("disk:") {
-            Some(number) => count(number).map(|replicas| AcknowledgedBy::Disk { replicas }),
-            None => count(text).map(AcknowledgedBy::Replicas),
-        },
+/// Reads who must acknowledge; nobody with `none`.
+pub(super) fn parse(text: &str) -> Result<Option<Acknowledge>, Invalid> {
+    let by = match (text, text.strip_prefix("disk:")) {
+        ("none", _) => return Ok(None),
+        ("majority", _) => Some(AcknowledgedBy::Majority),
+        ("disk", _) => Some(AcknowledgedBy::Disk { replicas: 0 }),
+        (_, Some(count)) => count
+            .parse()
+            .ok()
+            .map(|replicas| AcknowledgedBy::Disk { replicas }),
+        (count, None) => count.parse().ok().map(AcknowledgedBy::Replicas),
     };
-    by.map(Some)
+    by.map(|by| Some(Acknowledge::by(by)))
         .ok_or_else(|| Invalid::new(format!("acknowledge = {text:?} is not valid"), EXAMPLE))
 }
 

@@ -2,10 +2,9 @@
 
 pub(crate) mod acknowledge;
 pub(crate) mod params;
-mod parse;
 pub(crate) mod restart;
 pub(crate) mod sentinels;
-mod show;
+mod url;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,16 +12,21 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::AuditLimit;
+use leasehold_store::params::check_bounds;
 
 use self::acknowledge::Acknowledge;
-use self::params::check_bounds;
+use self::params::only_native;
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
-pub(crate) use self::parse::only_native;
-
 /// The shortest time for which an idle key keeps its last token.
 pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
+
+/// How long an idle key keeps its last token by default.
+const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+/// How long connections and answers may take by default.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the names of all keys and channels of the native layout begin with.
 const PREFIX: &str = "leasehold:";
@@ -164,9 +168,9 @@ impl RedisOptions {
             db: 0,
             layout: RedisLayout::Native,
             prefix: PREFIX.to_owned(),
-            retention: Duration::from_secs(24 * 3600),
-            connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(5),
+            retention: USUAL_RETENTION,
+            connect_timeout: USUAL_TIMEOUT,
+            response_timeout: USUAL_TIMEOUT,
             audit: None,
             acknowledge: None,
             restart: Restart::Trust,
@@ -290,7 +294,7 @@ impl RedisOptions {
     /// remembered.
     pub(crate) fn check_all_but_retention(&self) -> Result<(), Invalid> {
         let prefix = &self.prefix;
-        let classic = self.layout == RedisLayout::Classic;
+        let classic = self.is_classic();
         // The native scripts find the name of a lock behind the first `lock:`.
         let misleading = !classic && prefix.contains("lock:");
         if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
@@ -329,6 +333,13 @@ impl RedisOptions {
             policy.check()?;
         }
         self.restart.check()?;
+        if let Some((certificate, key)) = &self.client_certificate
+            && (certificate.as_os_str().is_empty() || key.as_os_str().is_empty())
+        {
+            return Err(Invalid::plain(
+                "the URL must have both cert and key, or neither",
+            ));
+        }
         if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
             return Err(Invalid::new(
                 "certificates are given, but the connection is not encrypted",
@@ -336,6 +347,10 @@ impl RedisOptions {
             ));
         }
         Ok(())
+    }
+
+    pub(crate) fn is_classic(&self) -> bool {
+        self.layout == RedisLayout::Classic
     }
 
     /// Whether the connections are encrypted.

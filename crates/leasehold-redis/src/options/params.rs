@@ -1,146 +1,178 @@
-//! Reads and writes the query parameters of a URL.
+//! The parameters of a server's URL.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use leasehold_core::{Invalid, written};
+use leasehold_core::Invalid;
+use leasehold_store::params::Field::{
+    self, DurationOr, File, Refused, Secret, Text, TextOr, YesNo,
+};
+use leasehold_store::params::{Param, Params};
 
-/// The parameters that were not read yet.
-pub(crate) struct Params(Vec<(String, String)>);
+use super::acknowledge::{self, Acknowledge};
+use super::restart::{self, Quarantine, Restart};
+use super::sentinels::Sentinels;
+use super::{PREFIX, RedisAddress, RedisLayout, RedisOptions, USUAL_RETENTION, USUAL_TIMEOUT};
 
-impl Params {
-    /// Those of the part of a URL behind its `?`.
-    pub(crate) fn of(query: &str) -> Self {
-        let pairs = url::form_urlencoded::parse(query.as_bytes());
-        Self(pairs.into_owned().collect())
+/// The login of a server with a socket, whose URL has no other place for it.
+const OF_SOCKETS: &[Param<RedisOptions>] = &[
+    ("user", |options| Text(&mut options.username)),
+    ("pass", |options| Secret(&mut options.password)),
+];
+
+/// The login at the Sentinels.
+const OF_SENTINELS: &[Param<RedisOptions>] = &[
+    ("sentinel_user", |options| {
+        at_sentinels(options, |them| Text(&mut them.username))
+    }),
+    ("sentinel_pass", |options| {
+        at_sentinels(options, |them| Secret(&mut them.password))
+    }),
+];
+
+/// Those of every server. One that depends on another stands behind it.
+const OF_ALL: &[Param<RedisOptions>] = &[
+    // Where the path of a URL says the same, it is shown there.
+    ("db", |options| {
+        let is_socket = matches!(options.address, RedisAddress::Unix(_));
+        let shown = is_socket.then(|| options.db.to_string());
+        Field::custom(shown, |text| parse_db(text).map(|it| options.db = it))
+    }),
+    ("layout", |options| {
+        let shown = options.is_classic().then(|| "classic".to_owned());
+        Field::custom(shown, |text| options.set_layout(text))
+    }),
+    ("prefix", |options| {
+        let usual = if options.is_classic() { "" } else { PREFIX };
+        TextOr(&mut options.prefix, usual)
+    }),
+    ("retention", |options| match options.layout {
+        RedisLayout::Native => DurationOr(&mut options.retention, USUAL_RETENTION),
+        RedisLayout::Classic => Refused(only_native("retention", "no tokens to remember")),
+    }),
+    ("audit", |options| Field::Audit(&mut options.audit)),
+    ("connect_timeout", |options| {
+        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
+    }),
+    ("response_timeout", |options| {
+        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
+    }),
+    ("acknowledge", |options| {
+        let shown = options.acknowledge.map(|policy| policy.by.to_string());
+        Field::custom(shown, |text| {
+            acknowledge::parse(text).map(|it| options.acknowledge = it)
+        })
+    }),
+    ("acknowledge_timeout", |options| {
+        acknowledged(options, |policy| {
+            DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT)
+        })
+    }),
+    ("acknowledge_renewals", |options| {
+        acknowledged(options, |policy| YesNo(&mut policy.renewals, true))
+    }),
+    ("restart", |options| {
+        let shown = options.restart.quarantine();
+        let shown = shown.map(|_| "quarantine".to_owned());
+        Field::custom(shown, |text| {
+            restart::parse(text).map(|it| options.restart = it)
+        })
+    }),
+    ("max_ttl", |options| {
+        quarantined(options, |it| {
+            DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL)
+        })
+    }),
+    ("quarantine", |options| {
+        quarantined(options, |it| Field::Duration(&mut it.lasts))
+    }),
+    ("ca", |options| {
+        File(options.ca_file.get_or_insert_default())
+    }),
+    ("cert", |options| File(&mut certificate(options).0)),
+    ("key", |options| File(&mut certificate(options).1)),
+];
+
+impl RedisOptions {
+    /// The parameters that the URL of such a server can have.
+    pub(super) fn params(&self) -> [&'static [Param<Self>]; 2] {
+        let own = match &self.address {
+            RedisAddress::Tcp { .. } => &[],
+            RedisAddress::Unix(_) => OF_SOCKETS,
+            RedisAddress::Sentinel(_) => OF_SENTINELS,
+        };
+        [own, OF_ALL]
     }
 
-    /// Takes a parameter; the last one if it is given twice.
-    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let its = self.0.extract_if(.., |(known, _)| known == name);
-        its.last().map(|(_, value)| value)
-    }
-
-    /// Takes one that is a duration.
-    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<Duration>, Invalid> {
-        let value = self.take(name);
-        value.map(|value| parse_duration(name, &value)).transpose()
-    }
-
-    /// Takes one that is yes or no.
-    pub(crate) fn yes_or_no(&mut self, name: &str) -> Result<Option<bool>, Invalid> {
-        Ok(match self.take(name).as_deref() {
-            None => None,
-            Some("yes" | "true") => Some(true),
-            Some("no" | "false") => Some(false),
-            Some(other) => {
+    fn set_layout(&mut self, text: &str) -> Result<(), Invalid> {
+        match text {
+            "native" => {}
+            "classic" => {
+                self.layout = RedisLayout::Classic;
+                self.prefix.clear();
+            }
+            _ => {
                 return Err(Invalid::new(
-                    format!("{name} = {other:?} is not yes or no"),
-                    "write yes or no",
+                    format!("unknown layout {text:?}"),
+                    "write layout=classic for locks that other libraries share, or leave it out",
                 ));
             }
-        })
-    }
-
-    /// Refuses unknown parameters; `known` lists the known ones for the hint.
-    pub(crate) fn check_none_left(&self, known: &str) -> Result<(), Invalid> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((other, _)) => Err(Invalid::new(
-                format!("the URL has an unknown parameter {other:?}"),
-                format!("known parameters: {known}"),
-            )),
         }
-    }
-
-    /// What is left, as it stands in a URL.
-    pub(crate) fn query(&self) -> String {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(&self.0).finish()
+        Ok(())
     }
 }
 
-/// Parameters to be written: those that say something.
-pub(crate) type Shown = (&'static str, Option<String>);
+/// The parameters of a URL's query.
+pub(crate) fn of_query(query: &str) -> Params {
+    let mut params = Params::new(url::form_urlencoded::parse(query.as_bytes()));
+    if params.get("acknowledge") == Some("none") {
+        params.ignore(&["acknowledge_timeout", "acknowledge_renewals"]);
+    }
+    params
+}
 
-/// Writes parameters behind a URL.
-pub(crate) fn add_params(url: &mut String, params: impl IntoIterator<Item = Shown>) {
-    for (name, value) in params {
-        let Some(value) = value else { continue };
-        url.push(if url.contains('?') { '&' } else { '?' });
-        url.push_str(name);
-        url.push('=');
-        encode(&value, url);
+fn at_sentinels(options: &mut RedisOptions, field: fn(&mut Sentinels) -> Field<'_>) -> Field<'_> {
+    match &mut options.address {
+        RedisAddress::Sentinel(sentinels) => field(sentinels),
+        _ => Refused(Invalid::plain("the URL names no Sentinel")),
     }
 }
 
-/// A duration as it is written, unless it is the `usual` one.
-pub(crate) fn unusual(duration: Duration, usual: Duration) -> Option<String> {
-    (duration != usual).then(|| millis(duration))
-}
-
-/// Refuses a setting that is out of bounds.
-pub(crate) fn check_bounds(
-    name: &str,
-    value: Duration,
-    bounds: RangeInclusive<Duration>,
-    choose: &str,
-) -> Result<(), Invalid> {
-    if bounds.contains(&value) {
-        return Ok(());
-    }
-    Err(Invalid::new(
-        format!("{name} of {} is out of bounds", written(value)),
-        choose,
-    ))
-}
-
-pub(crate) fn millis(duration: Duration) -> String {
-    format!("{}ms", duration.as_millis())
-}
-
-pub(crate) fn parse_duration(name: &str, text: &str) -> Result<Duration, Invalid> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let millis = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" | "min" => Some(60_000),
-        "h" => Some(3_600_000),
-        "d" => Some(86_400_000),
-        _ => None,
-    };
-    let number: Option<u64> = number.parse().ok();
-    number
-        .zip(millis)
-        .and_then(|(number, millis)| number.checked_mul(millis))
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            Invalid::new(
-                format!("{name} = {text:?} is not a duration"),
-                "write a whole number and a unit: 500ms, 5s, 10m, 24h, 7d",
-            )
-        })
-}
-
-/// Writes a query parameter so that it reads back the same.
-pub(crate) fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' | b'/' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
+fn acknowledged(options: &mut RedisOptions, field: fn(&mut Acknowledge) -> Field<'_>) -> Field<'_> {
+    let why = "the URL has options for acknowledgements, and no `acknowledge`";
+    match &mut options.acknowledge {
+        Some(policy) => field(policy),
+        None => Refused(Invalid::new(why, acknowledge::EXAMPLE)),
     }
 }
 
-/// The same for what a slash would end: a user, the name of a primary.
-pub(crate) fn encode_name(text: &str, out: &mut String) {
-    for (at, part) in text.split('/').enumerate() {
-        if at > 0 {
-            out.push_str("%2F");
-        }
-        encode(part, out);
+fn quarantined(options: &mut RedisOptions, field: fn(&mut Quarantine) -> Field<'_>) -> Field<'_> {
+    match &mut options.restart {
+        Restart::Quarantine(quarantine) => field(quarantine),
+        Restart::Trust => Refused(Invalid::new(
+            "max_ttl and quarantine have no effect without restart=quarantine",
+            "add restart=quarantine to the URL, or leave them out",
+        )),
     }
+}
+
+/// Checked when both were read.
+fn certificate(options: &mut RedisOptions) -> &mut (PathBuf, PathBuf) {
+    options.client_certificate.get_or_insert_default()
+}
+
+/// A parameter that means nothing in the classic layout, which has `why`.
+pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
+    Invalid::new(
+        format!("{name} has no effect with layout=classic, which has {why}"),
+        "leave it out",
+    )
+}
+
+pub(super) fn parse_db(text: &str) -> Result<i64, Invalid> {
+    text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
+        Invalid::new(
+            format!("the database {text:?} is not a number"),
+            "write redis://host/2 for database 2",
+        )
+    })
 }

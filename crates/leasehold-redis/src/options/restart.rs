@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use leasehold_core::{Invalid, SetTerms, written};
+use leasehold_store::params::check_bounds;
 use leasehold_store::{ErrorKind, StoreError};
 
-use super::params::{Params, Shown, check_bounds, millis, unusual};
-
-const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
-
-const EXAMPLE: &str = "write restart=quarantine or restart=trust";
+/// Also for a set of servers.
+pub(crate) const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 
 /// The restart policy: what to do with a server that has restarted, was flushed, or has replaced
 /// another one.
@@ -110,45 +108,21 @@ impl Restart {
     }
 
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let Some(quarantine) = self.quarantine() else {
-            return Ok(());
-        };
-        let Quarantine { max_ttl, .. } = *quarantine;
-        check_times(max_ttl, quarantine.lasts())
+        self.quarantine().map_or(Ok(()), |quarantine| {
+            check_times(quarantine.max_ttl, quarantine.lasts())
+        })
     }
+}
 
-    /// The parameters of a URL.
-    pub(crate) fn params(&self) -> Vec<Shown> {
-        let Some(Quarantine { max_ttl, lasts }) = self.quarantine().copied() else {
-            return Vec::new();
-        };
-        vec![
-            ("restart", Some("quarantine".to_owned())),
-            ("max_ttl", unusual(max_ttl, USUAL_MAX_TTL)),
-            ("quarantine", lasts.map(millis)),
-        ]
-    }
-
-    /// Reads them.
-    pub(crate) fn read(params: &mut Params) -> Result<Self, Invalid> {
-        let restart = params.take("restart");
-        let max_ttl = params.duration("max_ttl")?;
-        let lasts = params.duration("quarantine")?;
-        match restart.as_deref() {
-            Some("quarantine") => Ok(Self::Quarantine(Quarantine {
-                max_ttl: max_ttl.unwrap_or(USUAL_MAX_TTL),
-                lasts,
-            })),
-            None | Some("trust") if max_ttl.is_none() && lasts.is_none() => Ok(Self::Trust),
-            None | Some("trust") => Err(Invalid::new(
-                "max_ttl and quarantine have no effect without restart=quarantine",
-                "add restart=quarantine to the URL, or leave them out",
-            )),
-            Some(other) => Err(Invalid::new(
-                format!("restart = {other:?} is not valid"),
-                EXAMPLE,
-            )),
-        }
+/// Reads the policy: a quarantine has the usual times.
+pub(super) fn parse(text: &str) -> Result<Restart, Invalid> {
+    match text {
+        "quarantine" => Ok(Restart::Quarantine(Quarantine::default())),
+        "trust" => Ok(Restart::Trust),
+        _ => Err(Invalid::new(
+            format!("restart = {text:?} is not valid"),
+            "write restart=quarantine or restart=trust",
+        )),
     }
 }
 

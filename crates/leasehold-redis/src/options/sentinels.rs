@@ -5,8 +5,7 @@ use std::fmt;
 use leasehold_core::Invalid;
 use url::{Host, Url};
 
-use super::params::encode_name;
-use super::parse::{decode, host_name};
+use super::url::{decode, encode_name, host_name};
 
 /// The port of a Sentinel by custom.
 const PORT: u16 = 26379;

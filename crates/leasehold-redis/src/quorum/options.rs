@@ -7,14 +7,41 @@ use leasehold_core::Invalid;
 use leasehold_core::SetTerms;
 use leasehold_core::quorum::QuorumSize;
 
-use crate::options::params::{Params, add_params, check_bounds, millis, unusual};
-use crate::options::restart::{Restart, check_times};
-use crate::options::sentinels::discreet;
-use crate::options::{RedisAddress, RedisLayout, RedisOptions, only_native};
+use leasehold_store::params::{Field, Param, add_params, check_bounds, names};
 
-/// The parameters that are the set's, not a server's.
-const PARAMETERS: &str = "quorum, max_ttl, node_timeout, quarantine, repair, set; and those of a \
-    server: layout, prefix, retention, audit, connect_timeout, ca, cert, key";
+use crate::options::params::{of_query, only_native};
+use crate::options::restart::{Restart, USUAL_MAX_TTL, check_times};
+use crate::options::sentinels::discreet;
+use crate::options::{RedisAddress, RedisOptions};
+
+const USUAL_NODE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The parameters that are the set's. Those of a server are for every server.
+const PARAMS: &[Param<RedlockOptions>] = &[
+    ("quorum", |options| {
+        let shown = options.quorum.map(|quorum| quorum.to_string());
+        Field::custom(shown, |text| {
+            let wrong = || format!("quorum = {text:?} is not a number of servers");
+            let quorum = text.parse().map_err(|_| Invalid::plain(wrong()))?;
+            options.quorum = Some(quorum);
+            Ok(())
+        })
+    }),
+    ("max_ttl", |options| {
+        Field::DurationOr(&mut options.max_ttl, USUAL_MAX_TTL)
+    }),
+    ("node_timeout", |options| {
+        Field::DurationOr(&mut options.node_timeout, USUAL_NODE_TIMEOUT)
+    }),
+    ("quarantine", |options| {
+        Field::Duration(&mut options.quarantine)
+    }),
+    ("repair", |options| Field::YesNo(&mut options.repair, true)),
+    ("set", |options| Field::Text(&mut options.set)),
+];
+
+/// Those that the classic layout has not.
+const NATIVE: [&str; 4] = ["max_ttl", "quarantine", "repair", "set"];
 
 /// Options for [`RedlockStore::connect`](super::RedlockStore::connect). Plain
 /// data; `Debug` hides the passwords.
@@ -63,8 +90,8 @@ impl RedlockOptions {
         Self {
             servers,
             quorum: None,
-            max_ttl: Duration::from_secs(60),
-            node_timeout: Duration::from_millis(500),
+            max_ttl: USUAL_MAX_TTL,
+            node_timeout: USUAL_NODE_TIMEOUT,
             quarantine: None,
             repair: true,
             set: None,
@@ -104,10 +131,10 @@ impl RedlockOptions {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (members, tail) = rest.split_at(end);
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        let mut params = Params::of(query);
+        let mut params = of_query(query);
+        let said = NATIVE.into_iter().find(|it| params.get(it).is_some());
         let mut options = Self::new(Vec::new());
-        let native = options.read_params(&mut params)?;
-        let common = params.query();
+        params.read(PARAMS, &mut options)?;
         for member in members.split(',') {
             if member.is_empty() || member.ends_with('@') {
                 return Err(Invalid::new(
@@ -115,16 +142,12 @@ impl RedlockOptions {
                     "write redlock://host1:port,host2:port,host3:port",
                 ));
             }
-            let url = format!("{server}://{member}{path}?{common}");
-            let server = RedisOptions::from_url(&url).map_err(|mut invalid| {
-                if invalid.message.contains("unknown parameter") {
-                    invalid.hint = Some(format!("known parameters: {PARAMETERS}"));
-                }
-                invalid
-            })?;
+            let url = format!("{server}://{member}{path}");
+            let (mut server, _) = RedisOptions::read_address(&url)?;
+            server.read_params(params.clone(), names(PARAMS))?;
             options.servers.push(server);
         }
-        if let Some(name) = native.filter(|_| options.is_classic()) {
+        if let Some(name) = said.filter(|_| options.is_classic()) {
             let why = "neither quarantine nor tombstones, as the other libraries know none";
             return Err(only_native(name, why));
         }
@@ -132,36 +155,10 @@ impl RedlockOptions {
         Ok(options)
     }
 
-    /// Takes the parameters that are the set's. Gives one that the classic layout has not.
-    fn read_params(&mut self, params: &mut Params) -> Result<Option<&'static str>, Invalid> {
-        if let Some(value) = params.take("quorum") {
-            let wrong = || format!("quorum = {value:?} is not a number of servers");
-            self.quorum = Some(value.parse().map_err(|_| Invalid::plain(wrong()))?);
-        }
-        let node_timeout = params.duration("node_timeout")?;
-        self.node_timeout = node_timeout.unwrap_or(self.node_timeout);
-        let max_ttl = params.duration("max_ttl")?;
-        self.max_ttl = max_ttl.unwrap_or(self.max_ttl);
-        self.quarantine = params.duration("quarantine")?;
-        let repair = params.yes_or_no("repair")?;
-        self.repair = repair.unwrap_or(self.repair);
-        self.set = params.take("set");
-        let native = [
-            ("max_ttl", max_ttl.is_some()),
-            ("quarantine", self.quarantine.is_some()),
-            ("repair", repair.is_some()),
-            ("set", self.set.is_some()),
-        ];
-        Ok(native
-            .into_iter()
-            .find_map(|(name, said)| said.then_some(name)))
-    }
-
     /// Returns whether the servers have the classic layout, which other libraries understand.
     #[must_use]
     pub fn is_classic(&self) -> bool {
-        let classic = |server: &RedisOptions| server.layout == RedisLayout::Classic;
-        self.servers.first().is_some_and(classic)
+        self.servers.first().is_some_and(RedisOptions::is_classic)
     }
 
     /// Returns the number of servers, and how many must agree.
@@ -289,19 +286,7 @@ impl RedlockOptions {
             url.push_str(member);
         }
         url.push_str(&tail);
-        let usual = Self::new(Vec::new());
-        let params = [
-            ("quorum", self.quorum.map(|quorum| quorum.to_string())),
-            ("max_ttl", unusual(self.max_ttl, usual.max_ttl)),
-            (
-                "node_timeout",
-                unusual(self.node_timeout, usual.node_timeout),
-            ),
-            ("quarantine", self.quarantine.map(millis)),
-            ("repair", (!self.repair).then(|| "no".to_owned())),
-            ("set", self.set.clone()),
-        ];
-        add_params(&mut url, params);
+        add_params(&mut url, PARAMS, self);
         url
     }
 }

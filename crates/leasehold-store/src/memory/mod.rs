@@ -8,9 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Command, Inbox, Invalid, Key, Moment, Now, Queue, Snapshot, StoreTime, Token,
-};
+use leasehold_core::{Command, Inbox, Key, Moment, Now, Queue, Snapshot, StoreTime, Token};
 
 use tokio::task::coop::consume_budget;
 
@@ -21,6 +19,7 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::fork::PerProcess;
 use crate::listing::{Listing, OnePage};
+use crate::params::{Field, Param, Params};
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::random::random_u64;
 use crate::records::{Records, Step, Transacted};
@@ -283,6 +282,9 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
+/// The parameters of a URL.
+const PARAMS: &[Param<Option<AuditLimit>>] = &[("audit", |limit| Field::Audit(limit))];
+
 /// The URL scheme of `memory:` and `memory:name`.
 #[derive(Debug)]
 pub struct Memory;
@@ -304,16 +306,11 @@ impl Scheme for Memory {
             "" => MemoryStore::new(),
             name => MemoryStore::named(name),
         };
-        let store = match query.split_once('=') {
-            None if query.is_empty() => store,
-            Some(("audit", limit)) => store.audited(limit.parse()?),
-            _ => {
-                return Err(Invalid::new(
-                    format!("a memory store has no option {query:?}"),
-                    "the only option is audit, e.g. memory:?audit=1000",
-                )
-                .into());
-            }
+        let mut limit = None;
+        Params::of_query(query)?.read_all(PARAMS, &mut limit)?;
+        let store = match limit {
+            None => store,
+            Some(limit) => store.audited(limit),
         };
         Ok(Opened {
             store: Arc::new(store),

@@ -1,8 +1,8 @@
-//! Durations, in URLs and as the command reads them.
+//! Durations, as URLs and the command read them, and as both show them.
 
 use std::time::Duration;
 
-use leasehold::fuzzing::redis;
+use leasehold::store::{format_duration, parse_duration};
 
 use super::check_sentence;
 
@@ -15,17 +15,12 @@ pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    match redis::duration(text) {
-        Ok(duration) => {
-            let shown = format!("{}ms", duration.as_millis());
-            assert_eq!(redis::duration(&shown), Ok(duration));
-        }
-        Err(invalid) => check_sentence(&invalid.message, text.len()),
-    }
-    match command::parse(text) {
+    match parse_duration(text) {
         Ok(duration) => {
             let shown = humantime::format_duration(duration).to_string();
-            assert_eq!(command::parse(&shown), Ok(duration), "{shown}");
+            assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
+            let shown = format_duration(duration);
+            assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
             let period = command::parse_period(text);
             assert_eq!(period.is_ok(), duration >= Duration::from_secs(1));
             check_spoken(duration);

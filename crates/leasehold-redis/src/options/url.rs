@@ -1,21 +1,21 @@
-//! Parses options from a URL.
+//! Options from a URL, and back, without the passwords.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
 
 use leasehold_core::Invalid;
+use leasehold_store::params::{Params, add_params, encode, names};
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-use super::acknowledge::Acknowledge;
-use super::params::Params;
-use super::restart::Restart;
+use super::params::{of_query, parse_db};
 use super::sentinels::{self, Sentinels};
-use super::{RedisAddress, RedisLayout, RedisOptions};
+use super::{RedisAddress, RedisOptions};
 
-/// The query parameters of a URL.
-const PARAMETERS: &str = "layout, prefix, retention, audit, connect_timeout, response_timeout, db; with \
-    TLS ca, cert, key; with a socket user, pass; with Sentinels sentinel_user, sentinel_pass; with \
-    replicas acknowledge, acknowledge_timeout, acknowledge_renewals; restart, and with \
-    restart=quarantine max_ttl, quarantine";
+/// What stands for a secret.
+const HIDDEN: &str = "***";
+
+const EXAMPLE: &str = "write redis://user:password@host:6379/0; percent-encode special characters \
+ in user and password";
 
 impl RedisOptions {
     /// Parses a URL:
@@ -31,7 +31,7 @@ impl RedisOptions {
     ///
     /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
     /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
-    /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `24h`, `7d`), `db`; with TLS
+    /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `1h30m`, `7d`), `db`; with TLS
     /// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
     /// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
     ///
@@ -50,6 +50,13 @@ impl RedisOptions {
     }
 
     fn read_url(url: &str) -> Result<Self, Invalid> {
+        let (mut options, params) = Self::read_address(url)?;
+        options.read_params(params, [])?;
+        Ok(options)
+    }
+
+    /// Reads all but the parameters.
+    pub(crate) fn read_address(url: &str) -> Result<(Self, Params), Invalid> {
         let (hosts, url) = sentinels::split_hosts(url);
         let url = Url::parse(&url)
             .map_err(|error| Invalid::new(format!("the URL cannot be parsed: {error}"), EXAMPLE))?;
@@ -77,61 +84,98 @@ impl RedisOptions {
             .password()
             .map(|password| decode("password", password))
             .transpose()?;
-        let mut params = Params::of(url.query().unwrap_or_default());
-        if let Some(db) = params.take("db").or(in_path) {
+        if let Some(db) = in_path {
             options.db = parse_db(&db)?;
         }
-        options.read_params(&mut params)?;
-        params.check_none_left(PARAMETERS)?;
-        options.check()?;
-        Ok(options)
+        Ok((options, of_query(url.query().unwrap_or_default())))
     }
 
-    fn read_params(&mut self, params: &mut Params) -> Result<(), Invalid> {
-        match &mut self.address {
-            RedisAddress::Unix(_) => {
-                self.username = params.take("user").or_else(|| self.username.take());
-                self.password = params.take("pass").or_else(|| self.password.take());
+    /// Reads the parameters, and checks the whole. There may be others, which were read already.
+    pub(crate) fn read_params(
+        &mut self,
+        mut params: Params,
+        others: impl IntoIterator<Item = &'static str>,
+    ) -> Result<(), Invalid> {
+        let tables = self.params();
+        for table in tables {
+            params.read(table, self)?;
+        }
+        let known = others.into_iter().chain(tables.into_iter().flat_map(names));
+        params.check_none_left(known)?;
+        self.check()
+    }
+
+    /// The URL of these options, without the password: but for that it reads
+    /// back the same. A user name that stands alone is hidden too: it may be the password.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        self.without_lone_users().shown()
+    }
+
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.clone().without_passwords().shown()
+    }
+
+    /// Names without a password are hidden.
+    fn without_lone_users(&self) -> Self {
+        let mut shown = self.clone();
+        let hide = |user: &mut Option<String>| *user = user.take().map(|_| HIDDEN.to_owned());
+        if self.password.is_none() && self.password_file.is_none() {
+            hide(&mut shown.username);
+        }
+        if let RedisAddress::Sentinel(sentinels) = &mut shown.address
+            && sentinels.password.is_none()
+        {
+            hide(&mut sentinels.username);
+        }
+        shown
+    }
+
+    fn shown(&self) -> String {
+        let mut url = self.shown_address();
+        for table in self.params() {
+            add_params(&mut url, table, self);
+        }
+        url
+    }
+
+    /// All but the parameters.
+    fn shown_address(&self) -> String {
+        let begin = |kind: &str| {
+            let tls = if self.is_encrypted() { "s" } else { "" };
+            let mut url = format!("redis{tls}{kind}://");
+            encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
+            if self.password.is_some() {
+                url.push(':');
+                url.push_str(HIDDEN);
+            }
+            if self.username.is_some() || self.password.is_some() {
+                url.push('@');
+            }
+            url
+        };
+        match &self.address {
+            RedisAddress::Tcp { host, port, .. } => {
+                begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
             }
             RedisAddress::Sentinel(sentinels) => {
-                sentinels.username = params.take("sentinel_user");
-                sentinels.password = params.take("sentinel_pass");
+                begin("-sentinel") + &format!("{}/{}", sentinels.show(), self.db)
             }
-            RedisAddress::Tcp { .. } => {}
-        }
-        if let Some(layout) = params.take("layout") {
-            self.layout = parse_layout(&layout)?;
-        }
-        let retention = params.duration("retention")?;
-        if self.layout == RedisLayout::Classic {
-            self.prefix = String::new();
-            if retention.is_some() {
-                return Err(only_native("retention", "no tokens to remember"));
+            RedisAddress::Unix(path) => {
+                let mut url = "redis+unix://".to_owned();
+                let path = path.to_string_lossy();
+                match path.strip_prefix('/') {
+                    // Else they would be gone through when it is read.
+                    Some(rest) if path.split('/').any(|part| matches!(part, "." | "..")) => {
+                        url.push('/');
+                        encode_name(rest, &mut url);
+                    }
+                    _ => encode(&path, &mut url),
+                }
+                url
             }
         }
-        self.prefix = params.take("prefix").unwrap_or_else(|| self.prefix.clone());
-        self.retention = retention.unwrap_or(self.retention);
-        for (name, timeout) in [
-            ("connect_timeout", &mut self.connect_timeout),
-            ("response_timeout", &mut self.response_timeout),
-        ] {
-            *timeout = params.duration(name)?.unwrap_or(*timeout);
-        }
-        let audit = params.take("audit");
-        self.audit = audit.map(|limit| limit.parse()).transpose()?;
-        self.acknowledge = Acknowledge::read(params)?;
-        self.restart = Restart::read(params)?;
-        self.ca_file = params.take("ca").map(PathBuf::from);
-        self.client_certificate = match (params.take("cert"), params.take("key")) {
-            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
-            (None, None) => None,
-            _ => {
-                return Err(Invalid::plain(
-                    "the URL must have both cert and key, or neither",
-                ));
-            }
-        };
-        Ok(())
     }
 }
 
@@ -173,9 +217,6 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
     }
 }
 
-const EXAMPLE: &str = "write redis://user:password@host:6379/0; percent-encode special characters \
- in user and password";
-
 fn host(url: &Url) -> Result<String, Invalid> {
     match url.host() {
         // Meant for a machine whose name a variable should have held, it would lead to
@@ -205,54 +246,27 @@ pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
     Ok(name)
 }
 
-fn parse_layout(text: &str) -> Result<RedisLayout, Invalid> {
-    match text {
-        "native" => Ok(RedisLayout::Native),
-        "classic" => Ok(RedisLayout::Classic),
-        _ => Err(Invalid::new(
-            format!("unknown layout {text:?}"),
-            "write layout=classic for locks that other libraries share, or leave it out",
-        )),
-    }
-}
-
-/// A parameter that means nothing in the classic layout, which has `why`.
-pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
-    Invalid::new(
-        format!("{name} has no effect with layout=classic, which has {why}"),
-        "leave it out",
-    )
-}
-
-fn parse_db(text: &str) -> Result<i64, Invalid> {
-    text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
-        Invalid::new(
-            format!("the database {text:?} is not a number"),
-            "write redis://host/2 for database 2",
-        )
-    })
-}
-
 /// Undoes percent-encoding.
-pub(crate) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte != b'%' {
-            out.push(*byte);
-            continue;
-        }
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let Some(byte) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
-            return Err(Invalid::new(
-                format!("the {what} in the URL has invalid percent-encoding"),
-                "write %25 for a percent sign",
-            ));
-        };
-        out.push(byte);
-        rest = &tail[2..];
+pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
+    let is_hex = |code: &str| {
+        let code = code.as_bytes().get(..2);
+        code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_hex) {
+        return Err(Invalid::new(
+            format!("the {what} in the URL has invalid percent-encoding"),
+            "write %25 for a percent sign",
+        ));
     }
-    String::from_utf8(out)
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded
+        .map(Cow::into_owned)
         .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
+}
+
+/// Writes what a slash would end, a user or the name of a primary, so that it reads back the same.
+pub(super) fn encode_name(text: &str, url: &mut String) {
+    let mut encoded = String::new();
+    encode(text, &mut encoded);
+    url.push_str(&encoded.replace('/', "%2F"));
 }

@@ -1,0 +1,244 @@
+//! The parameters of store URLs, what stands behind the `?`: read and shown by one table.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::{Invalid, written};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::audit::AuditLimit;
+use crate::duration::{format_duration, parse_duration};
+
+/// A parameter of a store's URL: its name, and what it sets in options of type `O`.
+pub type Param<O> = (&'static str, fn(&mut O) -> Field<'_>);
+
+/// What a parameter sets.
+#[allow(missing_debug_implementations, reason = "it is used up at once")]
+pub enum Field<'a> {
+    /// A text.
+    Text(&'a mut Option<String>),
+    /// A text that is shown as `***`.
+    Secret(&'a mut Option<String>),
+    /// A text with a default.
+    TextOr(&'a mut String, &'static str),
+    /// A file; an empty path for none.
+    File(&'a mut PathBuf),
+    /// A duration with a default.
+    DurationOr(&'a mut Duration, Duration),
+    /// A duration.
+    Duration(&'a mut Option<Duration>),
+    /// The limit of an audit log.
+    Audit(&'a mut Option<AuditLimit>),
+    /// `yes` or `no`, with a default.
+    YesNo(&'a mut bool, bool),
+    /// Another value: as it is shown, unless it is the default, and how it is read.
+    Custom(Option<String>, ReadValue<'a>),
+    /// It cannot be set, for that reason.
+    Refused(Invalid),
+}
+
+/// Reads a value, or says what is wrong with its text.
+pub type ReadValue<'a> = Box<dyn FnOnce(&str) -> Result<(), Invalid> + 'a>;
+
+impl<'a> Field<'a> {
+    /// Makes a field of another value: as it is `shown`, unless it is the default, and how to
+    /// `read` it.
+    pub fn custom(
+        shown: Option<String>,
+        read: impl FnOnce(&str) -> Result<(), Invalid> + 'a,
+    ) -> Self {
+        Self::Custom(shown, Box::new(read))
+    }
+
+    fn read(self, name: &str, text: &str) -> Result<(), Invalid> {
+        let is_not =
+            |what, hint: String| Invalid::new(format!("{name} = {text:?} is not {what}"), hint);
+        let duration = || parse_duration(text).map_err(|hint| is_not("a duration", hint));
+        match self {
+            Self::Text(field) | Self::Secret(field) => *field = Some(text.to_owned()),
+            Self::TextOr(field, _) => text.clone_into(field),
+            Self::File(field) => *field = text.into(),
+            Self::DurationOr(field, _) => *field = duration()?,
+            Self::Duration(field) => *field = Some(duration()?),
+            Self::Audit(field) => *field = Some(text.parse()?),
+            Self::YesNo(field, _) => {
+                *field = match text {
+                    "yes" | "true" => true,
+                    "no" | "false" => false,
+                    _ => return Err(is_not("yes or no", "write yes or no".to_owned())),
+                }
+            }
+            Self::Custom(_, read) => read(text)?,
+            Self::Refused(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn show(self) -> Option<String> {
+        match self {
+            Self::Text(field) => field.clone(),
+            Self::Secret(field) => field.as_ref().map(|_| "***".to_owned()),
+            Self::TextOr(field, usual) => (field != usual).then(|| field.clone()),
+            Self::File(field) if field.as_os_str().is_empty() => None,
+            Self::File(field) => Some(field.to_string_lossy().into_owned()),
+            Self::DurationOr(field, usual) => (*field != usual).then(|| format_duration(*field)),
+            Self::Duration(field) => field.map(format_duration),
+            Self::Audit(field) => field.map(|limit| limit.to_string()),
+            Self::YesNo(field, usual) => {
+                let shown = if *field { "yes" } else { "no" };
+                (*field != usual).then(|| shown.to_owned())
+            }
+            Self::Custom(shown, _) => shown,
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+/// The parameters of one URL that were not read yet.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold_store::params::{Field, Param, Params, add_params};
+///
+/// const USUAL: Duration = Duration::from_secs(5);
+/// const TABLE: &[Param<Duration>] = &[("timeout", |it| Field::DurationOr(it, USUAL))];
+/// let mut timeout = USUAL;
+/// Params::of_query("timeout=1m30s")?.read_all(TABLE, &mut timeout)?;
+/// let mut url = "toy:".to_owned();
+/// add_params(&mut url, TABLE, &timeout);
+/// assert_eq!(url, "toy:?timeout=90s");
+/// # Ok::<(), leasehold_store::core::Invalid>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Takes names and values that are decoded.
+    pub fn new<T: Into<String>>(pairs: impl IntoIterator<Item = (T, T)>) -> Self {
+        let pairs = pairs.into_iter();
+        Self(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    /// Takes those of a query: `name=value&name=value`, percent-encoded.
+    ///
+    /// # Errors
+    /// [`Invalid`] if a value is not UTF-8.
+    pub fn of_query(query: &str) -> Result<Self, Invalid> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let decoded = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match percent_decode_str(value).decode_utf8() {
+                Ok(decoded) => Ok((name.to_owned(), decoded.into_owned())),
+                Err(_) => Err(Invalid::plain(format!("the {name} {value:?} is not UTF-8"))),
+            }
+        };
+        pairs.map(decoded).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The value of a parameter; of one that is given twice, the last.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let mut newest = self.0.iter().rev();
+        newest.find_map(|(known, value)| (known == name).then_some(&**value))
+    }
+
+    /// Leaves out parameters that mean nothing beside another one.
+    pub fn ignore(&mut self, names: &[&str]) {
+        self.0.retain(|(name, _)| !names.contains(&&**name));
+    }
+
+    /// Reads those of a table, in the order of the table.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a value that cannot be used.
+    pub fn read<O>(&mut self, table: &[Param<O>], options: &mut O) -> Result<(), Invalid> {
+        for (name, field) in table {
+            if let Some(text) = self.get(name) {
+                field(options).read(name, text)?;
+            }
+        }
+        self.ignore(&names(table).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Reads those of a table that has all that there are.
+    ///
+    /// # Errors
+    /// The same, and for a parameter that the table has not.
+    pub fn read_all<O>(mut self, table: &[Param<O>], options: &mut O) -> Result<(), Invalid> {
+        self.read(table, options)?;
+        self.check_none_left(names(table))
+    }
+
+    /// Refuses parameters that are left; `known` are the names that there are.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the first of them.
+    pub fn check_none_left<'a>(
+        &self,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Invalid> {
+        let Some((unknown, _)) = self.0.first() else {
+            return Ok(());
+        };
+        let known: Vec<_> = known.into_iter().collect();
+        Err(Invalid::new(
+            format!("the URL has an unknown parameter {unknown:?}"),
+            format!("known parameters: {}", known.join(", ")),
+        ))
+    }
+}
+
+/// The names of the parameters of a table.
+pub fn names<O>(table: &[Param<O>]) -> impl Iterator<Item = &'static str> {
+    table.iter().map(|(name, _)| *name)
+}
+
+/// Writes the parameters of a table behind a URL, except for those that have their defaults.
+pub fn add_params<O: Clone>(url: &mut String, table: &[Param<O>], options: &O) {
+    let mut options = options.clone();
+    for (name, field) in table {
+        let Some(value) = field(&mut options).show() else {
+            continue;
+        };
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(name);
+        url.push('=');
+        encode(&value, url);
+    }
+}
+
+/// Refuses a setting that is out of bounds.
+///
+/// # Errors
+/// [`Invalid`] with the name and the value, and a hint what to `choose`.
+pub fn check_bounds(
+    name: &str,
+    value: Duration,
+    bounds: RangeInclusive<Duration>,
+    choose: &str,
+) -> Result<(), Invalid> {
+    if bounds.contains(&value) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        format!("{name} of {} is out of bounds", written(value)),
+        choose,
+    ))
+}
+
+/// Writes a text so that it reads back the same as the value of a parameter, or as a path.
+pub fn encode(text: &str, url: &mut String) {
+    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'*')
+        .remove(b'/');
+    url.extend(utf8_percent_encode(text, PLAIN));
+}

@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::args::Command;
 use crate::child::End;
-use crate::cli::Command;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::output::Printer;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use leasehold::observe::Observer;
+use leasehold::store::describe;
 use leasehold::store::redis::{RedisLayout, RedisOptions, RedisStore};
 use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
 use redis::aio::MultiplexedConnection;
 
-use crate::cli::{AccessArgs, StoreArgs};
+use crate::args::{AccessArgs, StoreArgs};
 use crate::config::{Origin, Setting, password_of_environment};
 use crate::env;
 use crate::failure::Failure;
@@ -28,9 +29,8 @@ pub(crate) struct Measured {
 
 /// Connects, for measuring: the raw server by a plain connection of its own.
 pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Failure> {
-    let Opening { url, access } = Opening::of(store)?;
-    let options = RedisOptions::reads(&url).then(|| RedisOptions::from_url(&url));
-    let options = options.transpose()?;
+    let Opening { url, access } = Opening::of(store);
+    let options = RedisOptions::from_url(&url).ok();
     let Some(options) = options.filter(|options| options.layout != RedisLayout::Classic) else {
         let client = connect(store).await?;
         return Ok(Measured {
@@ -51,11 +51,11 @@ pub(crate) async fn connect_to_measure(store: &StoreArgs) -> Result<Measured, Fa
 
 /// Says that the servers of the URL are new.
 pub(crate) async fn initialise(store: &StoreArgs) -> Result<Vec<Initialised>, Failure> {
-    Ok(builder(store)?.initialise().await?)
+    Ok(builder(store).initialise().await?)
 }
 
 async fn open(store: &StoreArgs, settings: Settings) -> Result<Client, Failure> {
-    Ok(builder(store)?.settings(settings).connect().await?)
+    Ok(builder(store).settings(settings).connect().await?)
 }
 
 /// The same, and what the store answers to claims is heard.
@@ -64,14 +64,14 @@ pub(crate) async fn open_to_ask(
     settings: Settings,
     observer: impl Observer,
 ) -> Result<Client, Failure> {
-    let builder = builder(store)?.settings(settings);
+    let builder = builder(store).settings(settings);
     Ok(builder.observer(observer).connect().await?)
 }
 
 /// What opens the store.
-fn builder(store: &StoreArgs) -> Result<ClientBuilder, Failure> {
-    let Opening { url, access } = Opening::of(store)?;
-    Ok(Client::builder().store(url).access(access))
+fn builder(store: &StoreArgs) -> ClientBuilder {
+    let Opening { url, access } = Opening::of(store);
+    Client::builder().store(url).access(access)
 }
 
 /// How a store is opened.
@@ -83,7 +83,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// What was said or found, and what is missing of it from an outer leasehold that uses this
     /// store.
-    pub(crate) fn of(store: &StoreArgs) -> Result<Self, Failure> {
+    pub(crate) fn of(store: &StoreArgs) -> Self {
         let Credentials {
             url,
             access,
@@ -102,14 +102,13 @@ impl Opening {
                 key: value(access.tls_key),
             },
         };
-        Ok(Self { url, access })
+        Self { url, access }
     }
 
     /// Whether one who knows the store as `shown` only could not open it the same way.
     pub(crate) fn has_more_than(&self, shown: &str) -> bool {
-        let scheme = self.url.split_once(':').map_or("", |(scheme, _)| scheme);
-        let has_servers = !matches!(scheme, "" | "local" | "memory");
-        has_servers && (self.url != shown || self.access != Access::default())
+        describe(&self.url).is_ok_and(|described| described.has_servers)
+            && (self.url != shown || self.access != Access::default())
     }
 }
 
@@ -156,8 +155,7 @@ impl Credentials {
 
 fn of_outer(outer: Access) -> (AccessArgs, Option<Setting<String>>) {
     fn handed<T>(value: Option<T>) -> Option<Setting<T>> {
-        let name = env::STORE_FILE;
-        value.map(|value| Setting::new(value, Origin::Variable { name }))
+        value.map(|value| Setting::new(value, Origin::variable(env::STORE_FILE)))
     }
     let access = AccessArgs {
         user: handed(outer.user),

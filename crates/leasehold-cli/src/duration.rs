@@ -1,30 +1,14 @@
-//! Durations as people write and read them.
+//! Durations as people write and read them: one grammar, which URLs have, too.
 
 use std::time::Duration;
 
 pub(crate) use leasehold::store::parse_duration as parse;
 
-/// Reads a period: as [`parse`], of a second at least.
-pub(crate) fn parse_period(text: &str) -> Result<Duration, String> {
-    match parse(text)? {
-        period if period < Duration::from_secs(1) => Err("use 1s or more".to_owned()),
-        period => Ok(period),
-    }
-}
-
-/// Reads how long something may be held: as [`parse`], no shorter than a TTL.
-pub(crate) fn parse_hold(text: &str) -> Result<Duration, String> {
-    match parse(text)? {
-        hold if hold < Duration::from_millis(50) => Err("use 50ms or more".to_owned()),
-        hold => Ok(hold),
-    }
-}
-
-/// Reads how often to look: as [`parse`], of a tenth of a second at least.
-pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
-    match parse(text)? {
-        interval if interval < Duration::from_millis(100) => Err("use 100ms or more".to_owned()),
-        interval => Ok(interval),
+/// Reads a duration that is no shorter than that.
+pub(crate) fn at_least(least: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| match parse(text)? {
+        short if short < parse(least)? => Err(format!("use {least} or more")),
+        duration => Ok(duration),
     }
 }
 

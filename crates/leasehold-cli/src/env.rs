@@ -4,31 +4,19 @@
 pub(crate) const STORE: &str = "LEASEHOLD_STORE";
 /// How the store is opened, for a leasehold that the guarded command starts.
 pub(crate) const STORE_FILE: &str = "LEASEHOLD_STORE_FILE";
-/// How long an outage of the store is waited through.
-pub(crate) const RETRY_FOR: &str = "LEASEHOLD_RETRY_FOR";
-/// The user name at the store.
-pub(crate) const USER: &str = "LEASEHOLD_USER";
 /// The password at the store.
 pub(crate) const PASSWORD: &str = "LEASEHOLD_PASSWORD";
-/// A file that holds the password.
-pub(crate) const PASSWORD_FILE: &str = "LEASEHOLD_PASSWORD_FILE";
-/// Certificates to believe for TLS.
-pub(crate) const TLS_CA: &str = "LEASEHOLD_TLS_CA";
-/// The client's certificate for TLS.
-pub(crate) const TLS_CERT: &str = "LEASEHOLD_TLS_CERT";
-/// The client's key for TLS.
-pub(crate) const TLS_KEY: &str = "LEASEHOLD_TLS_KEY";
-/// Those that belong to the store of the environment.
-pub(crate) const CREDENTIALS: [&str; 6] =
-    [USER, PASSWORD, PASSWORD_FILE, TLS_CA, TLS_CERT, TLS_KEY];
-/// How long the lock outlives a crash.
-pub(crate) const TTL: &str = "LEASEHOLD_TTL";
-/// How long to wait for the lock.
-pub(crate) const WAIT: &str = "LEASEHOLD_WAIT";
-/// How long a command has to stop by itself.
-pub(crate) const GRACE: &str = "LEASEHOLD_GRACE";
-/// What others see of us.
-pub(crate) const LABEL: &str = "LEASEHOLD_LABEL";
+/// Those that belong to the store of the environment: a part of the table of settings.
+pub(crate) const CREDENTIALS: [&str; 6] = [
+    "LEASEHOLD_USER",
+    PASSWORD,
+    "LEASEHOLD_PASSWORD_FILE",
+    "LEASEHOLD_TLS_CA",
+    "LEASEHOLD_TLS_CERT",
+    "LEASEHOLD_TLS_KEY",
+];
+/// What the names of ours begin with. The names of settings are in their table.
+pub(crate) const PREFIX: &str = "LEASEHOLD_";
 /// The file of settings, instead of the user's and the system's.
 pub(crate) const CONFIG: &str = "LEASEHOLD_CONFIG";
 /// The profile of that file.
@@ -124,17 +112,7 @@ mod tests {
         for name in [
             STORE,
             STORE_FILE,
-            USER,
             PASSWORD,
-            PASSWORD_FILE,
-            TLS_CA,
-            TLS_CERT,
-            TLS_KEY,
-            TTL,
-            WAIT,
-            RETRY_FOR,
-            GRACE,
-            LABEL,
             CONFIG,
             PROFILE,
             SYSTEM_CONFIG,

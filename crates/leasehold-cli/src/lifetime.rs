@@ -10,8 +10,8 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::process::Pid;
 use tokio::sync::oneshot;
 
+use crate::args::HoldArgs;
 use crate::background::Front;
-use crate::cli::HoldArgs;
 use crate::failure::Failure;
 use crate::parent::Parent;
 use crate::sys;

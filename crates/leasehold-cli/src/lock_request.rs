@@ -8,7 +8,7 @@ use leasehold::{
     MultiLease, Note, Owner, Settings, Wait,
 };
 
-use crate::cli::{LeaseArgs, LockArgs, RetryArgs, WaitArgs};
+use crate::args::{LeaseArgs, LockArgs, RetryArgs, WaitArgs};
 use crate::config::{Origin, Setting};
 use crate::failure::Failure;
 use crate::lease_status::tokens;

@@ -1,6 +1,6 @@
 //! The leasehold command: guard any program with a distributed lock.
 //!
-//! The arguments as typed are in `cli`; each subcommand has a file under
+//! The arguments as typed are in `args`; each subcommand has a file under
 //! `commands`; `child` runs the guarded program; `output` is the only place
 //! that writes, but for the screen of `top`.
 
@@ -8,9 +8,9 @@
 compile_error!("the leasehold command needs process groups and signals, as Unix has them");
 
 mod acquire;
+mod args;
 mod background;
 mod child;
-mod cli;
 mod commands;
 mod config;
 mod connect;
@@ -30,7 +30,6 @@ mod nested_store;
 mod not_now;
 mod output;
 mod parent;
-mod place;
 mod recovery;
 mod retries;
 mod run_child;
@@ -38,6 +37,7 @@ mod saved;
 mod self_deadlock;
 mod session;
 mod signals;
+mod store_warnings;
 mod sys;
 mod user_file;
 mod view;
@@ -46,7 +46,7 @@ mod waiting;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 
-use crate::cli::{Command, OutputArgs};
+use crate::args::{Command, OutputArgs};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::output::{Event, Printer};
@@ -57,7 +57,7 @@ fn main() {
     }
     parent::note();
     sys::survive_file_size();
-    let status = match cli::parse(std::env::args_os()) {
+    let status = match args::parse(std::env::args_os()) {
         Ok(mut cli) => match background::begin(&mut cli.command) {
             Some(status) => status,
             None => perform(cli.command),
@@ -97,28 +97,13 @@ fn descriptors_left() -> io::Result<()> {
 }
 
 async fn dispatch(mut command: Command) -> Status {
-    let printer = &match &command {
-        Command::Run(args) => Printer::new(&args.common.output, true),
-        Command::Hold(args) => Printer::new(&args.common.output, true),
-        Command::Elect(args) => Printer::new(&args.common.output, true),
-        Command::Wait(args) => Printer::new(&args.common.output, true),
-        Command::Renew(args) => Printer::new(&args.common.output, false),
-        Command::Release(args) => Printer::new(&args.common.output, false),
-        Command::Show(args) => Printer::new(&args.common.output, false),
-        Command::Log(args) => Printer::new(&args.common.output, false),
-        Command::Deadlocks(args) => Printer::new(&args.common.output, false),
-        Command::Serve(args) => Printer::new(&args.common.output, false),
-        Command::Ls(args) => Printer::new(&args.common.output, false),
-        Command::Break(args) => Printer::new(&args.common.output, false),
-        Command::Resize(args) => Printer::new(&args.common.output, false),
-        Command::Doctor(args) => Printer::new(&args.common.output, false),
-        Command::Init(args) => Printer::new(&args.common.output, false),
-        Command::Bench(args) => Printer::new(&args.common.output, false),
-        Command::Config(args) => Printer::new(&args.common.output, false),
-        // Lines of the log would tear the screen.
-        Command::Top(_) if io::stderr().is_terminal() => Printer::default(),
-        Command::Top(_) => Printer::new(&OutputArgs::default(), false),
-        Command::Completions(_) | Command::Man(_) => Printer::default(),
+    let is_job = command.is_job();
+    // Lines of the log would tear the screen.
+    let has_log = matches!(command, Command::Top(_)) && !io::stderr().is_terminal();
+    let printer = &match command.common() {
+        Some(common) => Printer::new(&common.output, is_job),
+        None if has_log => Printer::new(&OutputArgs::default(), false),
+        None => Printer::default(),
     };
     let metrics = command.metrics_file();
     let has_metrics = metrics.is_some();
@@ -127,8 +112,8 @@ async fn dispatch(mut command: Command) -> Status {
     }
     let done = match config::fill(&mut command) {
         Ok(()) => {
-            if let Some(store) = command.store() {
-                place::say_if_not_sent(store, printer);
+            if let Some(store) = command.store_in_force() {
+                store_warnings::say_if_not_sent(store, printer);
             }
             carry_out(&command, printer).await
         }

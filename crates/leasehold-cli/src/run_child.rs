@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold::{Any, Client, MultiLease, Released};
 use tokio::time::{Instant, timeout};
 
+use crate::args::{GuardArgs, StoreArgs};
 use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
-use crate::cli::{GuardArgs, StoreArgs};
 use crate::config::Setting;
 use crate::connect::Opening;
 use crate::env;
@@ -213,7 +213,7 @@ impl<'a> RunChild<'a> {
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the
     /// store asks for a password.
     fn hand_on(&self, client: &Client, printer: &Printer) -> Option<HandedOn> {
-        let opening = Opening::of(self.store).ok()?;
+        let opening = Opening::of(self.store);
         let store = client.store_url();
         if !cfg!(target_os = "linux") || !opening.has_more_than(store) {
             return None;

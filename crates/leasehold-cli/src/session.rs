@@ -7,15 +7,15 @@ use leasehold::{Any, Client, MultiLease, Settings};
 use rustix::process::Signal;
 
 use crate::acquire::{Outcome, acquire};
-use crate::cli::StoreArgs;
+use crate::args::StoreArgs;
 use crate::connect::open_to_ask;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
-use crate::place;
 use crate::retries::{Patience, Retries};
 use crate::signals::Signals;
+use crate::store_warnings;
 
 /// How long giving back may take at the end.
 const RELEASE_ALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ impl<'a> Session<'a> {
         mut signals: Signals,
         printer: &'a Printer,
     ) -> Result<ControlFlow<Signal, Self>, Failure> {
-        place::say_if_elsewhere(store, printer);
+        store_warnings::say_if_unexpected(store, printer);
         let mut retries = Retries::new(keys, patience, printer);
         loop {
             let observer = retries.not_now().clone();

@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 use std::ptr;
 use std::sync::Arc;
 
@@ -38,34 +37,6 @@ pub(crate) fn process_fields(pid: Pid) -> io::Result<Vec<String>> {
 #[cfg(target_os = "linux")]
 pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(process_fields(pid).ok()?.get(1)?.parse().ok()?)
-}
-
-/// This user's home directory by the system's list of users, whatever the environment says.
-#[allow(unsafe_code, reason = "no safe interface asks the list of users")]
-pub(crate) fn home() -> Option<PathBuf> {
-    use std::ffi::{CStr, OsStr};
-    use std::os::unix::ffi::OsStrExt;
-
-    let mut entry = MaybeUninit::<libc::passwd>::zeroed();
-    let mut found = ptr::null_mut();
-    // As long as entries are in practice; a longer one is not found.
-    let mut texts = vec![0; 16 * 1024];
-    // SAFETY: the entry, the buffer with its length, and the result are live and writable. On
-    // success `found` is null or points to `entry`, which is filled then and points into `texts`.
-    unsafe {
-        let failed = libc::getpwuid_r(
-            rustix::process::geteuid().as_raw(),
-            entry.as_mut_ptr(),
-            texts.as_mut_ptr(),
-            texts.len(),
-            &raw mut found,
-        );
-        if failed != 0 || found.is_null() || (*found).pw_dir.is_null() {
-            return None;
-        }
-        let home = CStr::from_ptr((*found).pw_dir).to_bytes();
-        Some(PathBuf::from(OsStr::from_bytes(home)))
-    }
 }
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.

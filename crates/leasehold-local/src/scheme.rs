@@ -1,14 +1,18 @@
 //! `local:`, `local:/directory` and `local:/directory?group=NAME`.
 
+use std::env;
+use std::fs::canonicalize;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::Marked;
+use leasehold_core::{Invalid, Marked};
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
-use leasehold_store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
 use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
+use nix::unistd::{User, geteuid};
 
 use super::record_file::RecordFile;
 use super::{LocalOptions, LocalStore};
@@ -37,6 +41,34 @@ impl Scheme for Local {
 
     fn examples(&self) -> &'static [&'static str] {
         &["local:"]
+    }
+
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        LocalOptions::from_url(url).map(|_| Description::without_servers(url))
+    }
+
+    /// The environment leads to another directory than that of other processes of this user.
+    fn warning(&self, url: &str) -> Option<Invalid> {
+        let (here, named_by) = LocalOptions::from_url(url).ok()?.place().ok()?;
+        let named_by = named_by?;
+        let user = User::from_uid(geteuid()).ok()??;
+        // Whose home does not exist has all its processes elsewhere.
+        let home = canonicalize(user.dir).ok()?;
+        let usual = home.join(".local/state/leasehold");
+        // The directories may not have been made yet, and links may lead to the same one.
+        let resolved = |path: &Path| canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let is_home = || env::home_dir().is_some_and(|it| resolved(&it) == home);
+        if resolved(&here) == resolved(&usual) || (named_by == "HOME" && is_home()) {
+            return None;
+        }
+        Some(Invalid::new(
+            format!(
+                "local: is {} here, because of {named_by}; this user's other processes use {}",
+                here.display(),
+                usual.display()
+            ),
+            "they do not see these locks; name one directory for all: local:/some/dir",
+        ))
     }
 
     async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
@@ -104,10 +136,16 @@ impl Scheme for Local {
         url: &str,
         _access: &Access,
     ) -> Result<Vec<Initialised>, StoreError> {
-        let (path, made) = LocalStore::make(LocalOptions::from_url(url)?).await?;
+        let options = LocalOptions::from_url(url)?;
+        let users = match &options.group {
+            Some(group) => format!("for the members of the group {group}"),
+            None => "for this user alone; ?group=NAME makes one that several users share".into(),
+        };
+        let (path, made) = LocalStore::make(options).await?;
         let outcome = if made { Marked::New } else { Marked::Already };
         Ok(vec![Initialised {
             server: path.display().to_string(),
+            users: Some(users),
             outcome: Ok(outcome),
         }])
     }

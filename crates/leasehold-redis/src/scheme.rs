@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
-use leasehold_store::scheme::{Initialised, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
 use leasehold_store::{ErrorKind, LockStore, StoreError};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
 use crate::classic::ClassicStore;
-use crate::options::{RedisLayout, RedisOptions};
+use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
@@ -47,12 +48,21 @@ impl Scheme for OneServer {
 
     fn examples(&self) -> &'static [&'static str] {
         &[
-            "redis://",
-            "rediss://",
-            "redis+unix://",
-            "valkey://",
-            "redis-sentinel://",
+            "redis://host/",
+            "rediss://host/",
+            "redis+unix:///path",
+            "valkey://host/",
+            "redis-sentinel://h1,h2,h3/name",
         ]
+    }
+
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        let options = RedisOptions::from_url(url)?;
+        let has_password = options.has_password();
+        Ok(Description::with_servers(
+            options.redacted_url(),
+            has_password,
+        ))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -73,7 +83,11 @@ impl Scheme for OneServer {
         let options = RedisOptions::from_url(url)?.with_access(access)?;
         let server = options.address.shown();
         let outcome = Ok(RedisStore::initialise(options).await?);
-        Ok(vec![Initialised { server, outcome }])
+        Ok(vec![Initialised {
+            server,
+            users: None,
+            outcome,
+        }])
     }
 }
 
@@ -89,7 +103,16 @@ impl Scheme for ManyNodes {
     }
 
     fn examples(&self) -> &'static [&'static str] {
-        &["redis-cluster://"]
+        &["redis-cluster://h1,h2,h3/"]
+    }
+
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        let options = RedisClusterOptions::from_url(url)?;
+        let has_password = options.node.has_password();
+        Ok(Description::with_servers(
+            options.redacted_url(),
+            has_password,
+        ))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -114,7 +137,16 @@ impl Scheme for Votes {
     }
 
     fn examples(&self) -> &'static [&'static str] {
-        &["redlock://"]
+        &["redlock://h1,h2,h3/"]
+    }
+
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        let options = RedlockOptions::from_url(url)?;
+        let has_password = options.servers.iter().any(RedisOptions::has_password);
+        Ok(Description::with_servers(
+            options.redacted_url(),
+            has_password,
+        ))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -177,12 +209,13 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// Returns whether [`from_url`](Self::from_url) can parse URLs of this kind: one server, or
-    /// Sentinels.
-    #[must_use]
-    pub fn reads(url: &str) -> bool {
-        url.split_once(':')
-            .is_some_and(|(name, _)| OneServer.names().contains(&name))
+    /// Also one for the Sentinels.
+    fn has_password(&self) -> bool {
+        let of_sentinels = match &self.address {
+            RedisAddress::Sentinel(sentinels) => sentinels.password.is_some(),
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => false,
+        };
+        self.password.is_some() || of_sentinels
     }
 }
 
@@ -211,6 +244,10 @@ mod tests {
                 assert_eq!(read, here, "{name}");
             }
         }
-        assert!(RedisOptions::reads("redis://h/") && !RedisOptions::reads("redlock://h/"));
+        for scheme in known {
+            for example in scheme.examples() {
+                assert!(scheme.describe(example).is_ok(), "{example}");
+            }
+        }
     }
 }

@@ -38,7 +38,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration as a whole number of the largest unit that it is a multiple of, so that it
-/// reads back the same: `36h`, `250ms`.
+/// reads back the same: `36h`, `250ms`. One of other units, or of too large a number, has several.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     const UNITS: [(&str, u128); 5] = [
@@ -49,12 +49,13 @@ pub fn format_duration(duration: Duration) -> String {
         ("ms", 1_000_000),
     ];
     let nanos = duration.as_nanos();
-    let fits = |(_, unit): &(&str, u128)| nanos.is_multiple_of(*unit);
-    let (name, unit) = match nanos {
-        0 => ("s", 1),
-        _ => UNITS.into_iter().find(fits).unwrap_or(("ns", 1)),
+    let fits = |(_, unit): &(&str, u128)| {
+        nanos != 0 && nanos.is_multiple_of(*unit) && nanos / unit <= u64::MAX.into()
     };
-    format!("{}{name}", nanos / unit)
+    match UNITS.into_iter().find(fits) {
+        Some((name, unit)) => format!("{}{name}", nanos / unit),
+        None => humantime::format_duration(duration).to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -79,8 +80,13 @@ mod tests {
             assert_eq!(parse_duration(text), Ok(duration), "{text}");
             assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
         }
-        let odd = Duration::from_nanos(1_500_001);
-        assert_eq!(parse_duration(&format_duration(odd)), Ok(odd));
+        for odd in [
+            Duration::from_nanos(1_500_001),
+            Duration::from_nanos(1),
+            Duration::new(90_071_992_547_409_931, 500_000_000),
+        ] {
+            assert_eq!(parse_duration(&format_duration(odd)), Ok(odd));
+        }
     }
 
     #[test]

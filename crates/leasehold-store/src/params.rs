@@ -58,6 +58,10 @@ impl<'a> Field<'a> {
         match self {
             Self::Text(field) | Self::Secret(field) => *field = Some(text.to_owned()),
             Self::TextOr(field, _) => text.clone_into(field),
+            // It would be read back as none.
+            Self::File(_) if text.is_empty() => {
+                return Err(is_not("a file", "name one, or leave it out".to_owned()));
+            }
             Self::File(field) => *field = text.into(),
             Self::DurationOr(field, _) => *field = duration()?,
             Self::Duration(field) => *field = Some(duration()?),
@@ -183,12 +187,12 @@ impl Params {
         &self,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Result<(), Invalid> {
-        let Some((unknown, _)) = self.0.first() else {
+        let Some((name, _)) = self.0.first() else {
             return Ok(());
         };
         let known: Vec<_> = known.into_iter().collect();
         Err(Invalid::new(
-            format!("the URL has an unknown parameter {unknown:?}"),
+            format!("the URL has an unknown parameter {name:?}"),
             format!("known parameters: {}", known.join(", ")),
         ))
     }

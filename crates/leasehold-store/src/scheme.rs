@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::Marked;
+use leasehold_core::{Invalid, Marked};
 
 use crate::access::Access;
 use crate::error::{ErrorKind, StoreError};
@@ -18,6 +18,18 @@ pub trait Scheme: Sync {
 
     /// Returns examples of its URLs, for hints.
     fn examples(&self) -> &'static [&'static str];
+
+    /// Reads the URL as [`open`](Self::open) does, without opening the store.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a URL that does not open a store.
+    fn describe(&self, url: &str) -> Result<Description, Invalid>;
+
+    /// Returns what users of the URL may not expect of the store, and what to do about it.
+    fn warning(&self, url: &str) -> Option<Invalid> {
+        let _ = url;
+        None
+    }
 
     /// Opens the store at `url`.
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError>;
@@ -36,6 +48,40 @@ pub trait Scheme: Sync {
     }
 }
 
+/// What a URL means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// The URL as people may see it, with `***` in the place of each password.
+    pub url: String,
+    /// Whether the URL contains a password.
+    pub has_password: bool,
+    /// Whether the store has servers, to which credentials are sent.
+    pub has_servers: bool,
+}
+
+impl Description {
+    /// Describes a store without servers, in whose URL nothing is secret.
+    #[must_use]
+    pub fn without_servers(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            has_password: false,
+            has_servers: false,
+        }
+    }
+
+    /// Describes a store with servers. The URL must not contain a password.
+    #[must_use]
+    pub fn with_servers(url: String, has_password: bool) -> Self {
+        Self {
+            url,
+            has_password,
+            has_servers: true,
+        }
+    }
+}
+
 /// An open store.
 #[derive(Debug)]
 pub struct Opened {
@@ -48,8 +94,10 @@ pub struct Opened {
 /// The result of marking a server as new.
 #[derive(Debug, Clone)]
 pub struct Initialised {
-    /// Host and port.
+    /// Host and port, or a directory.
     pub server: String,
+    /// Who can use a directory, for people; `None` for a server.
+    pub users: Option<String>,
     /// The outcome; an error if the server could not be reached.
     pub outcome: Result<Marked, StoreError>,
 }

@@ -3,6 +3,11 @@
 //! Pass an open [`LockStore`] to [`ClientBuilder::with_store`](crate::ClientBuilder::with_store).
 //! To write a store of your own, use the crate `leasehold-store`.
 
+use leasehold_core::Invalid;
+use leasehold_store::StoreError;
+
+use crate::stores;
+
 #[doc(inline)]
 pub use leasehold_store::{
     Acknowledged, Acknowledges, AuditLimit, AuditRecord, Capabilities, LockStore,
@@ -20,6 +25,24 @@ pub use leasehold_store::{
     Step, Taken, Transacted, Verbs,
 };
 pub(crate) use leasehold_store::{report, scheme};
+
+/// What a URL means, without opening its store: for the command.
+#[doc(hidden)]
+pub fn describe(url: &str) -> Result<scheme::Description, StoreError> {
+    Ok(stores::of(url)?.describe(url)?)
+}
+
+/// What users of a URL may not expect of its store: for the command.
+#[doc(hidden)]
+pub fn warning(url: &str) -> Option<Invalid> {
+    stores::of(url).ok()?.warning(url)
+}
+
+/// Examples of the URLs of all stores: for the tests of the command.
+#[doc(hidden)]
+pub fn examples() -> impl Iterator<Item = &'static str> {
+    stores::examples()
+}
 
 /// `local:` — the store for many processes on one machine, without a server.
 #[cfg(feature = "local")]

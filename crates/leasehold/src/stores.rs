@@ -34,6 +34,11 @@ pub(crate) fn of(url: &str) -> Result<&'static dyn Scheme, StoreError> {
     known.copied().ok_or_else(|| unknown(name))
 }
 
+/// Examples of the URLs of all stores.
+pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
+    SCHEMES.iter().flat_map(|scheme| scheme.examples()).copied()
+}
+
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
     let elsewhere = OTHERS.iter().find(|(_, names)| names.contains(&family));
@@ -55,14 +60,11 @@ fn unknown(name: &str) -> StoreError {
         "" => "the store is not a URL".to_owned(),
         name => format!("there is no store for {name:?} URLs"),
     };
-    let mut examples = Vec::new();
-    for scheme in SCHEMES {
-        examples.extend_from_slice(scheme.examples());
-    }
+    let mut examples: Vec<_> = examples().collect();
     let last = examples.pop().unwrap_or_default();
     let hint = match &*examples {
-        [] => format!("start it with {last}"),
-        others => format!("start it with {} or {last}", others.join(", ")),
+        [] => format!("write it like {last}"),
+        others => format!("write it like {} or {last}", others.join(", ")),
     };
     StoreError::new(ErrorKind::Invalid, message).with_hint(hint)
 }

@@ -4,6 +4,8 @@
 //! Replace the map with what keeps your records. `leasehold::Client::builder().with_store(..)`
 //! takes a [`Toy`] as any other store.
 
+mod scheme;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,8 @@ use leasehold_store::{
     Capabilities, ErrorKind, Listening, Listing, OnePage, Push, PushSink, Records, Step,
     StoreError, Transacted, clock, random::random_u64,
 };
+
+pub use scheme::Toys;
 
 /// Where the records are. All clones are one place.
 #[derive(Debug, Clone, Default)]

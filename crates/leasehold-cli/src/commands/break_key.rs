@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use leasehold::{Broken, Client, Error, Key, Token};
 use serde::Serialize;
 
-use crate::cli::BreakArgs;
+use crate::args::BreakArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 
-use crate::cli::{Cli, CompletionsArgs};
+use crate::args::{Cli, CompletionsArgs};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;

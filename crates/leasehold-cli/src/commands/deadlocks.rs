@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use leasehold::{BlockedClaim, Deadlock};
 use serde::Serialize;
 
-use crate::cli::DeadlocksArgs;
+use crate::args::DeadlocksArgs;
 use crate::connect::connect;
 use crate::duration::{millis, spoken};
 use crate::exit;

@@ -2,7 +2,7 @@
 
 use leasehold::doctor::{Finding, Report, Severity, examine};
 
-use crate::cli::DoctorArgs;
+use crate::args::DoctorArgs;
 use crate::connect::Opening;
 use crate::exit;
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Opening { url, access } = Opening::of(&args.common.store)?;
+    let Opening { url, access } = Opening::of(&args.common.store);
     let report = examine(&url, &access).await?;
     printer.show(&report, || text(&report))?;
     Ok(match report.worst() {

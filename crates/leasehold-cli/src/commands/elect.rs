@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::acquire::{Outcome, acquire};
-use crate::cli::ElectArgs;
+use crate::args::ElectArgs;
 use crate::duration::millis;
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -14,13 +14,13 @@ use crate::output::{Event, Printer};
 use crate::run_child::{Again, RunChild};
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::{lease_status, place};
+use crate::{lease_status, store_warnings};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
     let (store, lease, key) = (&args.common.store, &args.lease, &args.key);
     let request = LockRequest::leader(key, args.note.as_deref(), &args.retry, lease)?;
-    place::check_of_election(store)?;
+    store_warnings::check_of_election(store)?;
     let again = match args.once {
         true => Again::IfLost,
         false => Again::Always,

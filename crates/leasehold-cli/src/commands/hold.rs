@@ -8,7 +8,7 @@ use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::cli::HoldArgs;
+use crate::args::HoldArgs;
 use crate::commands::saved_lease::save;
 use crate::exit::{self, Status};
 use crate::failure::Failure;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::store::local::LocalOptions;
 use leasehold::{Initialised, Marked};
 use serde::Serialize;
 
-use crate::cli::InitArgs;
+use crate::args::InitArgs;
 use crate::connect::initialise;
 use crate::failure::Failure;
 use crate::output::Printer;
@@ -36,7 +35,6 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             ),
         );
     }
-    let local = LocalOptions::from_url(store.url()).ok();
     let servers = initialise(store).await?;
     // One grants by itself; several have a vote each.
     let does = match servers.len() {
@@ -44,7 +42,12 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         _ => "votes",
     };
     let mut status = exit::OK;
-    for Initialised { server, outcome } in &servers {
+    for made in &servers {
+        let Initialised {
+            server,
+            users,
+            outcome,
+        } = made;
         let left = outcome
             .as_ref()
             .map_or(Duration::ZERO, |marked| marked.left());
@@ -58,9 +61,10 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             quarantine_ms: outcome.is_ok().then(|| duration::millis(left)),
             error: outcome.as_ref().err().map(ToString::to_string),
         };
-        let sentence = match (&local, outcome) {
-            (Some(options), Ok(marked)) => directory(server, marked, options),
-            (_, Ok(marked)) => format!("{server} {}", became(marked, does)),
+        let sentence = match (users, outcome) {
+            (Some(users), Ok(Marked::New)) => format!("the directory {server} was made, {users}"),
+            (Some(users), Ok(_)) => format!("the directory {server} was there already, {users}"),
+            (None, Ok(marked)) => format!("{server} {}", became(marked, does)),
             (_, Err(error)) => format!("{server} was not marked: {error}"),
         };
         printer.done(&line, &sentence)?;
@@ -89,20 +93,5 @@ fn became(marked: &Marked, does: &str) -> String {
             format!("belonged to other settings; it belongs to these now, and {does} in {spoken}")
         }
         _ => format!("was not marked: it is not new, and {does} in {spoken}"),
-    }
-}
-
-/// What became of a directory.
-fn directory(path: &str, marked: &Marked, options: &LocalOptions) -> String {
-    let made = match marked {
-        Marked::New => "was made",
-        _ => "was there already",
-    };
-    match &options.group {
-        Some(group) => format!("the directory {path} {made}, for the members of the group {group}"),
-        None => format!(
-            "the directory {path} {made}, for this user alone; ?group=NAME makes one that several \
-             users share"
-        ),
     }
 }

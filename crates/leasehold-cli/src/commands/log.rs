@@ -7,7 +7,7 @@ use leasehold::Client;
 use leasehold::audit::AuditLog;
 use tokio::time::sleep;
 
-use crate::cli::LogArgs;
+use crate::args::LogArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use leasehold::Skipped;
 use tokio::time::Instant;
 
 use super::watch;
-use crate::cli::LsArgs;
+use crate::args::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
     if let Some(interval) = args.watch {
         return watch::watch(&client, args, interval, printer).await;
     }
-    let mut listing = client.listing(&args.pattern);
+    let mut listing = client.listing(&args.keys.pattern);
     let mut rows = Rows::new(args.common.output.json, printer);
     loop {
         let part = match listing.next().await {

@@ -4,7 +4,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::{Cli, ManArgs, TABLES};
+use crate::args::{Cli, ManArgs, TABLES};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;

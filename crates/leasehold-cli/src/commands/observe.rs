@@ -7,14 +7,14 @@ use leasehold::Key;
 use leasehold::{Leader, Settings, Token, Wait};
 use serde::Serialize;
 
-use crate::cli::ElectArgs;
+use crate::args::ElectArgs;
 use crate::failure::Failure;
 use crate::output::{Printer, escape};
 use crate::retries::Patience;
 use crate::session::{Session, leave};
 use crate::signals::Signals;
 use crate::view::{OwnerView, known, since};
-use crate::{exit, place};
+use crate::{exit, store_warnings};
 
 /// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Seen<'a> {
 /// Prints leaders until a signal comes, or nobody reads.
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    place::check_of_election(&args.common.store)?;
+    store_warnings::check_of_election(&args.common.store)?;
     let settings = Settings::default().with_ttl(args.lease.ttl().value);
     settings.check()?;
     let patience = Patience {

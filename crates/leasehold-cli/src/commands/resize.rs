@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::ResizeArgs;
+use crate::args::ResizeArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;

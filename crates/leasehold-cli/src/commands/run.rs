@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use leasehold::Wait;
 
+use crate::args::RunArgs;
 use crate::child::OnLost;
-use crate::cli::RunArgs;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
-use crate::place;
 use crate::recovery::Recovery;
 use crate::run_child::{Again, RunChild};
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::store_warnings;
 
 /// The most that a period is cut by: two starts of a scheduler are never exactly one apart.
 const LONGEST_CUT: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         request.max_hold = None;
     }
     if args.every.is_some() {
-        place::say_if_every_machine_runs_it(store, printer);
+        store_warnings::say_if_every_machine_runs_it(store, printer);
     }
     let (settings, keys) = (request.settings.clone(), request.keys.clone());
     let asking = (&*keys, request.patience);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use leasehold::{Client, ErrorKind, HolderInfo, Released, Settings, Token};
 use serde::Serialize;
 
-use crate::cli::{ReleaseArgs, RenewArgs, StoreArgs};
+use crate::args::{ReleaseArgs, RenewArgs, StoreArgs};
 use crate::connect::connect;
 use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::place::say_if_not_sent;
 use crate::saved::{Place, SavedFile, SavedLease};
+use crate::store_warnings::say_if_not_sent;
 use crate::user_file::quoted;
 
 /// What `--json` prints, a line for each key.
@@ -28,7 +28,7 @@ struct Done<'a> {
 
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, _) = SavedLease::read(&args.file)?;
+    let (saved, _) = SavedLease::read(&args.saved.file)?;
     let client = connect_to(&saved, &args.common.store, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
@@ -47,7 +47,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, file) = SavedLease::read(&args.file)?;
+    let (saved, file) = SavedLease::read(&args.saved.file)?;
     let client = connect_to(&saved, &args.common.store, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
@@ -62,7 +62,7 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
         status = status.max(say(key, done, None, printer)?);
     }
     file.remove().map_err(|error| {
-        let message = format!("cannot remove {}: {error}", args.file.display());
+        let message = format!("cannot remove {}: {error}", args.saved.file.display());
         Failure::new(exit::OUTPUT, message)
     })?;
     Ok(status)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, Error, Inspection, Key};
 use tokio::time::timeout;
 
-use crate::cli::ShowArgs;
+use crate::args::ShowArgs;
 use crate::connect::connect;
 use crate::duration::spoken;
 use crate::exit;

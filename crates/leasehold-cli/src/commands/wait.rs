@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{Client, Key, Settings, Wait};
 use tokio::time::{sleep, timeout};
 
-use crate::cli::WaitForArgs;
+use crate::args::WaitForArgs;
 use crate::duration::millis;
 use crate::exit::{self, Status};
 use crate::failure::Failure;

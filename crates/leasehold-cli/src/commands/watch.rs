@@ -10,7 +10,7 @@ use rustix::termios::tcgetwinsize;
 use tokio::time::{Instant, sleep_until};
 
 use super::ls;
-use crate::cli::LsArgs;
+use crate::args::LsArgs;
 use crate::exit;
 use crate::failure::Failure;
 use crate::load_limit::LoadLimit;
@@ -81,7 +81,7 @@ async fn read(
 ) -> Result<Locks, Failure> {
     load.measure_round_trip(client).await;
     let mut locks = Locks::new();
-    let mut listing = client.listing(&args.pattern);
+    let mut listing = client.listing(&args.keys.pattern);
     loop {
         let asked = Instant::now();
         let Some(part) = listing.next().await? else {

@@ -5,19 +5,17 @@
 //! was named on the command line counts as typed.
 
 mod file;
-mod key;
 mod layer;
 mod parse;
 mod setting;
-mod url;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold::Wait;
+use serde::Serialize;
 
-use crate::cli::{AccessArgs, Command, FileArgs, LeaseArgs, StoreArgs};
+use crate::args::{Command, FileArgs};
 use crate::env;
 use crate::failure::Failure;
 
@@ -25,10 +23,9 @@ use file::{Content, candidates};
 use parse::{Sections, Source};
 
 pub(crate) use file::Whose;
-pub(crate) use key::{Key, nearest};
-pub(crate) use layer::Layer;
+pub(crate) use layer::{Layer, Slot};
 pub(crate) use setting::{Origin, Setting, typed};
-pub(crate) use url::Shown;
+pub(crate) use table::{Key, Row, TABLE, Value, nearest};
 
 /// What is set in the environment and in files.
 pub(crate) struct Config {
@@ -42,7 +39,7 @@ pub(crate) struct Config {
 pub(crate) const PASSWORD: &str = "password";
 
 /// A file that was looked for.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct LookedFor {
     pub(crate) path: Arc<Path>,
     pub(crate) whose: Whose,
@@ -54,41 +51,37 @@ struct Placed {
     is_of_file: bool,
 }
 
-/// The settings of a subcommand that can be configured, as far as it has them.
+/// The options of a subcommand that can be configured.
 #[derive(Debug)]
 pub(crate) struct Configurable<'a> {
-    pub(crate) store: &'a mut StoreArgs,
-    pub(crate) lease: Option<&'a mut LeaseArgs>,
-    pub(crate) wait: Option<&'a mut Option<Setting<Wait>>>,
-    pub(crate) retry_for: Option<&'a mut Option<Setting<Duration>>>,
-    pub(crate) grace: Option<&'a mut Option<Setting<Duration>>>,
+    pub(crate) files: &'a FileArgs,
+    /// Whether the credentials of the environment belong to another store.
+    pub(crate) without_environment: &'a mut bool,
+    pub(crate) slots: Vec<(Key, Slot<'a>)>,
 }
 
-impl Configurable<'_> {
-    /// Whether it was typed: then it does not matter what is set elsewhere.
-    fn has(&self, key: Key) -> bool {
-        let access = &self.store.access;
-        match key {
-            Key::Store => self.store.is_named(),
-            Key::User => access.user.is_some(),
-            Key::PasswordFile => access.password_file.is_some(),
-            Key::TlsCa => access.tls_ca.is_some(),
-            Key::TlsCert => access.tls_cert.is_some(),
-            Key::TlsKey => access.tls_key.is_some(),
-            Key::Ttl => self.lease.as_ref().is_some_and(|lease| lease.ttl.is_some()),
-            Key::Wait => self.wait.as_ref().is_some_and(|wait| wait.is_some()),
-            Key::RetryFor => self.retry_for.as_ref().is_some_and(|limit| limit.is_some()),
-            Key::Grace => self.grace.as_ref().is_some_and(|grace| grace.is_some()),
-            Key::Label => self
-                .lease
-                .as_ref()
-                .is_some_and(|lease| lease.label.is_some()),
-        }
+impl<'a> Configurable<'a> {
+    /// Adds options to those of the store.
+    pub(crate) fn and(mut self, slots: impl IntoIterator<Item = (Key, Slot<'a>)>) -> Self {
+        self.slots.extend(slots);
+        self
+    }
+
+    /// What is set.
+    pub(crate) fn layer(&self) -> Layer {
+        let slots = self.slots.iter();
+        slots
+            .filter_map(|(key, slot)| Some((*key, slot.get()?)))
+            .collect()
     }
 }
 
-/// A setting that is not used, by its name.
-pub(crate) type Unused = (&'static str, Origin);
+/// A setting that is not used.
+#[derive(Serialize)]
+pub(crate) struct Unused {
+    pub(crate) key: &'static str,
+    pub(crate) from: Origin,
+}
 
 /// Fills in what was not typed.
 pub(crate) fn fill(command: &mut Command) -> Result<(), Failure> {
@@ -101,8 +94,9 @@ pub(crate) fn fill(command: &mut Command) -> Result<(), Failure> {
 impl Config {
     /// Reads the environment and the files.
     pub(crate) fn load(typed: &Configurable<'_>) -> Result<Self, Failure> {
-        let environment = Layer::of_environment(|key| typed.has(key))?;
-        let typed = &typed.store.files;
+        let is_typed = typed.layer();
+        let environment = layer::of_environment(|key| is_typed.contains_key(&key))?;
+        let typed = typed.files;
         let named = match &typed.config {
             Some(named) => Some(named.clone()),
             None => variable(env::CONFIG, |path| Some(PathBuf::from(path)))?,
@@ -148,38 +142,26 @@ impl Config {
 
     /// Fills in what was not typed. Answers what is set for another store.
     pub(crate) fn fill(&self, into: &mut Configurable<'_>) -> Vec<Unused> {
-        let (found, unused) = self.settled(into.store.typed_url());
-        into.store.fill(found.store, found.access);
-        let is_variable = |(_, from): &Unused| matches!(from, Origin::Variable { .. });
-        if unused.iter().any(is_variable) {
-            into.store.leave_environment_out();
-        }
-        if let Some(lease) = &mut into.lease {
-            lease.ttl = lease.ttl.take().or(found.lease.ttl);
-            lease.label = lease.label.take().or(found.lease.label);
-        }
-        if let Some(wait) = &mut into.wait {
-            **wait = wait.take().or(found.wait);
-        }
-        if let Some(retry_for) = &mut into.retry_for {
-            **retry_for = retry_for.take().or(found.retry_for);
-        }
-        if let Some(grace) = &mut into.grace {
-            **grace = grace.take().or(found.grace);
+        let typed = into.layer();
+        let (mut settled, unused) = self.settled(typed.get(&Key::Store));
+        let is_variable = |it: &Unused| matches!(it.from, Origin::Variable { .. });
+        *into.without_environment |= unused.iter().any(is_variable);
+        settled.extend(typed);
+        for (key, slot) in &mut into.slots {
+            slot.set(settled.remove(key));
         }
         unused
     }
 
     /// All layers as one. How to log in belongs to the store that the same place names, or one that
     /// gives way to it: a password must not go to another server than it is meant for.
-    fn settled(&self, typed_store: Option<&str>) -> (Layer, Vec<Unused>) {
-        let url = |placed: &Placed| Some(placed.layer.store.as_ref()?.value.clone());
-        let in_force = typed_store.map(str::to_owned);
+    fn settled(&self, typed_store: Option<&Setting<Value>>) -> (Layer, Vec<Unused>) {
+        let url = |placed: &Placed| Some(placed.layer.get(&Key::Store)?.value.clone());
+        let in_force = typed_store.map(|store| store.value.clone());
         let in_force = in_force.or_else(|| self.layers.iter().find_map(url));
         let (mut meant, mut unused) = (None, Vec::new());
-        let mut settled = Layer::default();
+        let mut settled = Layer::new();
         for placed in self.layers.iter().rev() {
-            let mut layer = placed.layer.clone();
             let is_for_it = if placed.is_of_file {
                 meant = url(placed).or(meant);
                 meant.is_none() || meant == in_force
@@ -187,17 +169,21 @@ impl Config {
                 // The store that was typed, or its own.
                 typed_store.is_some() || in_force.is_none() || url(placed) == in_force
             };
-            if !is_for_it {
-                let origins = layer.access.origins();
-                unused.extend(origins.map(|(key, from)| (key.name(), from)));
-                if !placed.is_of_file
-                    && let Some(password) = password_of_environment()
-                {
-                    unused.push((PASSWORD, password.from));
+            for (key, setting) in &placed.layer {
+                if is_for_it || !key.is_credential() {
+                    settled.insert(*key, setting.clone());
+                } else {
+                    let (key, from) = (key.name(), setting.from.clone());
+                    unused.push(Unused { key, from });
                 }
-                layer.access = AccessArgs::default();
             }
-            settled = layer.over(settled);
+            if !is_for_it
+                && !placed.is_of_file
+                && let Some(password) = password_of_environment()
+            {
+                let (key, from) = (PASSWORD, password.from);
+                unused.push(Unused { key, from });
+            }
         }
         (settled, unused)
     }
@@ -208,7 +194,7 @@ pub(crate) fn password_of_environment() -> Option<Setting<String>> {
     let name = env::PASSWORD;
     let password = std::env::var(name).ok();
     let password = password.filter(|password| !password.is_empty());
-    password.map(|password| Setting::new(password, Origin::Variable { name }))
+    password.map(|password| Setting::new(password, Origin::variable(name)))
 }
 
 /// The value of a variable that must not be empty.
@@ -223,7 +209,7 @@ fn variable<T>(
     let value = value.ok_or_else(|| {
         Failure::usage(format!("{name} is empty or not UTF-8")).hint(format!("unset {name}"))
     })?;
-    Ok(Some(Setting::new(value, Origin::Variable { name })))
+    Ok(Some(Setting::new(value, Origin::variable(name))))
 }
 
 /// The layers, of which the first goes before the others.
@@ -233,30 +219,21 @@ fn in_order(
     profile: Option<&str>,
     typed: &FileArgs,
 ) -> Vec<Placed> {
-    let (mut profiles, mut tops) = (Vec::new(), Vec::new());
-    for mut sections in read {
-        let is_meant = |(name, _): &(Arc<str>, Layer)| Some(&**name) == profile;
-        if let Some(at) = sections.profiles.iter().position(is_meant) {
-            profiles.push(sections.profiles.swap_remove(at).1);
-        }
-        tops.push(sections.top);
-    }
     let file_is_typed = typed.config.is_some();
     let profile_is_typed = file_is_typed || typed.profile.is_some();
-    let ranked = profiles.into_iter().map(|layer| (profile_is_typed, layer));
-    let ranked = ranked.chain(tops.into_iter().map(|layer| (file_is_typed, layer)));
-    let (before, after): (Vec<_>, Vec<_>) = ranked.partition(|(is_typed, _)| *is_typed);
-    let of_file = |(_, layer)| Placed {
+    let mut ranked = vec![(2, environment)];
+    for mut sections in read {
+        let meant = profile.and_then(|name| sections.profiles.remove(name));
+        ranked.extend(meant.map(|layer| (if profile_is_typed { 0 } else { 3 }, layer)));
+        ranked.push((if file_is_typed { 1 } else { 4 }, sections.top));
+    }
+    // Within a rank the user's file stays before the system's.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    let placed = |(rank, layer)| Placed {
         layer,
-        is_of_file: true,
+        is_of_file: rank != 2,
     };
-    let environment = Placed {
-        layer: environment,
-        is_of_file: false,
-    };
-    let before = before.into_iter().map(of_file);
-    let after = after.into_iter().map(of_file);
-    before.chain([environment]).chain(after).collect()
+    ranked.into_iter().map(placed).collect()
 }
 
 /// Refuses a profile that no file has.
@@ -265,8 +242,8 @@ fn check_profile(
     read: &[Sections],
     files: &[LookedFor],
 ) -> Result<(), Failure> {
-    let all = read.iter().flat_map(|sections| &sections.profiles);
-    let names: Vec<_> = all.map(|(name, _)| &**name).collect();
+    let all = read.iter().flat_map(|sections| sections.profiles.keys());
+    let names: Vec<_> = all.map(|name| &**name).collect();
     if names.contains(&&*profile.value) {
         return Ok(());
     }

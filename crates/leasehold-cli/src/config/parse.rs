@@ -1,17 +1,18 @@
 //! `leasehold.toml`: from its text to settings, with the line of each mistake.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use leasehold::store::describe;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::key::{Key, nearest};
-use super::layer::{Layer, Written};
+use super::layer::Layer;
 use super::setting::Origin;
-use super::url::Shown;
+use super::table::{Key, TABLE, Value, Written, nearest, unusable};
 use crate::failure::Failure;
 
 const PROFILE: &str = "profile";
@@ -33,7 +34,7 @@ pub(super) struct Source<'a> {
 pub(super) struct Sections {
     /// Outside of profiles.
     pub(super) top: Layer,
-    pub(super) profiles: Vec<(Arc<str>, Layer)>,
+    pub(super) profiles: BTreeMap<Arc<str>, Layer>,
 }
 
 type Entry<'a, 'i> = (&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>);
@@ -59,7 +60,7 @@ impl Source<'_> {
                 for entry in in_order(self.table(&format!("{PROFILE}.{name}"), value)?) {
                     self.set(&mut layer, Some(&name), entry)?;
                 }
-                sections.profiles.push((name, layer));
+                sections.profiles.insert(name, layer);
             }
         }
         Ok(sections)
@@ -73,16 +74,19 @@ impl Source<'_> {
     ) -> Result<(), Failure> {
         let line = self.line(name.span());
         let place = format!("{}:{line}", self.path.display());
-        let key = Key::of(name.get_ref())
+        let mut rows = TABLE.iter();
+        let row = rows
+            .find(|row| row.name == name.get_ref())
             .ok_or_else(|| unknown(&place, name.get_ref(), profile.is_none()))?;
-        let place = format!("{place}: the value of {}", key.name());
+        let place = format!("{place}: the value of {}", row.name);
         let DeValue::String(text) = value.get_ref() else {
-            let example = format!("write it in quotes: {} = {:?}", key.name(), key.example());
+            let example = format!("write it in quotes: {} = {:?}", row.name, row.example);
             return Err(Failure::usage(format!("{place} is not a text")).hint(example));
         };
         let written = Written {
             value: OsStr::new(&**text),
             base: self.path.parent().unwrap_or_else(|| Path::new("")),
+            in_file: true,
         };
         let from = Origin::File {
             path: Arc::clone(&self.path),
@@ -90,16 +94,23 @@ impl Source<'_> {
             profile: profile.cloned(),
             named: self.named || (profile.is_some() && self.profile_named),
         };
-        let set = layer.set(key, written, from);
-        set.map_err(|wrong| wrong.of(&place))?;
-        self.check_secrets(key, text, &place)
+        let set = row
+            .read(&written, from)
+            .map_err(|why| unusable(&place, why))?;
+        self.check_secrets(row.key, &set.value, &place)?;
+        layer.insert(row.key, set);
+        Ok(())
     }
 
     /// Refuses a password that everybody can read.
-    fn check_secrets(&self, key: Key, text: &str, place: &str) -> Result<(), Failure> {
-        let is_secret = key == Key::Store && Shown::of(text.trim())?.has_password;
-        if !(is_secret && self.is_public) {
-            return Ok(());
+    fn check_secrets(&self, key: Key, value: &Value, place: &str) -> Result<(), Failure> {
+        match value {
+            Value::Text(url) if key == Key::Store && self.is_public => {
+                if !describe(url)?.has_password {
+                    return Ok(());
+                }
+            }
+            _ => return Ok(()),
         }
         Err(Failure::usage(format!(
             "{place} has a password in it, and every user of this machine can read this file"
@@ -150,7 +161,7 @@ fn unknown(place: &str, name: &str, at_top: bool) -> Failure {
     }
     let names = || {
         let profile = at_top.then_some(PROFILE);
-        Key::ALL.into_iter().map(Key::name).chain(profile)
+        TABLE.iter().map(|row| row.name).chain(profile)
     };
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
@@ -176,12 +187,12 @@ mod tests {
 
     #[test]
     fn each_key_can_be_set_to_its_example() {
-        for key in Key::ALL {
-            let line = format!("{} = {:?}\n", key.name(), key.example());
+        for row in TABLE {
+            let line = format!("{} = {:?}\n", row.name, row.example);
             parse(&line).unwrap();
             let profiles = parse(&format!("[profile.a]\n{line}")).unwrap().profiles;
             assert_eq!(profiles.len(), 1, "{line}");
-            assert!(parse(&format!("{} = 30", key.name())).is_err(), "{line}");
+            assert!(parse(&format!("{} = 30", row.name)).is_err(), "{line}");
         }
     }
 

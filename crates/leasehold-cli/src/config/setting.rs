@@ -1,5 +1,6 @@
 //! A value of a setting, and where it comes from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) enum Origin {
         name: &'static str,
     },
     Variable {
-        name: &'static str,
+        name: Cow<'static, str>,
     },
     File {
         path: Arc<Path>,
@@ -47,6 +48,11 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// A variable of that name.
+    pub(crate) fn variable(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Variable { name: name.into() }
+    }
+
     /// Whether it was an option of the command line.
     pub(crate) fn is_typed(&self) -> bool {
         matches!(self, Self::Option { .. })
@@ -66,7 +72,8 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Option { name } | Self::Variable { name } => f.write_str(name),
+            Self::Option { name } => f.write_str(name),
+            Self::Variable { name } => f.write_str(name),
             Self::File {
                 path,
                 line,

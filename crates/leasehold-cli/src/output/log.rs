@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
 use super::{Event, Printer};
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::env;
 
 /// Shows warnings; more with `-v`, less with `-q`, whatever is asked for by `LEASEHOLD_LOG`.

@@ -24,7 +24,7 @@ pub(crate) use event::{
 pub(crate) use table::{Column, Flexible, GAP, Layout, Narrow, WHOLE, cut, fit, table, width};
 pub(crate) use usage::usage;
 
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
 use crate::exit;
 use crate::failure::Failure;
 use crate::metrics_file::MetricsFile;

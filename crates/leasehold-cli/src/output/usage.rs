@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::Command;
 use clap::error::{ContextKind, ErrorKind};
+use clap::{Command, CommandFactory};
 
 use super::{PREFIX, escape};
-use crate::{cli, exit};
+use crate::args::Cli;
+use crate::exit;
 
 /// Options of other lock commands (flock, `consul lock`): their names, the option here that a
 /// subcommand must have, and what to write.
@@ -139,7 +140,7 @@ fn example(arguments: &[OsString]) -> Option<String> {
 }
 
 fn built(subcommand: &str) -> Option<Command> {
-    let mut all = cli::command();
+    let mut all = Cli::command();
     all.build();
     all.find_subcommand(subcommand).cloned()
 }

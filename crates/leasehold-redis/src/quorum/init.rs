@@ -46,7 +46,11 @@ impl RedlockStore {
         let names = inner.members.iter().map(|member| member.name.clone());
         let marked = names.zip(outcomes);
         Ok(marked
-            .map(|(server, outcome)| Initialised { server, outcome })
+            .map(|(server, outcome)| Initialised {
+                server,
+                users: None,
+                outcome,
+            })
             .collect())
     }
 }

@@ -76,6 +76,8 @@ fn what_cannot_work_is_named() {
         ("redis://h/?prefix=lock:", "prefix"),
         ("redis://h/?ca=/x", "encrypted"),
         ("rediss://h/?cert=/x", "key"),
+        ("rediss://h/?cert=/x&key=", "key"),
+        ("rediss://h/?ca=", "ca"),
         ("redis+unix://", "socket"),
         ("redis://h/0#1", "#"),
         ("redis://h/?prefix=a#b", "#"),

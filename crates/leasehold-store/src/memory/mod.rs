@@ -8,7 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Inbox, Key, Moment, Now, Queue, Snapshot, StoreTime, Token};
+use leasehold_core::{
+    Command, Inbox, Invalid, Key, Moment, Now, Queue, Snapshot, StoreTime, Token,
+};
 
 use tokio::task::coop::consume_budget;
 
@@ -24,7 +26,7 @@ use crate::port::{Capabilities, Listening, PushSink};
 use crate::random::random_u64;
 use crate::records::{Records, Step, Transacted};
 use crate::report::{Finding, Report, Severity};
-use crate::scheme::{Opened, Scheme};
+use crate::scheme::{Description, Opened, Scheme};
 use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
 use leasehold_core::Push;
 
@@ -285,6 +287,15 @@ impl fmt::Debug for MemoryStore {
 /// The parameters of a URL.
 const PARAMS: &[Param<Option<AuditLimit>>] = &[("audit", |limit| Field::Audit(limit))];
 
+/// Reads a URL: the name, and the audit log.
+fn read_url(url: &str) -> Result<(&str, Option<AuditLimit>), Invalid> {
+    let rest = url.strip_prefix("memory:").unwrap_or_default();
+    let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut limit = None;
+    Params::of_query(query)?.read_all(PARAMS, &mut limit)?;
+    Ok((name, limit))
+}
+
 /// The URL scheme of `memory:` and `memory:name`.
 #[derive(Debug)]
 pub struct Memory;
@@ -299,15 +310,16 @@ impl Scheme for Memory {
         &["memory:"]
     }
 
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        read_url(url).map(|_| Description::without_servers(url))
+    }
+
     async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
-        let rest = url.strip_prefix("memory:").unwrap_or_default();
-        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (name, limit) = read_url(url)?;
         let store = match name {
             "" => MemoryStore::new(),
             name => MemoryStore::named(name),
         };
-        let mut limit = None;
-        Params::of_query(query)?.read_all(PARAMS, &mut limit)?;
         let store = match limit {
             None => store,
             Some(limit) => store.audited(limit),

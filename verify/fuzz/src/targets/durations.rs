@@ -21,7 +21,7 @@ pub(crate) fn run(data: &[u8]) {
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
             let shown = format_duration(duration);
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
-            let period = command::parse_period(text);
+            let period = command::at_least("1s")(text);
             assert_eq!(period.is_ok(), duration >= Duration::from_secs(1));
             check_spoken(duration);
             assert!(u128::from(command::millis(duration)) <= duration.as_millis());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::Client;
 
-use crate::cli::BenchArgs;
+use crate::args::BenchArgs;
 use crate::connect::{Measured, connect_to_measure};
 use crate::exit;
 use crate::failure::Failure;

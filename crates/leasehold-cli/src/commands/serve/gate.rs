@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::api::Problem;
 use super::{HEALTH, REQUEST_LIMIT, Shared, is_loopback};
-use crate::cli::ServeArgs;
+use crate::args::ServeArgs;
 use crate::env;
 use crate::failure::Failure;
 use crate::user_file::{Links, Owner, Rights, UserFile};

@@ -27,7 +27,7 @@ use tokio::sync::{Mutex, Semaphore};
 use self::gate::Gate;
 use self::histories::Histories;
 use self::reader::Reader;
-use crate::cli::ServeArgs;
+use crate::args::ServeArgs;
 use crate::connect::{Opening, connect};
 use crate::exit;
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
         .map_err(|error| cannot_listen(args.listen, &error))?;
     let most = connections::most();
     let shared = Arc::new(Shared {
-        opening: Opening::of(&args.common.store)?,
+        opening: Opening::of(&args.common.store),
         reader: Reader::begin(client.clone(), INTERVAL),
         histories: Histories::new(client.clone()),
         gate,

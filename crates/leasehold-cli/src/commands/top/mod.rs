@@ -23,7 +23,7 @@ use self::model::{Action, Model};
 use self::screen::Screen;
 use self::view::ViewOptions;
 use super::break_key::{break_seen, outcome};
-use crate::cli::TopArgs;
+use crate::args::TopArgs;
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::feed::{self, Wanted, history};
@@ -45,7 +45,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     let client = connect(&args.store).await?;
     let signals = Signals::listen()?;
     let mut top = Top {
-        model: Model::new(&args.pattern),
+        model: Model::new(&args.keys.pattern),
         options: ViewOptions {
             store: client.store_url().to_owned(),
             colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),

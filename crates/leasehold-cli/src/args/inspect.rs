@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::{CommonArgs, StoreArgs};
+use super::{CommonArgs, PatternArgs, StoreArgs};
 use crate::view::KeyView;
 use crate::{duration, moment};
 
@@ -47,12 +47,8 @@ pub(crate) struct DoctorArgs {
 )]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per line")))]
 pub(crate) struct LsArgs {
-    #[arg(
-        value_name = "PATTERN", default_value = "*",
-        value_parser = NonEmptyStringValueParser::new(),
-        help = "Which keys: * for any text, ? for any character, [ab] for one of these"
-    )]
-    pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) keys: PatternArgs,
     /// Print the locks again whenever they change, until a signal arrives
     ///
     /// Reads the store once per interval [default: 1s], at least 100ms apart, and less often if a
@@ -63,7 +59,7 @@ pub(crate) struct LsArgs {
     /// and waiters. While the store does not answer, it tries again, and says so once.
     #[arg(
         short, long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1s", value_parser = duration::parse_interval
+        default_missing_value = "1s", value_parser = duration::at_least("100ms")
     )]
     pub(crate) watch: Option<Duration>,
     /// Only locks that somebody holds
@@ -130,16 +126,12 @@ pub(crate) struct LogArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold top -S redis://host/ 'orders/*'")]
 pub(crate) struct TopArgs {
-    #[arg(
-        value_name = "PATTERN", default_value = "*",
-        value_parser = NonEmptyStringValueParser::new(),
-        help = "Which keys: * for any text, ? for any character, [ab] for one of these"
-    )]
-    pub(crate) pattern: String,
+    #[command(flatten)]
+    pub(crate) keys: PatternArgs,
     /// How often the store is asked, at least 100ms apart
     #[arg(
         short, long, value_name = "DURATION", default_value = "1s",
-        value_parser = duration::parse_interval
+        value_parser = duration::at_least("100ms")
     )]
     pub(crate) interval: Duration,
     #[command(flatten)]

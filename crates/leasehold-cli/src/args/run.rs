@@ -10,8 +10,8 @@ use clap::builder::NonEmptyStringValueParser;
 use leasehold::Wait;
 
 use super::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, RetryArgs, WaitArgs, parse_wait,
-    tables,
+    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, RetryArgs, SavedArgs, WaitArgs,
+    parse_wait, tables,
 };
 use crate::background::Front;
 use crate::config::{Setting, typed};
@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     /// example 12h for a daily job. A job that fails or crashes does not free the lock sooner. -q
     /// prints nothing when the job is skipped; -E chooses another status.
     #[arg(
-        long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::parse_period,
+        long, help_heading = "Jobs", value_name = "DURATION", value_parser = duration::at_least("1s"),
         conflicts_with_all = [
             "wait", "deadlock_timeout", "shared", "limit", "reentrant", "keys", "min_hold", "recover_as"
         ]
@@ -204,9 +204,8 @@ pub(crate) struct WaitForArgs {
 #[command(after_help = "Example:\n  leasehold renew --ttl 10m deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
 pub(crate) struct RenewArgs {
-    /// The file of `hold --save`
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) saved: SavedArgs,
     /// How long the lease lasts from now on, unless it is renewed again [default: the TTL of
     /// `hold`]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -223,9 +222,8 @@ pub(crate) struct RenewArgs {
 #[command(after_help = "Example:\n  leasehold release deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
 pub(crate) struct ReleaseArgs {
-    /// The file of `hold --save`
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) saved: SavedArgs,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

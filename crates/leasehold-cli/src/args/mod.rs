@@ -1,8 +1,8 @@
 //! The arguments as typed. What they mean is decided by the subcommands.
 
-mod jobs;
-mod looking;
-mod managing;
+mod admin;
+mod inspect;
+mod run;
 mod shared;
 mod store;
 
@@ -11,19 +11,19 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::Configurable;
+use crate::config::{Configurable, Key, Slot};
 use crate::{env, exit, run_child};
 
-pub(crate) use jobs::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
-pub(crate) use looking::{
-    DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ServeArgs, ShowArgs, TopArgs,
-};
-pub(crate) use managing::{
+pub(crate) use admin::{
     BenchArgs, BreakArgs, CompletionsArgs, ConfigArgs, InitArgs, ManArgs, ResizeArgs,
 };
+pub(crate) use inspect::{
+    DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ServeArgs, ShowArgs, TopArgs,
+};
+pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
 pub(crate) use shared::{
-    CommonArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, RetryArgs,
-    WaitArgs, WaitLimitArgs, parse_wait,
+    CommonArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, PatternArgs,
+    RetryArgs, SavedArgs, WaitArgs, WaitLimitArgs, parse_wait,
 };
 pub(crate) use store::{AccessArgs, FileArgs, StoreArgs, parse_store};
 
@@ -54,11 +54,6 @@ pub(crate) fn parse(
         Ok(matches) => Cli::from_arg_matches(&matches),
         Err(_) => parse_with_all_usages(arguments),
     }
-}
-
-/// The definition of all arguments.
-pub(crate) fn command() -> clap::Command {
-    Cli::command()
 }
 
 /// Reads the arguments with all subcommands built, so that help and errors are complete.
@@ -114,75 +109,79 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
-    /// The store, unless a saved lease may name another one.
-    pub(crate) fn store(&mut self) -> Option<&StoreArgs> {
+    /// What those have that use a store, and print.
+    pub(crate) fn common(&mut self) -> Option<&mut CommonArgs> {
         match self {
-            Self::Renew(_) | Self::Release(_) => None,
-            _ => Some(self.configurable()?.store),
+            Self::Run(args) => Some(&mut args.common),
+            Self::Hold(args) => Some(&mut args.common),
+            Self::Wait(args) => Some(&mut args.common),
+            Self::Renew(args) => Some(&mut args.common),
+            Self::Release(args) => Some(&mut args.common),
+            Self::Elect(args) => Some(&mut args.common),
+            Self::Show(args) => Some(&mut args.common),
+            Self::Ls(args) => Some(&mut args.common),
+            Self::Log(args) => Some(&mut args.common),
+            Self::Deadlocks(args) => Some(&mut args.common),
+            Self::Serve(args) => Some(&mut args.common),
+            Self::Break(args) => Some(&mut args.common),
+            Self::Resize(args) => Some(&mut args.common),
+            Self::Doctor(args) => Some(&mut args.common),
+            Self::Init(args) => Some(&mut args.common),
+            Self::Bench(args) => Some(&mut args.common),
+            Self::Config(args) => Some(&mut args.common),
+            Self::Top(_) | Self::Completions(_) | Self::Man(_) => None,
+        }
+    }
+
+    /// Whether it takes a lock, or waits for one: then it says what happens.
+    pub(crate) fn is_job(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_) | Self::Hold(_) | Self::Elect(_) | Self::Wait(_)
+        )
+    }
+
+    /// The store that it uses, unless a saved lease may name another one.
+    pub(crate) fn store_in_force(&mut self) -> Option<&StoreArgs> {
+        match self {
+            Self::Renew(_) | Self::Release(_) | Self::Config(_) => None,
+            others => others.store().map(|store| &*store),
+        }
+    }
+
+    /// The store.
+    fn store(&mut self) -> Option<&mut StoreArgs> {
+        match self {
+            Self::Top(args) => Some(&mut args.store),
+            others => Some(&mut others.common()?.store),
         }
     }
 
     /// What can be configured; of those that use a store.
     pub(crate) fn configurable(&mut self) -> Option<Configurable<'_>> {
-        let store = match self {
+        Some(match self {
             Self::Run(args) => {
-                return Some(Configurable {
-                    store: &mut args.common.store,
-                    lease: Some(&mut args.lease),
-                    wait: Some(&mut args.wait.limit.wait),
-                    retry_for: Some(&mut args.wait.retry.retry_for),
-                    grace: Some(&mut args.guard.grace.grace),
-                });
+                let (lease, wait) = (args.lease.slots(), args.wait.slots());
+                let store = args.common.store.configurable();
+                store.and(lease).and(wait).and(args.guard.grace.slots())
             }
             Self::Hold(args) => {
-                return Some(Configurable {
-                    store: &mut args.common.store,
-                    lease: Some(&mut args.lease),
-                    wait: Some(&mut args.wait.limit.wait),
-                    retry_for: Some(&mut args.wait.retry.retry_for),
-                    grace: None,
-                });
+                let store = args.common.store.configurable();
+                store.and(args.lease.slots()).and(args.wait.slots())
             }
             Self::Elect(args) => {
-                return Some(Configurable {
-                    store: &mut args.common.store,
-                    lease: Some(&mut args.lease),
-                    wait: None,
-                    retry_for: Some(&mut args.retry.retry_for),
-                    grace: Some(&mut args.guard.grace.grace),
-                });
+                let (lease, retry) = (args.lease.slots(), args.retry.slots());
+                let store = args.common.store.configurable();
+                store.and(lease).and(retry).and(args.guard.grace.slots())
             }
             Self::Wait(args) => {
-                return Some(Configurable {
-                    store: &mut args.common.store,
-                    lease: None,
-                    wait: Some(&mut args.wait),
-                    retry_for: Some(&mut args.retry.retry_for),
-                    grace: None,
-                });
+                let store = args.common.store.configurable();
+                let wait = [(Key::Wait, Slot::Wait(&mut args.wait))];
+                store.and(wait).and(args.retry.slots())
             }
-            Self::Renew(args) => &mut args.common.store,
-            Self::Release(args) => &mut args.common.store,
-            Self::Show(args) => &mut args.common.store,
-            Self::Ls(args) => &mut args.common.store,
-            Self::Log(args) => &mut args.common.store,
-            Self::Top(args) => &mut args.store,
-            Self::Deadlocks(args) => &mut args.common.store,
-            Self::Serve(args) => &mut args.common.store,
-            Self::Break(args) => &mut args.common.store,
-            Self::Resize(args) => &mut args.common.store,
-            Self::Doctor(args) => &mut args.common.store,
-            Self::Init(args) => &mut args.common.store,
-            Self::Bench(args) => &mut args.common.store,
             // It shows what there is, and reads it itself.
-            Self::Config(_) | Self::Completions(_) | Self::Man(_) => return None,
-        };
-        Some(Configurable {
-            store,
-            lease: None,
-            wait: None,
-            retry_for: None,
-            grace: None,
+            Self::Config(_) => return None,
+            others => others.store()?.configurable(),
         })
     }
 }

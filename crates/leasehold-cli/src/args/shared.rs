@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PathBufValueParser, StringValueParser, TypedValueParser,
+};
 use leasehold::Wait;
 
 use super::store::StoreArgs;
 use crate::child::OnLost;
-use crate::config::{Origin, Setting, typed};
+use crate::config::{Key, Origin, Setting, Slot, typed};
 use crate::failure::Failure;
 use crate::{duration, exit};
 
@@ -64,6 +66,25 @@ pub(crate) struct CommonArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// Which keys.
+#[derive(Debug, Args)]
+pub(crate) struct PatternArgs {
+    #[arg(
+        value_name = "PATTERN", default_value = "*",
+        value_parser = NonEmptyStringValueParser::new(),
+        help = "Which keys: * for any text, ? for any character, [ab] for one of these"
+    )]
+    pub(crate) pattern: String,
+}
+
+/// Which saved lease.
+#[derive(Debug, Args)]
+pub(crate) struct SavedArgs {
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
 /// Which lock.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]
@@ -107,7 +128,7 @@ pub(crate) struct LockArgs {
     )]
     pub(crate) min_hold: Option<Duration>,
     /// Give the lock up after this long, as if it were lost; `run` first ends the command
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse_hold, hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::at_least("50ms"), hide_short_help = true)]
     pub(crate) max_hold: Option<Duration>,
 }
 
@@ -144,6 +165,11 @@ pub(crate) struct WaitArgs {
 }
 
 impl WaitArgs {
+    /// What can be configured.
+    pub(crate) fn slots(&mut self) -> impl Iterator<Item = (Key, Slot<'_>)> {
+        self.limit.slots().into_iter().chain(self.retry.slots())
+    }
+
     /// The status for a lock that was not obtained in time.
     pub(crate) fn conflict_status(&self) -> u8 {
         self.conflict_exit_code.unwrap_or(exit::CONFLICT)
@@ -167,6 +193,11 @@ pub(crate) struct RetryArgs {
 }
 
 impl RetryArgs {
+    /// What can be configured.
+    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
+        [(Key::RetryFor, Slot::Duration(&mut self.retry_for))]
+    }
+
     /// The longest outage that is waited through, if there is a limit.
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.retry_for.as_ref().map(|retry_for| retry_for.value)
@@ -191,6 +222,11 @@ pub(crate) struct WaitLimitArgs {
 }
 
 impl WaitLimitArgs {
+    /// What can be configured.
+    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
+        [(Key::Wait, Slot::Wait(&mut self.wait))]
+    }
+
     /// How long, and where that comes from.
     pub(crate) fn wait(&self) -> Setting<Wait> {
         match &self.wait {
@@ -232,6 +268,14 @@ pub(crate) struct LeaseArgs {
 }
 
 impl LeaseArgs {
+    /// What can be configured.
+    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 2] {
+        [
+            (Key::Ttl, Slot::Duration(&mut self.ttl)),
+            (Key::Label, Slot::Text(&mut self.label)),
+        ]
+    }
+
     /// The TTL, and where it comes from.
     pub(crate) fn ttl(&self) -> Setting<Duration> {
         let usual = || Setting::default(Duration::from_secs(30));
@@ -282,6 +326,11 @@ pub(crate) struct GraceArgs {
 const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
 impl GraceArgs {
+    /// What can be configured.
+    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
+        [(Key::Grace, Slot::Duration(&mut self.grace))]
+    }
+
     /// The grace time for that TTL, and where it comes from.
     pub(crate) fn grace(&self, ttl: &Setting<Duration>) -> Result<Setting<Duration>, Failure> {
         match &self.grace {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, StringValueParser};
 use clap::{Args, ValueHint};
+use leasehold::store::describe;
 
-use crate::config::{Key, Origin, Setting, Shown, typed};
+use crate::config::{Configurable, Key, Layer, Origin, Setting, Slot, typed};
 
 /// Where the locks live, and who we are there.
 #[derive(Debug, Clone, Args)]
@@ -104,7 +105,7 @@ pub(crate) struct FileArgs {
 impl StoreArgs {
     /// The URL; `local:` unless one was named.
     pub(crate) fn url(&self) -> &str {
-        self.typed_url().unwrap_or("local:")
+        self.url.as_ref().map_or("local:", |url| &url.value)
     }
 
     /// The URL, and where it comes from.
@@ -118,7 +119,7 @@ impl StoreArgs {
     pub(crate) fn or_saved(&self, url: &str) -> Self {
         let named = self.named();
         let is_typed = matches!(named.from, Origin::Option { .. });
-        if is_typed || Shown::of(&named.value).is_ok_and(|named| named.url == url) {
+        if is_typed || describe(&named.value).is_ok_and(|named| named.url == url) {
             return self.clone();
         }
         Self {
@@ -137,11 +138,6 @@ impl StoreArgs {
         }
     }
 
-    /// Sends no credentials of the environment.
-    pub(crate) fn leave_environment_out(&mut self) {
-        self.without_environment = true;
-    }
-
     /// Whether the credentials of the environment are for this store.
     pub(crate) fn uses_environment(&self) -> bool {
         !self.without_environment
@@ -152,60 +148,50 @@ impl StoreArgs {
         self.url.is_some()
     }
 
-    /// The URL that was named; before the rest is filled in, on the command line.
-    pub(crate) fn typed_url(&self) -> Option<&str> {
-        self.url.as_ref().map(|url| &*url.value)
-    }
-
-    /// Fills in what is missing.
-    pub(crate) fn fill(&mut self, url: Option<Setting<String>>, access: AccessArgs) {
-        self.url = self.url.take().or(url);
-        self.access = std::mem::take(&mut self.access).over(access);
+    /// What can be configured.
+    pub(crate) fn configurable(&mut self) -> Configurable<'_> {
+        Configurable {
+            files: &self.files,
+            without_environment: &mut self.without_environment,
+            slots: vec![(Key::Store, Slot::Text(&mut self.url))],
+        }
+        .and(self.access.slots())
     }
 }
 
 impl AccessArgs {
+    fn slots(&mut self) -> [(Key, Slot<'_>); 5] {
+        [
+            (Key::User, Slot::Text(&mut self.user)),
+            (Key::PasswordFile, Slot::Path(&mut self.password_file)),
+            (Key::TlsCa, Slot::Path(&mut self.tls_ca)),
+            (Key::TlsCert, Slot::Path(&mut self.tls_cert)),
+            (Key::TlsKey, Slot::Path(&mut self.tls_key)),
+        ]
+    }
+
     /// These, and those of `below` that are missing here.
-    pub(crate) fn over(self, below: Self) -> Self {
-        Self {
-            user: self.user.or(below.user),
-            password_file: self.password_file.or(below.password_file),
-            tls_ca: self.tls_ca.or(below.tls_ca),
-            tls_cert: self.tls_cert.or(below.tls_cert),
-            tls_key: self.tls_key.or(below.tls_key),
+    pub(crate) fn over(mut self, mut below: Self) -> Self {
+        for ((_, mut slot), (_, other)) in self.slots().into_iter().zip(below.slots()) {
+            slot.set(slot.get().or_else(|| other.get()));
         }
+        self
     }
 
     /// Those of which that is true.
-    pub(crate) fn where_from(self, is_so: impl Fn(&Origin) -> bool) -> Self {
-        fn kept<T>(
-            setting: Option<Setting<T>>,
-            is_so: impl Fn(&Origin) -> bool,
-        ) -> Option<Setting<T>> {
-            setting.filter(|setting| is_so(&setting.from))
+    pub(crate) fn where_from(mut self, is_so: impl Fn(&Origin) -> bool) -> Self {
+        for (_, mut slot) in self.slots() {
+            slot.set(slot.get().filter(|setting| is_so(&setting.from)));
         }
-        Self {
-            user: kept(self.user, &is_so),
-            password_file: kept(self.password_file, &is_so),
-            tls_ca: kept(self.tls_ca, &is_so),
-            tls_cert: kept(self.tls_cert, &is_so),
-            tls_key: kept(self.tls_key, &is_so),
-        }
+        self
     }
 
-    /// Which are set, and where.
-    pub(crate) fn origins(&self) -> impl Iterator<Item = (Key, Origin)> {
-        fn origin<T>(key: Key, setting: &Option<Setting<T>>) -> Option<(Key, Origin)> {
-            Some((key, setting.as_ref()?.from.clone()))
-        }
-        let all = [
-            origin(Key::User, &self.user),
-            origin(Key::PasswordFile, &self.password_file),
-            origin(Key::TlsCa, &self.tls_ca),
-            origin(Key::TlsCert, &self.tls_cert),
-            origin(Key::TlsKey, &self.tls_key),
-        ];
-        all.into_iter().flatten()
+    /// As settings.
+    pub(crate) fn layer(mut self) -> Layer {
+        let slots = self.slots().into_iter();
+        slots
+            .filter_map(|(key, slot)| Some((key, slot.get()?)))
+            .collect()
     }
 }
 

@@ -1,0 +1,328 @@
+//! The settings that can be configured: one table of keys, variables and values.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold::core::written;
+use leasehold::store::describe;
+use leasehold::{Settings, Wait};
+
+use super::setting::{Origin, Setting};
+use crate::args::{parse_store, parse_wait};
+use crate::failure::Failure;
+use crate::{duration, env};
+
+/// A setting, by its key in `leasehold.toml` and its profiles. The option is the same behind two
+/// dashes.
+#[allow(clippy::enum_variant_names, reason = "`tls-key` names a key of TLS")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Store,
+    User,
+    PasswordFile,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    Ttl,
+    Wait,
+    RetryFor,
+    Grace,
+    Label,
+}
+
+/// What there is to know about a setting.
+pub(crate) struct Row {
+    pub(crate) key: Key,
+    pub(crate) name: &'static str,
+    /// A value, for hints.
+    pub(crate) example: &'static str,
+    /// Reads a value that was not typed.
+    read: fn(&Written<'_>) -> Result<Value, Failure>,
+}
+
+/// All settings, in the order of the keys, in which they are shown.
+pub(crate) const TABLE: [Row; 11] = [
+    row(Key::Store, "store", "redis://host/", store),
+    row(Key::User, "user", "app", text),
+    row(Key::PasswordFile, "password-file", "password", path),
+    row(Key::TlsCa, "tls-ca", "ca.pem", path),
+    row(Key::TlsCert, "tls-cert", "client.pem", path),
+    row(Key::TlsKey, "tls-key", "client.key", path),
+    row(Key::Ttl, "ttl", "30s", ttl),
+    row(Key::Wait, "wait", "5m", wait),
+    row(Key::RetryFor, "retry-for", "10m", span),
+    row(Key::Grace, "grace", "5s", span),
+    row(Key::Label, "label", "billing", text),
+];
+
+const fn row(
+    key: Key,
+    name: &'static str,
+    example: &'static str,
+    read: fn(&Written<'_>) -> Result<Value, Failure>,
+) -> Row {
+    Row {
+        key,
+        name,
+        example,
+        read,
+    }
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Path(PathBuf),
+    Duration(Duration),
+    Wait(Wait),
+}
+
+/// A value as it is written.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'a> {
+    pub(super) value: &'a OsStr,
+    /// What a relative path is relative to; empty: to the working directory.
+    pub(super) base: &'a Path,
+    /// Whether it stands in a file: a mistake in a URL is found here then, in its line.
+    pub(super) in_file: bool,
+}
+
+impl Key {
+    pub(crate) fn name(self) -> &'static str {
+        TABLE[self as usize].name
+    }
+
+    /// Whether it is a part of how to log in at a store.
+    pub(crate) fn is_credential(self) -> bool {
+        (Self::User..=Self::TlsKey).contains(&self)
+    }
+}
+
+impl Row {
+    /// The environment variable that sets the same.
+    pub(crate) fn variable(&self) -> String {
+        let name = self.name.replace('-', "_");
+        format!("{}{}", env::PREFIX, name.to_uppercase())
+    }
+
+    /// Reads a value.
+    pub(super) fn read(
+        &self,
+        written: &Written<'_>,
+        from: Origin,
+    ) -> Result<Setting<Value>, Failure> {
+        // A label of nothing goes before one that is set elsewhere.
+        if self.key != Key::Label && written.value.as_encoded_bytes().trim_ascii().is_empty() {
+            return Err(Failure::usage(format!("the {} is empty", self.name))
+                .hint(format!("set one, e.g. {}", self.example)));
+        }
+        Ok(Setting::new((self.read)(written)?, from))
+    }
+}
+
+impl Value {
+    /// As people see it.
+    pub(crate) fn show(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Path(path) => path.to_string_lossy().into_owned(),
+            Self::Duration(duration) | Self::Wait(Wait::For(duration)) => written(*duration),
+            Self::Wait(Wait::Forever) => "forever".to_owned(),
+            Self::Wait(_) => written(Duration::ZERO),
+        }
+    }
+}
+
+impl Written<'_> {
+    fn text(&self) -> Result<&str, Failure> {
+        self.value
+            .to_str()
+            .ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
+    }
+}
+
+fn text(written: &Written<'_>) -> Result<Value, Failure> {
+    Ok(Value::Text(written.text()?.into()))
+}
+
+fn path(written: &Written<'_>) -> Result<Value, Failure> {
+    Ok(Value::Path(written.base.join(written.value)))
+}
+
+fn store(written: &Written<'_>) -> Result<Value, Failure> {
+    let url = parse_store(written.text()?).map_err(hinted)?;
+    if written.in_file {
+        describe(&url)?;
+    }
+    Ok(Value::Text(url))
+}
+
+fn span(written: &Written<'_>) -> Result<Value, Failure> {
+    Ok(Value::Duration(
+        duration::parse(written.text()?).map_err(hinted)?,
+    ))
+}
+
+fn ttl(written: &Written<'_>) -> Result<Value, Failure> {
+    let ttl = duration::parse(written.text()?).map_err(hinted)?;
+    let settings = Settings::default().with_ttl(ttl);
+    settings.check()?;
+    Ok(Value::Duration(ttl))
+}
+
+fn wait(written: &Written<'_>) -> Result<Value, Failure> {
+    Ok(Value::Wait(parse_wait(written.text()?).map_err(hinted)?))
+}
+
+/// What to write instead is all that there is to say.
+fn hinted(hint: String) -> Failure {
+    Failure::usage("").hint(hint)
+}
+
+/// The failure of a value that cannot be used, which stands at `place`.
+pub(super) fn unusable(place: impl Display, why: Failure) -> Failure {
+    let colon = if why.message.is_empty() { "" } else { ": " };
+    let message = format!("{place} cannot be used{colon}{}", why.message);
+    Failure {
+        hint: why.hint,
+        ..Failure::usage(message)
+    }
+}
+
+/// What was meant by a name that is none of these, if one is near.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// As clap has it for options.
+    const NEAR: f64 = 0.7;
+    let name = name.to_lowercase();
+    let near = known.into_iter();
+    let near = near.map(|it| (strsim::jaro(&name, &it.to_lowercase()), it));
+    let near = near.filter(|(nearness, _)| *nearness > NEAR);
+    near.max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, it)| it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_if_one_is_near() {
+        let names = || TABLE.iter().map(|row| row.name);
+        for (typed, meant) in [
+            ("stroe", Some("store")),
+            ("password_file", Some("password-file")),
+            ("tls-cret", Some("tls-cert")),
+            ("TTL", Some("ttl")),
+            ("", None),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest(typed, names()), meant, "{typed}");
+        }
+    }
+
+    /// Whatever store the registry names, it can be named in a file.
+    #[test]
+    fn each_store_of_the_registry_can_be_configured() {
+        let read = |url: &str| {
+            let written = Written {
+                value: OsStr::new(url),
+                base: Path::new(""),
+                in_file: true,
+            };
+            TABLE[0].read(&written, Origin::Default)
+        };
+        for example in leasehold::store::examples() {
+            let set = read(example).unwrap();
+            assert_eq!(set.value, Value::Text(example.to_owned()));
+        }
+        let hint = read("orders:").unwrap_err().hint.unwrap();
+        for example in leasehold::store::examples() {
+            assert!(hint.contains(example), "{hint}");
+        }
+    }
+
+    /// One grammar: a URL, an option, a variable and a file take the same words, and refuse the
+    /// same with the same hint.
+    #[test]
+    fn a_duration_is_written_the_same_everywhere() {
+        use leasehold::store::AuditLimit;
+        use leasehold::store::local::LocalOptions;
+        use leasehold::store::redis::{RedisOptions, RedlockOptions};
+
+        let of_url = |url: String, read: fn(&str) -> Result<Duration, leasehold::Invalid>| {
+            read(&url.replace(' ', "%20")).map_err(|invalid| invalid.hint.unwrap_or_default())
+        };
+        let of_row = |key: Key, text: &str| {
+            let written = Written {
+                value: OsStr::new(text),
+                base: Path::new(""),
+                in_file: false,
+            };
+            match TABLE[key as usize].read(&written, Origin::Default) {
+                Ok(set) => match set.value {
+                    Value::Duration(it) | Value::Wait(Wait::For(it)) => Ok(it),
+                    other => panic!("{other:?}"),
+                },
+                Err(failure) => Err(failure.hint.unwrap_or_default()),
+            }
+        };
+        type Read<'a> = &'a dyn Fn(&str) -> Result<Duration, String>;
+        let places: [(&str, Read<'_>); 10] = [
+            ("an option", &|text| duration::parse(text)),
+            ("a period", &|text| duration::at_least("1s")(text)),
+            ("ttl", &|text| of_row(Key::Ttl, text)),
+            ("wait", &|text| of_row(Key::Wait, text)),
+            ("grace", &|text| of_row(Key::Grace, text)),
+            ("local:", &|text| {
+                of_url(format!("local:?retention={text}"), |url| {
+                    LocalOptions::from_url(url).map(|options| options.retention)
+                })
+            }),
+            ("redis:", &|text| {
+                of_url(format!("redis://h/?response_timeout={text}"), |url| {
+                    RedisOptions::from_url(url).map(|options| options.response_timeout)
+                })
+            }),
+            ("a cluster", &|text| {
+                of_url(format!("redis-cluster://h/?retention={text}"), |url| {
+                    let options = leasehold::store::redis::RedisClusterOptions::from_url(url);
+                    options.map(|options| options.node.retention)
+                })
+            }),
+            ("redlock:", &|text| {
+                of_url(format!("redlock://a,b,c/?quarantine={text}"), |url| {
+                    let options = RedlockOptions::from_url(url);
+                    options.map(|options| options.quarantine.unwrap_or_default())
+                })
+            }),
+            ("audit", &|text| match text.parse() {
+                Ok(AuditLimit::Age(age)) => Ok(age),
+                // It has a hint of its own, since a number is right there.
+                _ => duration::parse(text),
+            }),
+        ];
+        for (place, read) in places {
+            for text in ["150s", "2m30s", "2m 30s", "2min30s", "150000ms"] {
+                assert_eq!(read(text), Ok(Duration::from_secs(150)), "{place}: {text}");
+            }
+            for text in ["30", "soon", "5M", "-1s"] {
+                let hint = duration::parse(text).unwrap_err();
+                assert_eq!(read(text), Err(hint), "{place}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_is_in_the_help() {
+        for (at, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.key as usize, at);
+            let variable = row.variable();
+            assert!(env::known().any(|it| it == variable), "{variable}");
+            let withheld = env::CREDENTIALS.contains(&&*variable);
+            assert_eq!(withheld, row.key.is_credential(), "{variable}");
+        }
+    }
+}

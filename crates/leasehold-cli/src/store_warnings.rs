@@ -1,0 +1,66 @@
+//! Warnings about a store that may not be the one that is meant: `local:` excludes the processes of
+//! one user on one machine, in one directory. (A directory that a group shares has to be named.)
+
+use leasehold::Invalid;
+use leasehold::store::{describe, warning};
+
+use crate::args::StoreArgs;
+use crate::config::Origin;
+use crate::env;
+use crate::failure::Failure;
+use crate::output::Printer;
+
+/// Refuses an election when no store is named: it is for several machines, mostly, and each would
+/// have a leader of its own.
+pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
+    if store.is_named() {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("no store is named: each machine would have a leader of its own").hint(
+            "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
+             leasehold.toml; -S local: is for an election among the processes of this machine",
+        ),
+    )
+}
+
+/// Says that a periodic job is one of this machine only, when no store is named.
+pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer) {
+    if !store.is_named() {
+        printer.warn_with_hint(
+            "no store is named: every machine runs this job once per period",
+            "name the store that the machines share, with -S URL, LEASEHOLD_STORE or \
+             leasehold.toml; -S local: confirms that each machine runs it",
+        );
+    }
+}
+
+/// Says which credentials of the environment are not sent, where it names no store of its own.
+pub(crate) fn say_if_not_sent(store: &StoreArgs, printer: &Printer) {
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let unsent: Vec<_> = env::CREDENTIALS.into_iter().filter(set).collect();
+    if store.uses_environment() || unsent.is_empty() || set(&env::STORE) {
+        return;
+    }
+    let named = store.named();
+    let url = match describe(&named.value) {
+        Ok(described) if !described.has_servers => return,
+        Ok(described) => described.url,
+        Err(_) => "the store".to_owned(),
+    };
+    let from = match named.from {
+        Origin::Default => "the saved lease names".to_owned(),
+        from => format!("{from} names"),
+    };
+    printer.warn_with_hint(
+        format!("{} not used for {url}, which {from}", unsent.join(", ")),
+        "credentials of the environment are sent only to the store that -S or LEASEHOLD_STORE names",
+    );
+}
+
+/// Says what the store is that may not be expected of its URL.
+pub(crate) fn say_if_unexpected(store: &StoreArgs, printer: &Printer) {
+    if let Some(Invalid { message, hint }) = warning(store.url()) {
+        printer.warn_with_hint(message, hint.unwrap_or_default());
+    }
+}

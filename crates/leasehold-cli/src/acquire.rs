@@ -407,15 +407,14 @@ fn look<'a>(
         let (pid, host) = (std::process::id(), sys::host());
         // Another process may have had our number before us.
         let oldest = start.elapsed() + Duration::from_secs(1);
-        let ours = |view: &KeyView, claim: &ClaimView| {
+        let ours = |claim: &ClaimView| {
             let owner = claim.owner.as_ref();
             let named = owner.is_some_and(|owner| owner.pid == pid && owner.host == host);
-            named && view.age(claim) <= oldest
+            named && claim.age.unwrap_or_default() <= oldest
         };
         let view = seen.iter().flatten().map(KeyView::from).min_by_key(|view| {
-            let waits = view.waiters.iter().any(|claim| ours(view, claim));
-            let free =
-                view.holders.iter().all(|claim| ours(view, claim)) && view.waiters.is_empty();
+            let waits = view.waiters.iter().any(ours);
+            let free = view.holders.iter().all(ours) && view.waiters.is_empty();
             (!waits, free)
         });
         let Some(mut view) = view else {
@@ -423,7 +422,7 @@ fn look<'a>(
             let failure = seen.into_iter().find_map(Result::err);
             return Err(failure.map_or_else(|| Failure::unanswered(limit), Failure::from));
         };
-        let waits = view.waiters.iter().any(|claim| ours(&view, claim));
+        let waits = view.waiters.iter().any(ours);
         let waits_for_nobody = waits && view.holders.is_empty();
         let closed = match waits_for_nobody {
             true => request.closed(client).await,
@@ -431,7 +430,7 @@ fn look<'a>(
         };
         // What was granted too late for us is ours, and nobody to be blamed.
         let holders = std::mem::take(&mut view.holders).into_iter();
-        view.holders = holders.filter(|claim| !ours(&view, claim)).collect();
+        view.holders = holders.filter(|claim| !ours(claim)).collect();
         Ok(Seen {
             view,
             closed,

@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold::Invalid;
-use leasehold::{ErrorKind, StoreError};
+use leasehold::StoreError;
+use leasehold_console::feed::is_passing;
 
 use crate::duration::spoken;
 use crate::exit;
@@ -53,16 +54,6 @@ impl Failure {
     }
 }
 
-/// Whether asking again later may help.
-fn passes(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
-    match kind {
-        ErrorKind::Unavailable => true,
-        // A quarantine.
-        ErrorKind::Refused => retry_after.is_some(),
-        _ => false,
-    }
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -76,7 +67,7 @@ impl From<leasehold::Error> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
-            passing: passes(error.kind(), error.retry_after()),
+            passing: is_passing(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
         }
     }
@@ -87,7 +78,7 @@ impl From<StoreError> for Failure {
         Self {
             cause: error.source().map(ToString::to_string),
             hint: error.hint().map(str::to_owned),
-            passing: passes(error.kind(), error.retry_after()),
+            passing: is_passing(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
             ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
@@ -99,6 +90,25 @@ impl From<Invalid> for Failure {
         Self {
             hint: invalid.hint,
             ..Self::usage(invalid.message)
+        }
+    }
+}
+
+#[cfg(feature = "console")]
+impl From<leasehold_console::ConsoleError> for Failure {
+    fn from(error: leasehold_console::ConsoleError) -> Self {
+        use leasehold_console::{ConsoleError, serve::TOKEN_HINT};
+        match error {
+            ConsoleError::Store(error) => error.into(),
+            ConsoleError::Terminal(error) => {
+                Self::new(exit::OUTPUT, format!("cannot use the terminal: {error}"))
+            }
+            ConsoleError::Unsafe(message) => Self::usage(message).hint(TOKEN_HINT),
+            ConsoleError::Listen(address, error) => {
+                let message = format!("cannot listen at {address}: {error}");
+                Self::new(exit::UNAVAILABLE, message)
+                    .hint("--listen names another address, port 0 any that is free")
+            }
         }
     }
 }

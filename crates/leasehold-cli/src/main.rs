@@ -18,11 +18,8 @@ mod duration;
 mod env;
 mod exit;
 mod failure;
-mod feed;
-mod history;
 mod lease_status;
 mod lifetime;
-mod load_limit;
 mod lock_request;
 mod metrics_file;
 mod moment;
@@ -40,15 +37,17 @@ mod signals;
 mod store_warnings;
 mod sys;
 mod user_file;
-mod view;
 mod waiting;
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 
+use leasehold_console::{history, view};
+
 use crate::args::{Command, OutputArgs};
 use crate::exit::Status;
 use crate::failure::Failure;
+use crate::metrics_file::MetricsFile;
 use crate::output::{Event, Printer};
 
 fn main() {
@@ -98,18 +97,14 @@ fn descriptors_left() -> io::Result<()> {
 
 async fn dispatch(mut command: Command) -> Status {
     let is_job = command.is_job();
-    // Lines of the log would tear the screen.
-    let has_log = matches!(command, Command::Top(_)) && !io::stderr().is_terminal();
+    let has_log = command.is_full_screen() && !io::stderr().is_terminal();
     let printer = &match command.common() {
         Some(common) => Printer::new(&common.output, is_job),
         None if has_log => Printer::new(&OutputArgs::default(), false),
         None => Printer::default(),
     };
     let metrics = command.metrics_file();
-    let has_metrics = metrics.is_some();
-    if let Some((file, key)) = metrics {
-        printer.begin_metrics(file, key);
-    }
+    let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
     let done = match config::fill(&mut command) {
         Ok(()) => {
             if let Some(store) = command.store_in_force() {
@@ -133,11 +128,11 @@ async fn dispatch(mut command: Command) -> Status {
         let (status, signal) = (ended.code, ended.signal);
         printer.event(&Event::Exit { status, signal });
     }
-    if has_metrics {
+    if let Some(metrics) = metrics {
         // A write may take for ever.
         ended.at_the_latest();
+        metrics.finish(ended.code, printer);
     }
-    printer.finish_metrics(ended.code);
     ended
 }
 
@@ -155,8 +150,10 @@ async fn carry_out(command: &Command, printer: &Printer) -> Result<Status, Failu
         Command::Show(args) => commands::show::show(args, printer).await,
         Command::Log(args) => commands::log::log(args, printer).await,
         Command::Ls(args) => commands::ls::ls(args, printer).await,
+        #[cfg(feature = "console")]
         Command::Top(args) => commands::top::top(args, printer).await,
         Command::Deadlocks(args) => commands::deadlocks::deadlocks(args, printer).await,
+        #[cfg(feature = "console")]
         Command::Serve(args) => commands::serve::serve(args, printer).await,
         Command::Break(args) => commands::break_key::break_key(args, printer).await,
         Command::Resize(args) => commands::resize::resize(args, printer).await,

@@ -3,7 +3,6 @@
 //! Each write replaces the file atomically. A separate thread writes while the job runs: a slow
 //! disk must not delay the renewals of the lease.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,67 +11,95 @@ use std::time::Duration;
 use std::{io, thread};
 
 use jiff::Timestamp;
+use leasehold_console::prometheus::{Metric, add, series};
 use tokio::time::Instant;
 
-use crate::output::Event;
+use crate::output::{Event, Listener, Printer};
 use crate::user_file::{Draft, Links, UserFile};
 
 /// How often the file is written while nothing changes: at least once per scrape, which is every
 /// 15 s to 60 s in most set-ups.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// The metrics of the file: name, type, meaning. A test compares them with `docs/metrics.md`.
-const METRICS: [(&str, &str, &str); 8] = [
-    ("leasehold_job_held", "gauge", "1 while the lock is held"),
+type OfJob = (Metric, fn(&Job) -> Option<f64>);
+
+/// The metrics of the file, with their values. A test compares them with `docs/metrics.md`.
+const METRICS: [OfJob; 8] = [
     (
-        "leasehold_job_acquired",
-        "gauge",
-        "1 if the last start has obtained the lock",
+        ("leasehold_job_held", "gauge", "1 while the lock is held"),
+        |job| Some(f64::from(job.granted.is_some())),
     ),
     (
-        "leasehold_job_wait_seconds",
-        "gauge",
-        "how long the last start waited for the lock, or has waited until now",
+        (
+            "leasehold_job_acquired",
+            "gauge",
+            "1 if the last start has obtained the lock",
+        ),
+        |job| Some(f64::from(job.acquired)),
     ),
     (
-        "leasehold_job_hold_seconds",
-        "gauge",
-        "how long the lock was held the last time, or has been held until now",
+        (
+            "leasehold_job_wait_seconds",
+            "gauge",
+            "how long the last start waited for the lock, or has waited until now",
+        ),
+        |job| Some(job.waited()),
     ),
     (
-        "leasehold_job_exit_status",
-        "gauge",
-        "the exit status of the last start that has ended",
+        (
+            HELD,
+            "gauge",
+            "how long the lock was held the last time, or has been held until now",
+        ),
+        |job| job.granted.map(since).or(job.held),
     ),
     (
-        "leasehold_job_last_run_timestamp_seconds",
-        "gauge",
-        "when the lock was obtained the last time",
+        (
+            STATUS,
+            "gauge",
+            "the exit status of the last start that has ended",
+        ),
+        |job| job.status,
     ),
     (
-        "leasehold_job_last_success_timestamp_seconds",
-        "gauge",
-        "when a start that had obtained the lock ended with status 0 the last time",
+        (
+            LAST_RUN,
+            "gauge",
+            "when the lock was obtained the last time",
+        ),
+        |job| job.last_run,
     ),
     (
-        "leasehold_job_losses_total",
-        "counter",
-        "leases that were lost",
+        (
+            LAST_SUCCESS,
+            "gauge",
+            "when a start that had obtained the lock ended with status 0 the last time",
+        ),
+        |job| job.last_success,
     ),
+    ((LOSSES, "counter", "leases that were lost"), |job| {
+        Some(job.losses)
+    }),
 ];
+// What is taken over from earlier starts.
+const HELD: &str = "leasehold_job_hold_seconds";
+const STATUS: &str = "leasehold_job_exit_status";
+const LAST_RUN: &str = "leasehold_job_last_run_timestamp_seconds";
+const LAST_SUCCESS: &str = "leasehold_job_last_success_timestamp_seconds";
+const LOSSES: &str = "leasehold_job_losses_total";
 
 /// The file, and the thread that writes it.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
     target: Arc<Target>,
     changed: Sender<()>,
-    told: AtomicBool,
+    warned: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Target {
     path: PathBuf,
-    labels: String,
+    key: String,
     job: Mutex<Job>,
     /// Locked during a write: the newest state is written last.
     writing: Mutex<Writing>,
@@ -94,7 +121,6 @@ struct Job {
     /// When the lock was granted; `None` unless it is held.
     granted: Option<Instant>,
     acquired: bool,
-    // Values of `METRICS`, in its order.
     waited: Option<f64>,
     held: Option<f64>,
     status: Option<f64>,
@@ -104,12 +130,11 @@ struct Job {
 }
 
 impl MetricsFile {
-    /// Begins to write.
-    pub(crate) fn begin(path: &Path, key: &str) -> Self {
-        let labels = format!("{{key=\"{}\"}}", escaped(key));
+    /// Begins to write what becomes of the lock on `key`, as the events of the printer tell.
+    pub(crate) fn begin(path: &Path, key: &str, printer: &Printer) -> Arc<Self> {
         let target = Arc::new(Target {
             path: path.to_owned(),
-            labels,
+            key: key.to_owned(),
             job: Mutex::new(Job::new()),
             writing: Mutex::default(),
         });
@@ -127,34 +152,40 @@ impl MetricsFile {
         if let Err(error) = writer {
             lock(&target.writing).failure = Some(error);
         }
-        Self {
+        let file = Arc::new(Self {
             target,
             changed,
-            told: AtomicBool::new(false),
-        }
+            warned: AtomicBool::new(false),
+        });
+        file.warn_if_unwritten(printer);
+        printer.tell_events(file.clone());
+        file
     }
 
-    /// Takes note of an event.
-    pub(crate) fn note(&self, event: &Event) {
+    /// The job has ended with this status: writes the file for the last time.
+    pub(crate) fn finish(&self, status: u8, printer: &Printer) {
+        self.target.write(Some(status));
+        self.warn_if_unwritten(printer);
+    }
+
+    /// Says once why the file could not be written.
+    fn warn_if_unwritten(&self, printer: &Printer) {
+        let failure = lock(&self.target.writing).failure.take();
+        if let Some(error) = failure
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            let path = self.target.path.display();
+            printer.warn(format!("cannot write the metrics to {path}: {error}"));
+        }
+    }
+}
+
+impl Listener for MetricsFile {
+    fn hear(&self, event: &Event) {
         if lock(&self.target.job).note(event) {
             // If the thread could not be started, only `finish` writes.
             let _ = self.changed.send(());
         }
-    }
-
-    /// The job has ended with this status.
-    pub(crate) fn finish(&self, status: u8) {
-        self.target.write(Some(status));
-    }
-
-    /// Why the file could not be written; told once.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let error = lock(&self.target.writing).failure.take()?;
-        if self.told.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        let path = self.target.path.display();
-        Some(format!("cannot write the metrics to {path}: {error}"))
     }
 }
 
@@ -162,25 +193,31 @@ impl Target {
     /// Writes the file; `ended` with this status, for the last time.
     fn write(&self, ended: Option<u8>) {
         let mut writing = lock(&self.writing);
-        if writing.over {
-            return;
+        if !writing.over {
+            writing.over = ended.is_some();
+            writing.failure = self.replace(ended).err();
         }
-        writing.over = ended.is_some();
-        let before = match self.before() {
-            Ok(before) => before,
-            Err(error) => {
-                writing.failure = Some(error);
-                return;
-            }
-        };
+    }
+
+    /// Puts a new file in the place of the old one.
+    fn replace(&self, ended: Option<u8>) -> io::Result<()> {
+        let before = self.before()?;
         let mut job = lock(&self.job);
-        job.keep(&before, &self.labels);
+        job.keep(&before, &self.key);
         if let Some(status) = ended {
             job.finish(status);
         }
-        let text = job.render(&self.labels);
+        let mut text = String::new();
+        for (metric, value) in METRICS {
+            if let Some(value) = value(&job) {
+                let series = series(metric.0, "key", &self.key);
+                add(&mut text, metric, [(series, value)]);
+            }
+        }
         drop(job);
-        writing.failure = self.replace(&text).err();
+        let mut new = Draft::new(&self.path, 0o666)?;
+        new.write(text.as_bytes())?;
+        new.replace().map(drop)
     }
 
     /// What other starts of the job have written. A file of another kind is not replaced.
@@ -196,13 +233,6 @@ impl Target {
                 "there is a file that leasehold has not written",
             )),
         }
-    }
-
-    /// Puts a new file in the place of the old one.
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let mut new = Draft::new(&self.path, 0o666)?;
-        new.write(text.as_bytes())?;
-        new.replace().map(drop)
     }
 }
 
@@ -224,19 +254,19 @@ impl Job {
 
     /// Takes over what other starts of the job have written: earlier ones, and those that overlap
     /// with this one. No lock guards the file: any user who can read it could hold the lock.
-    fn keep(&mut self, file: &str, labels: &str) {
-        let value = |metric: usize| {
-            let series = format!("{}{labels} ", METRICS[metric].0);
+    fn keep(&mut self, file: &str, key: &str) {
+        let value = |metric: &str| {
+            let series = series(metric, "key", key) + " ";
             let value = file.lines().find_map(|line| line.strip_prefix(&series))?;
             value.parse::<f64>().ok()
         };
+        let later = |one: Option<f64>, other| one.into_iter().chain(other).reduce(f64::max);
         if !self.acquired {
-            self.held = value(3);
-            self.status = value(4);
+            (self.held, self.status) = (value(HELD), value(STATUS));
         }
-        self.last_run = later(self.last_run, value(5));
-        self.last_success = later(self.last_success, value(6));
-        self.losses = value(7).map_or(self.losses, |losses| losses.max(self.losses));
+        self.last_run = later(self.last_run, value(LAST_RUN));
+        self.last_success = later(self.last_success, value(LAST_SUCCESS));
+        self.losses = value(LOSSES).unwrap_or_default().max(self.losses);
     }
 
     /// Returns whether the event changes a value.
@@ -259,8 +289,7 @@ impl Job {
             }
             // Waiting for the next term begins.
             Event::TermEnded { .. } => {
-                self.waited = None;
-                self.asked = Instant::now();
+                (self.waited, self.asked) = (None, Instant::now());
                 self.end_hold();
                 true
             }
@@ -287,35 +316,6 @@ impl Job {
     fn waited(&self) -> f64 {
         self.waited.unwrap_or_else(|| since(self.asked))
     }
-
-    fn render(&self, labels: &str) -> String {
-        let held = self.granted.map(since);
-        let values = [
-            Some(f64::from(held.is_some())),
-            Some(f64::from(self.acquired)),
-            Some(self.waited()),
-            held.or(self.held),
-            self.status,
-            self.last_run,
-            self.last_success,
-            Some(self.losses),
-        ];
-        let mut text = String::new();
-        for ((name, kind, meaning), value) in METRICS.iter().zip(values) {
-            if let Some(value) = value {
-                // Writing to a string does not fail.
-                let _ = writeln!(
-                    text,
-                    "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name}{labels} {value}"
-                );
-            }
-        }
-        text
-    }
-}
-
-fn later(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(f64::max)
 }
 
 fn since(start: Instant) -> f64 {
@@ -324,13 +324,6 @@ fn since(start: Instant) -> f64 {
 
 fn now() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
-}
-
-/// Escapes the value of a label.
-pub(crate) fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -348,12 +341,7 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("| `leasehold_job"));
         let listed =
-            METRICS.map(|(name, kind, meaning)| format!("| `{name}` | {kind} | {meaning} |"));
+            METRICS.map(|((name, kind, meaning), _)| format!("| `{name}` | {kind} | {meaning} |"));
         assert_eq!(rows.collect::<Vec<_>>(), listed);
-    }
-
-    #[test]
-    fn a_key_is_quoted() {
-        assert_eq!(escaped("a\\b\"c"), "a\\\\b\\\"c");
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn line(key: &str, label: Option<&str>) -> Line {
-        let claim = crate::view::tests::claim(label);
+        let claim = crate::view::example(label);
         Line {
             key: key.to_owned(),
             position: 2,

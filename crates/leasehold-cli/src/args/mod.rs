@@ -84,8 +84,10 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Ls(LsArgs),
     Log(LogArgs),
+    #[cfg(feature = "console")]
     Top(TopArgs),
     Deadlocks(DeadlocksArgs),
+    #[cfg(feature = "console")]
     Serve(ServeArgs),
     Break(BreakArgs),
     Resize(ResizeArgs),
@@ -122,6 +124,7 @@ impl Command {
             Self::Ls(args) => Some(&mut args.common),
             Self::Log(args) => Some(&mut args.common),
             Self::Deadlocks(args) => Some(&mut args.common),
+            #[cfg(feature = "console")]
             Self::Serve(args) => Some(&mut args.common),
             Self::Break(args) => Some(&mut args.common),
             Self::Resize(args) => Some(&mut args.common),
@@ -129,7 +132,9 @@ impl Command {
             Self::Init(args) => Some(&mut args.common),
             Self::Bench(args) => Some(&mut args.common),
             Self::Config(args) => Some(&mut args.common),
-            Self::Top(_) | Self::Completions(_) | Self::Man(_) => None,
+            #[cfg(feature = "console")]
+            Self::Top(_) => None,
+            Self::Completions(_) | Self::Man(_) => None,
         }
     }
 
@@ -139,6 +144,15 @@ impl Command {
             self,
             Self::Run(_) | Self::Hold(_) | Self::Elect(_) | Self::Wait(_)
         )
+    }
+
+    /// Whether it fills the screen, which lines of the log would tear.
+    pub(crate) fn is_full_screen(&self) -> bool {
+        match self {
+            #[cfg(feature = "console")]
+            Self::Top(_) => true,
+            _ => false,
+        }
     }
 
     /// The store that it uses, unless a saved lease may name another one.
@@ -152,6 +166,7 @@ impl Command {
     /// The store.
     fn store(&mut self) -> Option<&mut StoreArgs> {
         match self {
+            #[cfg(feature = "console")]
             Self::Top(args) => Some(&mut args.store),
             others => Some(&mut others.common()?.store),
         }

@@ -1,8 +1,7 @@
 //! `leasehold break`: the administrator's verb.
 
-use std::collections::BTreeSet;
-
-use leasehold::{Broken, Client, Error, Key, Token};
+use leasehold::{Key, Token};
+use leasehold_console::breaking::{break_seen, outcome, question};
 use serde::Serialize;
 
 use crate::args::BreakArgs;
@@ -10,7 +9,7 @@ use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::view::{KeyView, held_by};
+use crate::view::KeyView;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -59,23 +58,6 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     Ok(exit::OK)
 }
 
-/// Breaks the holds that were seen. If they are of one grant, no later one is broken instead.
-pub(super) async fn break_seen(
-    client: &Client,
-    seen: &KeyView,
-    token: Option<Token>,
-) -> Result<Broken, Error> {
-    let tokens: BTreeSet<_> = seen.holders.iter().map(|holder| holder.token).collect();
-    let only = match (tokens.len(), tokens.first()) {
-        (1, Some(only)) => only.map(Token),
-        _ => None,
-    };
-    match token.or(only) {
-        Some(token) => client.break_grant(&seen.key, token).await,
-        None => client.break_key(&seen.key).await,
-    }
-}
-
 /// Nobody holds the key, or not with this token: nothing was changed.
 fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
@@ -99,31 +81,6 @@ fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     };
     printer.done(&done, &said)?;
     Ok(status)
-}
-
-/// What is asked before, with the key and its holders; `None` if nobody holds it.
-pub(super) fn question(seen: &KeyView) -> Option<String> {
-    let held = held_by(&seen.holders)?;
-    Some(format!("{} is {held}. Break it?", seen.key))
-}
-
-/// What was done.
-pub(super) fn outcome(key: &str, broken: &Broken) -> String {
-    match (broken.holders, broken.token.some()) {
-        (0, _) => format!("nothing was broken: another holds {key} now, or nobody"),
-        (_, Some(token)) => {
-            let whom = match broken.holders {
-                1 => "its holder".to_owned(),
-                holders => format!("its {holders} holders"),
-            };
-            format!(
-                "broke {key}, taken from {whom}: tokens up to {token} are void; the next one is higher"
-            )
-        }
-        (_, None) => format!(
-            "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
-        ),
-    }
 }
 
 fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {

@@ -16,8 +16,10 @@ pub(crate) mod observe;
 pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod saved_lease;
+#[cfg(feature = "console")]
 pub(crate) mod serve;
 pub(crate) mod show;
+#[cfg(feature = "console")]
 pub(crate) mod top;
 pub(crate) mod wait;
 pub(crate) mod watch;

@@ -13,7 +13,7 @@ use crate::output::{Printer, escape};
 use crate::retries::Patience;
 use crate::session::{Session, leave};
 use crate::signals::Signals;
-use crate::view::{OwnerView, known, since};
+use crate::view::{OwnerView, known, to_the_second};
 use crate::{exit, store_warnings};
 
 /// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
@@ -85,10 +85,13 @@ fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<
         }
         let owner = seen.owner.as_ref().map(ToString::to_string);
         let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
+        let since = seen
+            .since
+            .map(|since| format!(" since {}", to_the_second(since)));
         let parts = [
             seen.term.map(|term| format!("term {term}")),
             seen.note.map(str::to_owned),
-            Some(owner + &since(seen.since)),
+            Some(owner + &since.unwrap_or_default()),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         format!("{}\n", escape(&parts.join(", ")))

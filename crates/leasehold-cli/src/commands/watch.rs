@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
+use leasehold_console::feed::{self, Wanted};
+use leasehold_console::lock_table::{LockTable, Update};
+use leasehold_console::table::width;
+use leasehold_console::tables;
 use rustix::termios::tcgetwinsize;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::ls;
 use crate::args::LsArgs;
 use crate::exit;
 use crate::failure::Failure;
-use crate::load_limit::LoadLimit;
 use crate::output::{Printer, escape};
 use crate::signals::Signals;
-use crate::view::{KeyView, same_claims, to_the_second};
+use crate::view::{KeyView, to_the_second};
 
 /// Moves the cursor to the top of the screen.
 const HOME: &str = "\x1b[H";
@@ -31,146 +33,113 @@ type Locks = BTreeMap<String, KeyView>;
 
 /// Prints the locks and their changes until a signal comes, or nobody reads.
 pub(super) async fn watch(
-    client: &Client,
+    client: Client,
     args: &LsArgs,
     interval: Duration,
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
-    let mut load = LoadLimit::default();
-    let mut before: Option<Locks> = None;
+    let (_wants, wants) = tokio::sync::watch::channel(Wanted {
+        pattern: args.pattern.clone(),
+        ..Wanted::default()
+    });
+    let mut updates = feed::begin(client, interval, wants);
+    let mut table = LockTable::default();
+    let mut before = None;
     let (mut failed, mut warned) = (false, BTreeSet::new());
     loop {
-        let began = Instant::now();
-        let locks = tokio::select! {
+        let update = tokio::select! {
             _ = signals.next() => return Ok(exit::OK),
-            locks = read(client, args, &mut load, &mut warned, printer) => locks,
+            told = updates.recv() => match told {
+                Some((_, update)) => update,
+                None => return Ok(exit::OK),
+            },
         };
-        match locks {
-            Ok(locks) => {
-                if std::mem::take(&mut failed) {
-                    printer.notice("the store answers again");
+        match &update {
+            Update::Page(_, skipped) => {
+                for skipped in skipped {
+                    if warned.insert(skipped.clone()) {
+                        printer.warn(format!("skipped {skipped}"));
+                    }
                 }
-                if !print(&locks, before.as_ref(), args, printer)? {
-                    return Ok(exit::OK);
-                }
-                before = Some(locks);
             }
-            Err(failure) if before.is_none() || !failure.passing => return Err(failure),
-            Err(failure) => {
+            Update::Failed(error) => {
+                let failure = Failure::from(error.clone());
+                if before.is_none() || !failure.passing {
+                    return Err(failure);
+                }
                 if !std::mem::replace(&mut failed, true) {
                     printer.warn(format!("{failure}; trying again"));
                 }
             }
+            _ => {}
         }
-        let next = (began + interval).max(Instant::now() + load.take_pause());
-        tokio::select! {
-            _ = signals.next() => return Ok(exit::OK),
-            () = sleep_until(next) => {}
+        let is_pass = matches!(update, Update::Ended);
+        table.take(update, Instant::now());
+        if !is_pass {
+            continue;
         }
-    }
-}
-
-/// All locks at once.
-async fn read(
-    client: &Client,
-    args: &LsArgs,
-    load: &mut LoadLimit,
-    warned: &mut BTreeSet<String>,
-    printer: &Printer,
-) -> Result<Locks, Failure> {
-    load.measure_round_trip(client).await;
-    let mut locks = Locks::new();
-    let mut listing = client.listing(&args.keys.pattern);
-    loop {
-        let asked = Instant::now();
-        let Some(part) = listing.next().await? else {
-            return Ok(locks);
-        };
-        let trips = if part.keys.is_empty() { 1 } else { 2 };
-        load.record(asked.elapsed(), trips);
-        for skipped in part.skipped {
-            if warned.insert(skipped.name.clone()) {
-                ls::warn_of(&skipped, printer);
-            }
+        if std::mem::take(&mut failed) {
+            printer.notice("the store answers again");
         }
-        let views = part.keys.iter().map(KeyView::from);
-        locks.extend(views.map(|view| (view.key.clone(), view)));
+        let listed = table.locks().filter(|lock| args.lists(&lock.view));
+        let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
+        let locks: Locks = locks.collect();
+        if !print(&table, &locks, before.as_ref(), args, printer)? {
+            return Ok(exit::OK);
+        }
+        before = Some(locks);
     }
 }
 
 /// Prints what there is to print. Answers whether anybody still reads.
 fn print(
+    table: &LockTable,
     locks: &Locks,
     before: Option<&Locks>,
     args: &LsArgs,
     printer: &Printer,
 ) -> Result<bool, Failure> {
-    let listed = |view: &KeyView| args.lists(view);
+    let changed = || changed(table, locks, before);
     if args.common.output.json {
-        for view in changed(locks, before, listed) {
-            if !printer.json(&view)? {
-                return Ok(false);
-            }
-        }
+        return printer.json_lines(&changed());
+    }
+    let height = height();
+    if height.is_none() && before.is_some() && changed().is_empty() {
         return Ok(true);
     }
-    let views: Vec<_> = locks
-        .values()
-        .filter(|view| listed(view))
-        .cloned()
-        .collect();
-    if let Some(height) = height() {
-        return printer.data(&screen(&views, height));
-    }
-    if before.is_some() && changed(locks, before, listed).is_empty() {
-        return Ok(true);
+    let views: Vec<_> = locks.values().cloned().collect();
+    let text = match &*views {
+        [] => "no locks\n".to_owned(),
+        views => tables::of_locks(views, width()).text(views.iter(), true),
+    };
+    if let Some(height) = height {
+        return printer.data(&screen(&text, height));
     }
     let time = to_the_second(Timestamp::now());
-    let end = if before.is_some() { "\n" } else { "" };
-    printer.text(&format!("{end}{time}\n{}", table(&views)))
+    let end = before.map_or("", |_| "\n");
+    printer.text(&format!("{end}{time}\n{text}"))
 }
 
 /// The locks that are others than before, and those that are not listed any more; what nobody uses
 /// any more has no claims.
-fn changed(
-    locks: &Locks,
-    before: Option<&Locks>,
-    listed: impl Fn(&KeyView) -> bool,
-) -> Vec<KeyView> {
-    let empty = Locks::new();
-    let before = before.unwrap_or(&empty);
-    let was_listed = |key: &str| before.get(key).is_some_and(&listed);
-    let same = |one: &KeyView, other: &KeyView| {
-        one.permits == other.permits
-            && same_claims(&one.holders, &other.holders)
-            && same_claims(&one.waiters, &other.waiters)
-    };
-    let now = locks.values().filter(|view| {
-        let last = before.get(&view.key).filter(|last| listed(last));
-        match listed(view) {
-            true => last.is_none_or(|last| !same(view, last)),
-            false => last.is_some(),
-        }
+fn changed(table: &LockTable, locks: &Locks, before: Option<&Locks>) -> Vec<KeyView> {
+    let before = before.into_iter().flatten();
+    let before: BTreeMap<_, _> = before.collect();
+    let is_other = |view: &&KeyView| before.get(&view.key).is_none_or(|last| !last.is_same(view));
+    let gone = before.iter().filter(|(key, _)| !locks.contains_key(**key));
+    let gone = gone.map(|(key, last)| match table.lock(key) {
+        Some(lock) => lock.view.clone(),
+        None => KeyView {
+            holders: vec![],
+            waiters: vec![],
+            permits: None,
+            kind: "lock",
+            ..(*last).clone()
+        },
     });
-    let gone = before
-        .values()
-        .filter(|view| was_listed(&view.key) && !locks.contains_key(&view.key));
-    let free = gone.map(|view| KeyView {
-        holders: vec![],
-        waiters: vec![],
-        permits: None,
-        kind: "lock",
-        ..view.clone()
-    });
-    now.cloned().chain(free).collect()
-}
-
-fn table(views: &[KeyView]) -> String {
-    match views {
-        [] => "no locks\n".to_owned(),
-        views => ls::table_of(views),
-    }
+    let now = locks.values().filter(is_other).cloned();
+    now.chain(gone).collect()
 }
 
 /// How many lines the terminal has, if the output is one that can be cleared.
@@ -184,17 +153,14 @@ fn height() -> Option<usize> {
     (size.ws_row > 0).then_some(size.ws_row.into())
 }
 
-/// The table in place of what is on the screen, as far as it has room.
-fn screen(views: &[KeyView], height: usize) -> String {
-    let table = table(views);
-    let lines: Vec<_> = table.lines().collect();
+/// The text in place of what is on the screen, as far as it has room.
+fn screen(text: &str, height: usize) -> String {
+    let all = text.lines().count();
     // The last line is the cursor's.
     let room = height.saturating_sub(1).max(1);
-    let (shown, more) = match lines.len() {
-        all if all <= room => (all, 0),
-        all => (room - 1, all - (room - 1)),
-    };
-    let shown = lines[..shown].iter().map(|line| escape(line).into_owned());
+    let more = if all > room { all - (room - 1) } else { 0 };
+    let shown = text.lines().take(all - more);
+    let shown = shown.map(|line| escape(line).into_owned());
     let more = (more > 0).then(|| format!("and {more} more: see leasehold top"));
     let lines = shown.chain(more);
     let lines: String = lines.map(|line| line + REST_OF_LINE + "\r\n").collect();

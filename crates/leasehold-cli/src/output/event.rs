@@ -290,7 +290,7 @@ impl Event {
         let running = holder.is_some_and(|holder| holder.kept_until.is_none());
         let again = holder.map(|holder| match running {
             // It ends at any time, and its lock is kept then for what is left.
-            true => least.saturating_sub(seen.age(holder)),
+            true => least.saturating_sub(holder.age.unwrap_or_default()),
             false => holder.expires_in().unwrap_or(Duration::MAX),
         });
         Self::Skipped {

@@ -1,33 +1,30 @@
 //! The only place that writes: data to standard output, all else to standard error.
 
-mod escape;
 mod event;
 mod log;
 mod sentence;
-mod table;
 mod usage;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use indicatif::ProgressBar;
 use jiff::Timestamp;
+pub(crate) use leasehold_console::escape::escape;
+use leasehold_console::escape::escape_json;
+pub(crate) use leasehold_console::table::{Column, cut, table};
 use serde::Serialize;
 
-pub(crate) use escape::escape;
 pub(crate) use event::{
     Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
 };
 
-pub(crate) use table::{Column, Flexible, GAP, Layout, Narrow, WHOLE, cut, fit, table, width};
 pub(crate) use usage::usage;
 
 use crate::args::OutputArgs;
 use crate::exit;
 use crate::failure::Failure;
-use crate::metrics_file::MetricsFile;
 use crate::sys;
 
 const PREFIX: &str = "leasehold: ";
@@ -44,7 +41,12 @@ struct Inner {
     /// Stands in each event.
     origin: Origin,
     live: Mutex<Option<ProgressBar>>,
-    metrics: OnceLock<MetricsFile>,
+    listener: OnceLock<Arc<dyn Listener>>,
+}
+
+/// Hears of events.
+pub(crate) trait Listener: std::fmt::Debug + Send + Sync {
+    fn hear(&self, event: &Event);
 }
 
 /// Where events come from: lines of many runs can be told apart in one log.
@@ -99,7 +101,7 @@ impl Printer {
             json_events: options.json && events,
             origin: Origin::default(),
             live: Mutex::default(),
-            metrics: OnceLock::new(),
+            listener: OnceLock::new(),
         }));
         log::begin(&printer, options);
         printer
@@ -151,40 +153,35 @@ impl Printer {
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
         let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
-        self.data(&(escape::escape_json(&line) + "\n"))
+        self.data(&(escape_json(&line) + "\n"))
     }
 
-    /// Keeps the metrics of the lock on `key` in this file from now on.
-    pub(crate) fn begin_metrics(&self, file: &Path, key: &str) {
-        let metrics = MetricsFile::begin(file, key);
-        self.warn_if_unwritten(self.0.metrics.get_or_init(|| metrics));
-    }
-
-    /// Writes the file for the last time.
-    pub(crate) fn finish_metrics(&self, status: u8) {
-        if let Some(metrics) = self.0.metrics.get() {
-            metrics.finish(status);
-            self.warn_if_unwritten(metrics);
+    /// Data, each as a line of JSON. Answers whether anybody still reads.
+    pub(crate) fn json_lines(&self, values: &[impl Serialize]) -> Result<bool, Failure> {
+        for value in values {
+            if !self.json(value)? {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
 
-    fn warn_if_unwritten(&self, metrics: &MetricsFile) {
-        if let Some(failure) = metrics.failure() {
-            self.warn(failure);
-        }
+    /// Tells each event from now on also to this.
+    pub(crate) fn tell_events(&self, listener: Arc<dyn Listener>) {
+        let _ = self.0.listener.set(listener);
     }
 
     /// Something that happened.
     pub(crate) fn event(&self, event: &Event) {
-        if let Some(metrics) = self.0.metrics.get() {
-            metrics.note(event);
+        if let Some(listener) = self.0.listener.get() {
+            listener.hear(event);
         }
         if self.0.options.quiet && !event.is_urgent() {
             return;
         }
         if self.0.json_events {
             if let Ok(line) = serde_json::to_string(&self.0.origin.line(event)) {
-                self.line(&escape::escape_json(&line));
+                self.line(&escape_json(&line));
             }
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(&sentence);

@@ -281,7 +281,7 @@ fn refused(key: &str, signal: i32, processes: &[NamedProcess], then: Option<Sequ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::claim;
+    use crate::view::example as claim;
 
     fn keys(keys: &[&str]) -> Keys {
         let keys: Vec<_> = keys.iter().map(|&key| key.to_owned()).collect();

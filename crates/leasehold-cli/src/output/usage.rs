@@ -77,6 +77,7 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let hint = match asked.kind() {
         ErrorKind::UnknownArgument => of_unknown(&arguments, &mut asked),
         ErrorKind::MissingRequiredArgument => example(&arguments),
+        ErrorKind::InvalidSubcommand => of_left_out(&arguments),
         _ => None,
     };
     let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
@@ -85,6 +86,15 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let text: Vec<_> = text.lines().map(escape).collect();
     let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
     exit::USAGE
+}
+
+/// What to do for a subcommand that this leasehold was built without.
+fn of_left_out(arguments: &[OsString]) -> Option<String> {
+    let name = arguments.first()?.to_str()?;
+    let is_left_out = !cfg!(feature = "console") && matches!(name, "top" | "serve");
+    is_left_out.then(|| {
+        format!("this leasehold was built without {name}: build it with --features console")
+    })
 }
 
 fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String> {

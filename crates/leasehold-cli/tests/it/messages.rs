@@ -143,6 +143,7 @@ fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
     let mut files = Vec::new();
     for of in [
         "leasehold-cli",
+        "leasehold-console",
         "leasehold",
         "leasehold-core",
         "leasehold-store",

@@ -2,7 +2,7 @@
 //! string of a lock, `h` the hash (fields and values, each after two bytes of length),
 //! `r` the answer of a script, `m` a boot marker, `q` what is left of a quarantine.
 
-use leasehold::core::{ClaimView, StoreTime};
+use leasehold::core::ClaimView;
 use leasehold::fuzzing::redis::{self as doors, Look};
 use redis::Value;
 

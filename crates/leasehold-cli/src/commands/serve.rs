@@ -1,0 +1,65 @@
+//! `leasehold serve`: the locks of a store on a page, as JSON and as metrics.
+
+use leasehold_console::serve::{Auth, MIN_TOKEN_LENGTH, ServeOptions, Server, TOKEN_HINT};
+
+use crate::args::ServeArgs;
+use crate::connect::{Opening, connect};
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::signals::Signals;
+use crate::user_file::{Links, Owner, Rights, UserFile};
+use crate::{env, exit};
+
+/// Serves until a signal comes.
+pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Failure> {
+    let auth = Auth {
+        token: token(args)?,
+        may_break: args.allow_break,
+        hosts: args.host.clone(),
+    };
+    auth.check(args.listen)?;
+    let client = connect(&args.common.store).await?;
+    let mut signals = Signals::listen()?;
+    let store = client.store_url().to_owned();
+    let Opening { url, access } = Opening::of(&args.common.store);
+    let options = ServeOptions {
+        url,
+        access,
+        auth,
+        max_series: args.max_series,
+    };
+    let server = Server::listen(args.listen, client, options).await?;
+    let url = format!("http://{}/", server.address());
+    let serving = serde_json::json!({ "url": url, "store": store });
+    printer.show(&serving, || format!("serving {store} at {url}\n"))?;
+    tokio::select! {
+        never = server.run() => match never {},
+        _ = signals.next() => Ok(exit::OK),
+    }
+}
+
+fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
+    let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
+        (Some(path), _) => {
+            let cannot_read = |error| {
+                Failure::usage(format!(
+                    "cannot read the token in {}: {error}",
+                    path.display()
+                ))
+            };
+            let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
+            Rights::of(&file.metadata).check(path, Owner::Anybody)?;
+            file.text().map_err(cannot_read)?
+        }
+        (None, Ok(text)) if !text.is_empty() => text,
+        _ => return Ok(None),
+    };
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if token.len() < MIN_TOKEN_LENGTH || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = format!(
+            "the token is too short, or has spaces: it takes {MIN_TOKEN_LENGTH} printable characters"
+        );
+        return Err(Failure::usage(message).hint(TOKEN_HINT));
+    }
+    Ok(Some(token))
+}

@@ -1,0 +1,43 @@
+//! `leasehold top`: the locks of a store on a full screen, as they change.
+
+use std::io::{self, IsTerminal};
+
+use leasehold_console::top::{TopOptions, top as show};
+
+use crate::args::TopArgs;
+use crate::connect::connect;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::signals::Signals;
+use crate::{exit, sys};
+
+/// Shows the locks until `q` or a signal.
+pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure> {
+    check_terminal()?;
+    let client = connect(&args.store).await?;
+    let mut signals = Signals::listen()?;
+    let options = TopOptions {
+        pattern: args.keys.pattern.clone(),
+        interval: args.interval,
+        colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
+    };
+    let (ended, broke) = show(client, options, signals.next(), sys::stop_self).await;
+    if let Some(broke) = broke {
+        printer.notice(&broke);
+    }
+    ended.map(|()| exit::OK).map_err(Failure::from)
+}
+
+/// Refuses what cannot show a full screen.
+fn check_terminal() -> Result<(), Failure> {
+    let message = if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        "not a terminal: top needs one to show its screen".to_owned()
+    } else {
+        match std::env::var("TERM") {
+            Ok(term) if !matches!(&*term, "" | "dumb") => return Ok(()),
+            Ok(term) => format!("the terminal cannot show a full screen: TERM is {term:?}"),
+            Err(_) => "the terminal is unknown: TERM is not set".to_owned(),
+        }
+    };
+    Err(Failure::usage(message).hint("use leasehold ls --watch, or ls --json for programs"))
+}

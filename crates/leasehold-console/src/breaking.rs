@@ -1,0 +1,64 @@
+//! Breaking a lock: what is asked before, what is done, and what is said of it.
+
+use std::collections::BTreeSet;
+
+use leasehold::{Broken, Client, Error, Token};
+
+use crate::view::{KeyView, held_by};
+
+/// Breaks the holds that were seen. If they are of one grant, no later one is broken instead.
+pub async fn break_seen(
+    client: &Client,
+    seen: &KeyView,
+    token: Option<Token>,
+) -> Result<Broken, Error> {
+    let tokens: BTreeSet<_> = seen.holders.iter().map(|holder| holder.token).collect();
+    let only = match (tokens.len(), tokens.first()) {
+        (1, Some(only)) => only.map(Token),
+        _ => None,
+    };
+    match token.or(only) {
+        Some(token) => client.break_grant(&seen.key, token).await,
+        None => client.break_key(&seen.key).await,
+    }
+}
+
+/// Looks at the key once more, and breaks it if what is seen is still what was asked about. Answers
+/// how many holders lost it, and what to say.
+#[cfg(any(feature = "top", feature = "serve"))]
+pub(crate) async fn break_if(
+    client: &Client,
+    key: &str,
+    is_asked: impl FnOnce(&KeyView) -> bool,
+) -> Result<(u64, String), Error> {
+    let now = KeyView::from(&client.inspect(key).await?);
+    if !is_asked(&now) {
+        let held = held_by(&now.holders).unwrap_or_else(|| "free".to_owned());
+        return Ok((0, format!("nothing was broken: now {key} is {held}")));
+    }
+    let broken = break_seen(client, &now, None).await?;
+    Ok((broken.holders, outcome(key, &broken)))
+}
+
+/// What is asked before, with the key and its holders; `None` if nobody holds it.
+pub fn question(seen: &KeyView) -> Option<String> {
+    let held = held_by(&seen.holders)?;
+    Some(format!("{} is {held}. Break it?", seen.key))
+}
+
+/// What was done.
+pub fn outcome(key: &str, broken: &Broken) -> String {
+    let whom = match broken.holders {
+        0 => return format!("nothing was broken: another holds {key} now, or nobody"),
+        1 => "its holder".to_owned(),
+        holders => format!("its {holders} holders"),
+    };
+    match broken.token.some() {
+        Some(token) => format!(
+            "broke {key}, taken from {whom}: tokens up to {token} are void; the next one is higher"
+        ),
+        None => format!(
+            "broke {key}: its holder is not fenced, and learns of it when it next renews or releases"
+        ),
+    }
+}

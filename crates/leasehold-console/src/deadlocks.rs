@@ -1,0 +1,79 @@
+//! What is shown of a deadlock.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use leasehold::{BlockedClaim, Deadlock};
+use serde::Serialize;
+
+use crate::duration::millis;
+use crate::view::{ClaimView, time};
+
+/// One deadlock, as `deadlocks --json` writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeadlockView {
+    /// Who holds what and waits for what.
+    pub sentence: String,
+    /// When the last of them began to wait.
+    pub since: Timestamp,
+    /// For how long it has lasted.
+    pub for_ms: u64,
+    claims: Vec<BlockedView>,
+}
+
+/// A claim that waits, and what its context holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct BlockedView {
+    waits_for: String,
+    waiter: ClaimView,
+    holds: Vec<HeldView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct HeldView {
+    key: String,
+    #[serde(flatten)]
+    holder: ClaimView,
+}
+
+impl From<&Deadlock> for DeadlockView {
+    fn from(deadlock: &Deadlock) -> Self {
+        let since = deadlock.since();
+        let lasts = deadlock.at.duration_since(since).unwrap_or_default();
+        let claims = deadlock.claims.iter();
+        Self {
+            sentence: deadlock.to_string(),
+            since: time(since),
+            for_ms: millis(lasts),
+            claims: claims
+                .map(|claim| BlockedView::of(claim, deadlock.at))
+                .collect(),
+        }
+    }
+}
+
+impl BlockedView {
+    fn of(claim: &BlockedClaim, at: SystemTime) -> Self {
+        let held = claim.holds.iter().map(|(key, holder)| HeldView {
+            key: key.to_string(),
+            holder: ClaimView::of_holder(holder, at),
+        });
+        Self {
+            waits_for: claim.key.to_string(),
+            waiter: ClaimView::of_waiter(&claim.waiter, at),
+            holds: held.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl DeadlockView {
+    pub(crate) fn saying(sentence: &str) -> Self {
+        Self {
+            sentence: sentence.to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+            for_ms: 0,
+            claims: Vec::new(),
+        }
+    }
+}

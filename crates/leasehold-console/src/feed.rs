@@ -1,0 +1,210 @@
+//! Reads the locks of a store for a [`LockTable`](crate::lock_table::LockTable), once in an interval,
+//! within a limit on the load of the store.
+//!
+//! All locks are read in passes, page by page, with a pause after each page. A pass over many locks
+//! takes longer than the interval: then those that are shown are looked at in between.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use leasehold::{Client, Error, ErrorKind, Inspection};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::deadlocks::DeadlockView;
+use crate::load_limit::LoadLimit;
+use crate::lock_table::Update;
+use crate::view::KeyView;
+
+/// The pause after an error, at least.
+pub(crate) const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How many answers the channel holds.
+const BUFFER: usize = 16;
+
+/// What is to be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Goes up with each new pattern, and comes back with each answer.
+    pub round: u64,
+    /// Which keys.
+    pub pattern: String,
+    /// The keys that are shown.
+    pub shown: Vec<String>,
+    /// Whether deadlocks are looked for.
+    pub deadlocks: bool,
+}
+
+/// Whether a request that failed so may be answered later: of a refusal, if it says when.
+pub fn is_passing(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
+    match kind {
+        ErrorKind::Unavailable => true,
+        // A quarantine.
+        ErrorKind::Refused => retry_after.is_some(),
+        _ => false,
+    }
+}
+
+/// Begins to ask; ends when the receiver is dropped.
+pub fn begin(
+    client: Client,
+    interval: Duration,
+    wants: watch::Receiver<Wanted>,
+) -> mpsc::Receiver<(u64, Update)> {
+    let (updates, receiver) = mpsc::channel(BUFFER);
+    let feed = Feed {
+        client,
+        interval,
+        wanted: Wanted::default(),
+        wants,
+        updates,
+        load: LoadLimit::default(),
+        refreshed: Instant::now(),
+    };
+    tokio::spawn(feed.run());
+    receiver
+}
+
+struct Feed {
+    client: Client,
+    interval: Duration,
+    /// What is read now, and what is wanted by now.
+    wanted: Wanted,
+    wants: watch::Receiver<Wanted>,
+    updates: mpsc::Sender<(u64, Update)>,
+    load: LoadLimit,
+    /// When those that are shown were looked at last.
+    refreshed: Instant,
+}
+
+impl Feed {
+    async fn run(mut self) {
+        let (mut wants, updates) = (self.wants.clone(), self.updates.clone());
+        loop {
+            self.wanted = wants.borrow_and_update().clone();
+            let round = self.wanted.round;
+            tokio::select! {
+                never = self.read() => match never {},
+                () = updates.closed() => return,
+                changed = wants.wait_for(|wants| wants.round != round) => if changed.is_err() {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// Reads the locks that match, pass after pass.
+    async fn read(&mut self) -> Infallible {
+        let mut is_first = true;
+        loop {
+            let began = Instant::now();
+            self.pass(is_first).await;
+            is_first = false;
+            let next = Instant::now() + self.load.take_pause();
+            self.rest(next.max(began + self.interval)).await;
+        }
+    }
+
+    /// Rests until then, but for looks at those that are shown.
+    async fn rest(&mut self, until: Instant) {
+        while self.refreshed + self.interval < until {
+            sleep_until(self.refreshed + self.interval).await;
+            self.refresh().await;
+        }
+        sleep_until(until).await;
+    }
+
+    /// Reads all locks once. The first pass has no pauses, because the user waits for it.
+    async fn pass(&mut self, is_first: bool) {
+        self.tell(Update::Began).await;
+        self.tell(Update::Asked).await;
+        self.load.measure_round_trip(&self.client).await;
+        let client = self.client.clone();
+        let mut listing = client.listing(&self.wanted.pattern);
+        let mut waited_for = Vec::new();
+        loop {
+            self.tell(Update::Asked).await;
+            let asked = Instant::now();
+            let page = match listing.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed(error).await;
+                    continue;
+                }
+            };
+            // A name is looked for, and then looked at.
+            let trips = if page.keys.is_empty() { 1 } else { 2 };
+            self.load.record(asked.elapsed(), trips);
+            let views = page.keys.iter().map(KeyView::from).collect();
+            let skipped = page.skipped.iter();
+            let skipped = skipped.map(|it| format!("{}: {}", it.name, it.error));
+            self.tell(Update::Page(views, skipped.collect())).await;
+            waited_for.extend(page.keys.into_iter().filter(|key| !key.waiters.is_empty()));
+            if !is_first {
+                let until = Instant::now() + self.load.take_pause();
+                self.rest(until).await;
+            }
+        }
+        if self.wanted.deadlocks {
+            self.find_deadlocks(&waited_for).await;
+        }
+        self.refreshed = Instant::now();
+        self.tell(Update::Ended).await;
+    }
+
+    /// Finds the deadlocks among what the pass has read.
+    async fn find_deadlocks(&mut self, waited_for: &[Inspection]) {
+        let asked = Instant::now();
+        // If it fails, the next look says why.
+        if let Ok(found) = self.client.deadlocks_among(waited_for).await {
+            self.load.record(asked.elapsed(), 1);
+            let found = found.iter().map(DeadlockView::from).collect();
+            self.tell(Update::Deadlocks(found)).await;
+        }
+    }
+
+    /// Looks at those that are shown.
+    async fn refresh(&mut self) {
+        let shown = self.wants.borrow().shown.clone();
+        if shown.is_empty() {
+            self.refreshed = Instant::now();
+            return;
+        }
+        self.tell(Update::Asked).await;
+        let asked = Instant::now();
+        let looks = shown.iter().map(|key| self.client.inspect(key));
+        match try_join_all(looks).await {
+            Ok(seen) => {
+                self.load.record(asked.elapsed(), 1);
+                let seen = seen.iter().map(KeyView::from).collect();
+                self.tell(Update::Shown(seen)).await;
+            }
+            // The time without an answer is no load.
+            Err(error) => self.failed(error).await,
+        }
+        self.refreshed = Instant::now();
+        let pause = self.load.take_pause_up_to(self.interval);
+        sleep(pause).await;
+    }
+
+    async fn failed(&self, error: Error) {
+        self.tell(Update::Failed(error)).await;
+        sleep(self.interval.max(AFTER_ERROR)).await;
+    }
+
+    async fn tell(&self, update: Update) {
+        // Where nobody listens any more, the task ends.
+        let _ = self.updates.send((self.wanted.round, update)).await;
+    }
+}
+
+/// Sends what is not known there yet.
+#[cfg(any(feature = "top", feature = "serve"))]
+pub(crate) fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
+    to.send_if_modified(|last| {
+        let is_other = *last != value;
+        *last = value;
+        is_other
+    });
+}

@@ -1,0 +1,198 @@
+//! The histories of keys whose details are shown, from the audit log: each key is followed once for
+//! all who show it, within a limit on the load of the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use leasehold::audit::AuditLog;
+use leasehold::{Client, Error};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::feed::AFTER_ERROR;
+use crate::history::EntryView;
+use crate::load_limit::LoadLimit;
+
+/// From when on.
+const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many of the newest entries are kept.
+const MOST_ENTRIES: usize = 100;
+/// How many keys are followed at once: each costs the store.
+const MOST_KEYS: usize = 20;
+
+/// The newest entries of a key, the newest first, or why there are none; nothing before the first
+/// answer.
+pub(crate) type History = Option<Result<Vec<EntryView>, String>>;
+
+/// The keys that somebody shows.
+#[derive(Clone)]
+pub(crate) struct Histories {
+    client: Client,
+    interval: Duration,
+    followed: Arc<Mutex<HashMap<String, watch::Sender<History>>>>,
+    /// What those hear for whom there is no room.
+    full: watch::Sender<History>,
+}
+
+impl Histories {
+    pub(crate) fn new(client: Client, interval: Duration) -> Self {
+        let why = format!("the histories of {MOST_KEYS} other keys are shown: close some of them");
+        Self {
+            client,
+            interval,
+            followed: Arc::default(),
+            full: watch::Sender::new(Some(Err(why))),
+        }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<History>>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the history of a key, until nobody has a receiver any more.
+    pub(crate) fn follow(&self, key: &str) -> watch::Receiver<History> {
+        let mut followed = self.followed();
+        if let Some(known) = followed.get(key) {
+            return known.subscribe();
+        }
+        if followed.len() >= MOST_KEYS {
+            return self.full.subscribe();
+        }
+        let (known, receiver) = watch::channel(None);
+        followed.insert(key.to_owned(), known.clone());
+        tokio::spawn(self.clone().run(key.to_owned(), known));
+        receiver
+    }
+
+    async fn run(self, key: String, known: watch::Sender<History>) {
+        let reading = read(&self.client, self.interval, &key, &known);
+        let mut reading = std::pin::pin!(reading);
+        loop {
+            tokio::select! {
+                never = &mut reading => match never {},
+                () = known.closed() => {
+                    let mut followed = self.followed();
+                    // Somebody may have come since.
+                    if known.receiver_count() == 0 {
+                        followed.remove(&key);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The newest entries of a key now, the newest first.
+#[cfg(feature = "serve")]
+pub(crate) async fn newest(client: &Client, key: &str) -> Result<Vec<EntryView>, Error> {
+    let mut log = open(client, key)?;
+    let mut newest = VecDeque::new();
+    while read_page(&mut log, &mut newest).await? {}
+    Ok(newest.into())
+}
+
+fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {
+    let since = SystemTime::now().checked_sub(SPAN);
+    client.audit_log(Some(key), since.unwrap_or(SystemTime::UNIX_EPOCH))
+}
+
+/// Adds a page of entries. Answers whether there may be more.
+async fn read_page(
+    log: &mut AuditLog<'_>,
+    newest: &mut VecDeque<EntryView>,
+) -> Result<bool, Error> {
+    let page = log.next().await?;
+    for record in &page {
+        newest.push_front(EntryView::from(record));
+    }
+    newest.truncate(MOST_ENTRIES);
+    Ok(!page.is_empty())
+}
+
+/// Reads the entries of the key, and those that come.
+async fn read(
+    client: &Client,
+    interval: Duration,
+    key: &str,
+    known: &watch::Sender<History>,
+) -> Infallible {
+    let tell = |history: Result<Vec<EntryView>, Error>| {
+        let history = Some(history.map_err(|error| error.to_string()));
+        known.send_if_modified(|known| {
+            let is_new = *known != history;
+            *known = history;
+            is_new
+        });
+    };
+    let mut log = match open(client, key) {
+        Ok(log) => log,
+        Err(error) => {
+            tell(Err(error));
+            return std::future::pending().await;
+        }
+    };
+    let mut load = LoadLimit::default();
+    load.measure_round_trip(client).await;
+    let mut newest = VecDeque::new();
+    loop {
+        let asked = Instant::now();
+        match read_page(&mut log, &mut newest).await {
+            Ok(has_more) => {
+                load.record(asked.elapsed(), 1);
+                if !has_more {
+                    tell(Ok(newest.iter().cloned().collect()));
+                    sleep(interval).await;
+                }
+                sleep(load.take_pause()).await;
+            }
+            Err(error) => {
+                tell(Err(error));
+                sleep(interval.max(AFTER_ERROR)).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_reader_for_all_who_show_a_key() {
+        let client = leasehold::connect("memory:?audit=100").await.unwrap();
+        let histories = Histories::new(client.clone(), Duration::from_millis(500));
+        let (mut one, mut other) = (histories.follow("k"), histories.follow("k"));
+        assert_eq!(histories.followed().len(), 1);
+        let lease = client.mutex("k").unwrap().lock().await.unwrap();
+        let shows = |known: &History| matches!(known, Some(Ok(entries)) if !entries.is_empty());
+        one.wait_for(shows).await.unwrap();
+        other.wait_for(shows).await.unwrap();
+        // Who comes later has what is known.
+        assert!(shows(&histories.follow("k").borrow()));
+        drop((one, other));
+        while !histories.followed().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let followed: Vec<_> = (0..MOST_KEYS)
+            .map(|n| histories.follow(&n.to_string()))
+            .collect();
+        let refused = histories.follow("k");
+        let why = refused.borrow().clone();
+        assert!(matches!(why, Some(Err(why)) if why.contains("20 other keys")));
+        assert_eq!(
+            refused.has_changed().ok(),
+            Some(false),
+            "its page stays open"
+        );
+        drop(followed);
+        while !histories.followed().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let mut again = histories.follow("k");
+        again.wait_for(shows).await.unwrap();
+        let _ = lease.release().await.unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+use leasehold::audit::AuditEntry;
+use leasehold::core::{Arrival, Key, Token};
+use leasehold::{ClientInfo, Mode};
+
+use super::*;
+
+const AT: StoreTime = StoreTime(1_769_860_800_123_456);
+
+fn before(millis: u64) -> StoreTime {
+    AT.before(Duration::from_millis(millis))
+}
+
+fn record(event: AuditEvent) -> AuditRecord {
+    let hold = AuditedHold {
+        token: Token(7),
+        arrival: Arrival(9),
+        claim: "1a2b3c…".to_owned(),
+        mode: Mode::EXCLUSIVE,
+        owner: ClientInfo::new("build7", 812, Some("deploy")),
+    };
+    let resized = matches!(event, AuditEvent::Resized { .. });
+    AuditRecord {
+        server: None,
+        key: Key::new("orders/42").unwrap(),
+        entry: AuditEntry {
+            at: AT,
+            event,
+            hold: (!resized).then_some(hold),
+        },
+    }
+}
+
+/// Some entries, for what shows them.
+pub(crate) fn entries() -> Vec<EntryView> {
+    let granted = || AuditEvent::Granted {
+        asked: AT,
+        behind: None,
+    };
+    let records = [record(granted()), record(AuditEvent::Returned)];
+    records.iter().map(EntryView::from).collect()
+}
+
+#[test]
+fn sentences() {
+    let kept_until = Some(AT + Duration::from_secs(60));
+    let by = ClientInfo::new("ops1", 3, None);
+    let who = "build7 (pid 812, label deploy)";
+    for (event, says) in [
+        (
+            AuditEvent::Granted {
+                asked: AT,
+                behind: None,
+            },
+            format!("granted to {who} at once, token 7"),
+        ),
+        (
+            AuditEvent::Granted {
+                asked: before(3_200),
+                behind: Some(Arrival(8)),
+            },
+            format!(
+                "granted to {who} after waiting 3.2 s, behind another claim of the same client, \
+                 token 7"
+            ),
+        ),
+        (
+            AuditEvent::Released {
+                since: before(250_000),
+                kept_until: None,
+            },
+            format!("released by {who} after 4 min 10 s, token 7"),
+        ),
+        (
+            AuditEvent::Released {
+                since: before(100),
+                kept_until,
+            },
+            format!(
+                "released by {who} after 100 ms, stays taken until 2026-01-31T12:01:00Z (minimum \
+                 hold), token 7"
+            ),
+        ),
+        (
+            AuditEvent::Expired {
+                since: before(32_000),
+                deadline: before(2_000),
+                found_by: "9f9f9f…".to_owned(),
+            },
+            format!("expired: {who} had it for 30 s, found 2.0 s later, token 7"),
+        ),
+        (
+            AuditEvent::Died {
+                since: before(1_000),
+                kept_until: None,
+            },
+            format!("ended after 1.0 s: {who} has died, token 7"),
+        ),
+        (
+            AuditEvent::Broken {
+                since: before(1_000),
+                by,
+            },
+            format!("taken from {who} after 1.0 s by ops1 (pid 3), token 7"),
+        ),
+        (
+            AuditEvent::Returned,
+            format!("grant taken back from {who}, which waits in its place again, token 7"),
+        ),
+        (
+            AuditEvent::Adopted { former: Token(6) },
+            format!("taken over by {who}, token 7"),
+        ),
+        (
+            AuditEvent::Rotated {
+                former: "0…".to_owned(),
+            },
+            format!("new claim id for {who}, token 7"),
+        ),
+        (
+            AuditEvent::Downgraded,
+            format!("held as a reader by {who}, token 7"),
+        ),
+        (
+            AuditEvent::Resized { from: 3, to: 5 },
+            "resized from 3 to 5 permits".to_owned(),
+        ),
+    ] {
+        let shown = EntryView::from(&record(event)).to_string();
+        assert_eq!(
+            shown,
+            format!("2026-01-31T12:00:00.123Z  orders/42  {says}")
+        );
+    }
+}
+
+#[test]
+fn an_entry_in_json() {
+    let expired = AuditEvent::Expired {
+        since: before(32_000),
+        deadline: before(2_000),
+        found_by: "9f9f9f…".to_owned(),
+    };
+    assert_eq!(
+        serde_json::to_string(&EntryView::from(&record(expired))).unwrap(),
+        r#"{"at":"2026-01-31T12:00:00.123456Z","key":"orders/42","event":"expired","token":7,"arrival":9,"claim":"1a2b3c…","mode":"exclusive","owner":{"host":"build7","pid":812,"label":"deploy"},"held_ms":30000,"expired_at":"2026-01-31T11:59:58.123456Z","found_by":"9f9f9f…"}"#
+    );
+}
+
+#[test]
+fn owners_are_found_by_label_host_and_process() {
+    let entry = EntryView::from(&record(AuditEvent::Returned));
+    for owner in ["deploy", "build7", "812", "build7:812"] {
+        assert!(entry.is_of(owner), "{owner}");
+    }
+    for other in ["dep", "build", "81", "build7:81", "x"] {
+        assert!(!entry.is_of(other), "{other}");
+    }
+    assert!(!EntryView::from(&record(AuditEvent::Resized { from: 1, to: 2 })).is_of("deploy"));
+}

@@ -1,0 +1,280 @@
+//! What is asked once: `/api/v1`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use leasehold::doctor::{Report, examine};
+use leasehold::{Error, ErrorKind, Invalid, Key, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::Shared;
+use super::graph::WaitsView;
+use super::selection::{MOST_CLAIMS, Selection};
+use crate::breaking::break_if;
+use crate::histories::{self, History};
+use crate::history::EntryView;
+use crate::lock_table::shorten;
+use crate::view::{KeyView, time};
+
+/// For how long an examination of the servers is shown.
+const EXAMINED: Duration = Duration::from_secs(60);
+
+/// What was asked cannot be answered.
+#[derive(Debug, Serialize)]
+pub(super) struct Problem {
+    #[serde(skip)]
+    status: StatusCode,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: error.into(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn hint(self, hint: &str) -> Self {
+        Self {
+            hint: Some(hint.to_owned()),
+            ..self
+        }
+    }
+
+    fn of_store(kind: ErrorKind, error: &impl ToString, hint: Option<&str>) -> Self {
+        let status = match kind {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            hint: hint.map(str::to_owned),
+            ..Self::new(status, error.to_string())
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, Json(self)).into_response()
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::of_store(error.kind(), &error, error.hint())
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::of_store(error.kind(), &error, error.hint())
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Self {
+            hint: invalid.hint,
+            ..Self::new(StatusCode::BAD_REQUEST, invalid.message)
+        }
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+pub(super) async fn not_found(uri: Uri) -> Problem {
+    let message = format!("no such path: {:?}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, message).hint("docs/serve.md lists the paths")
+}
+
+pub(super) async fn not_allowed(method: Method, uri: Uri) -> Problem {
+    let message = format!("{method} is not allowed at {:?}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// What is served.
+#[derive(Serialize)]
+pub(super) struct Info {
+    store: String,
+    version: &'static str,
+    may_break: bool,
+    /// Whether the store can keep an audit log.
+    audit: bool,
+    /// Whether it keeps who waits.
+    queueing: bool,
+}
+
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
+    Json(Info {
+        store: shared.client.store_url().to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        may_break: shared.options.auth.may_break,
+        audit: shared.client.audit_log(None, SystemTime::now()).is_ok(),
+        queueing: shared.client.capabilities().queueing,
+    })
+}
+
+pub(super) async fn locks(
+    State(shared): State<Arc<Shared>>,
+    selection: Result<Query<Selection>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(selection) = selection?;
+    selection.check()?;
+    let table = shared.reader.make(|reader| reader.select(&selection));
+    let table = table.await;
+    Ok(Json(shared.reader.aged(&table)).into_response())
+}
+
+/// One key, and what the audit log says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct LockView {
+    key: String,
+    /// Null: it is free.
+    lock: Option<KeyView>,
+    /// The newest entries, the newest first.
+    history: Vec<EntryView>,
+    history_error: Option<String>,
+}
+
+impl LockView {
+    pub(super) fn new(key: String, lock: Option<KeyView>, history: History) -> Self {
+        let (history, history_error) = match history {
+            Some(Ok(entries)) => (entries, None),
+            Some(Err(why)) => (Vec::new(), Some(why)),
+            None => (Vec::new(), None),
+        };
+        Self {
+            key,
+            lock,
+            history,
+            history_error,
+        }
+    }
+
+    /// Whether it shows the same, however much time has passed.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let same_lock = match (&self.lock, &other.lock) {
+            (Some(one), Some(other)) => one.is_same(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same_lock && self.history == other.history && self.history_error == other.history_error
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct OfKey {
+    key: String,
+}
+
+pub(super) async fn lock(
+    State(shared): State<Arc<Shared>>,
+    key: Result<Query<OfKey>, QueryRejection>,
+) -> Result<Json<LockView>, Problem> {
+    let Query(OfKey { key }) = key?;
+    Key::new(&key)?;
+    // It is never closed.
+    let _turn = shared.looks.acquire().await;
+    let mut view = KeyView::from(&shared.client.inspect(&key).await?);
+    shorten(&mut view, MOST_CLAIMS);
+    let history = histories::newest(&shared.client, &key).await;
+    let history = history.map_err(|error| error.to_string());
+    let lock = view.is_used().then_some(view);
+    Ok(Json(LockView::new(key, lock, Some(history))))
+}
+
+/// Something, and when it was found.
+#[derive(Serialize)]
+struct At<T> {
+    at: jiff::Timestamp,
+    #[serde(flatten)]
+    found: T,
+}
+
+pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Response {
+    let graph = shared.reader.make(|reader| reader.with(WaitsView::of));
+    let found = graph.await;
+    let at = time(SystemTime::now());
+    Json(At { at, found }).into_response()
+}
+
+/// An examination of the servers, and when it was made.
+pub(super) struct Examined {
+    until: Instant,
+    made: SystemTime,
+    report: Report,
+}
+
+pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    // One examination at a time: others wait for it, and have the same.
+    let mut examined = shared.examined.lock().await;
+    let known = examined.take().filter(|known| Instant::now() < known.until);
+    let options = &shared.options;
+    let known = match known {
+        Some(known) => known,
+        None => Examined {
+            report: examine(&options.url, &options.access).await?,
+            until: Instant::now() + EXAMINED,
+            made: SystemTime::now(),
+        },
+    };
+    let known = examined.insert(known);
+    let at = time(known.made);
+    let found = &known.report;
+    Ok(Json(At { at, found }).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Breaking {
+    key: String,
+    /// Those of all holders who were seen.
+    tokens: BTreeSet<u64>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Broke {
+    holders: u64,
+    said: String,
+}
+
+/// Breaks a lock, if its holders still are those that were seen.
+pub(super) async fn break_key(
+    State(shared): State<Arc<Shared>>,
+    breaking: Result<Json<Breaking>, JsonRejection>,
+) -> Result<Json<Broke>, Problem> {
+    if !shared.options.auth.may_break {
+        let problem = Problem::new(StatusCode::FORBIDDEN, "breaking locks is not allowed here");
+        return Err(problem.hint("start leasehold serve with --allow-break"));
+    }
+    let Json(Breaking { key, tokens }) = breaking?;
+    Key::new(&key)?;
+    let are_these = |now: &KeyView| {
+        let held: BTreeSet<_> = now.holders.iter().filter_map(|held| held.token).collect();
+        !held.is_empty() && held == tokens
+    };
+    match break_if(&shared.client, &key, are_these).await? {
+        (0, said) => Err(Problem::new(StatusCode::CONFLICT, said)),
+        (holders, said) => Ok(Json(Broke { holders, said })),
+    }
+}

@@ -1,0 +1,170 @@
+//! A page is kept up to date: server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::Stream;
+use futures_util::future::OptionFuture;
+use futures_util::stream::unfold;
+use leasehold::Key;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::api::{LockView, Problem};
+use super::reader::Look;
+use super::selection::{Selection, TableView};
+use super::{MOST_STREAMS, Shared};
+use crate::histories::History;
+
+/// So often at least, as times go on.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// So often at most.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
+
+pub(super) async fn events(
+    State(shared): State<Arc<Shared>>,
+    selection: Result<Query<Selection>, QueryRejection>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let Query(mut selection) = selection?;
+    selection.check()?;
+    // The table of the locks is the same with any key beside it.
+    let key = selection.key.take();
+    key.as_ref().map(Key::new).transpose()?;
+    let permit = Arc::clone(&shared.streams).try_acquire_owned();
+    let permit = permit.map_err(|_| {
+        let message = format!("the limit of {MOST_STREAMS} open pages is reached");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("close some of them")
+    })?;
+    let look = shared.reader.look();
+    look.shows(key.as_slice());
+    let page = Page {
+        changes: look.changes(),
+        details: key.map(|key| Details {
+            history: shared.histories.follow(&key),
+            key,
+            sent: None,
+            is_due: true,
+        }),
+        shared,
+        selection,
+        look,
+        sent: None,
+        _permit: permit,
+    };
+    let events = unfold(page, async |mut page| {
+        let event = page.next().await?;
+        Some((Ok(event), page))
+    });
+    Ok(Sse::new(Box::pin(events)).keep_alive(KeepAlive::new()))
+}
+
+/// One page that is kept up to date.
+struct Page {
+    shared: Arc<Shared>,
+    selection: Selection,
+    look: Look,
+    changes: watch::Receiver<u64>,
+    details: Option<Details>,
+    /// The table that was sent last, and when.
+    sent: Option<(Arc<TableView>, Instant)>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The key whose details it shows.
+struct Details {
+    key: String,
+    /// What the audit log says of it.
+    history: watch::Receiver<History>,
+    sent: Option<(LockView, Instant)>,
+    /// Whether it may have changed.
+    is_due: bool,
+}
+
+impl Page {
+    /// The next event: a table, or a key.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if self.sent.is_none() {
+                self.look.ready().await;
+            }
+            if let Some(event) = self.lock_event() {
+                return Some(event);
+            }
+            let table = self.shared.reader.select(&self.selection);
+            let longest = LONGEST_PAUSE.max(self.shared.reader.pause());
+            let due = match &self.sent {
+                Some((sent, at)) if sent.is_same(&table) => *at + longest,
+                _ => Instant::now(),
+            };
+            if due <= Instant::now() {
+                return Some(self.table_event(table));
+            }
+            self.change(due).await?;
+        }
+    }
+
+    /// Waits until there may be something new.
+    async fn change(&mut self, due: Instant) -> Option<()> {
+        let details = self.details.as_mut();
+        let history = details.map(|details| details.history.changed());
+        tokio::select! {
+            changed = self.changes.changed() => {
+                changed.ok()?;
+                // More may change at the same time.
+                if let Some((_, sent)) = &self.sent {
+                    let shortest = SHORTEST_PAUSE.max(self.shared.reader.pause());
+                    sleep_until(*sent + shortest).await;
+                }
+            }
+            Some(changed) = OptionFuture::from(history) => changed.ok()?,
+            () = sleep_until(due) => {}
+        }
+        if let Some(details) = &mut self.details {
+            details.is_due = true;
+        }
+        Some(())
+    }
+
+    fn table_event(&mut self, table: Arc<TableView>) -> Event {
+        let mut keys: Vec<_> = table.rows.iter().map(|row| row.view.key.clone()).collect();
+        if let Some(details) = &mut self.details {
+            keys.push(details.key.clone());
+            details.is_due = true;
+        }
+        self.look.shows(&keys);
+        let event = data("locks", &self.shared.reader.aged(&table));
+        self.sent = Some((table, Instant::now()));
+        event
+    }
+
+    fn lock_event(&mut self) -> Option<Event> {
+        let details = self.details.as_mut()?;
+        if !std::mem::take(&mut details.is_due) {
+            return None;
+        }
+        let key = &details.key;
+        let lock = |table: &crate::lock_table::LockTable| Some(table.lock(key)?.view.clone());
+        let lock = self.shared.reader.with(lock);
+        let lock = LockView::new(key.clone(), lock, details.history.borrow().clone());
+        if let Some((sent, at)) = &details.sent
+            && sent.is_same(&lock)
+            && at.elapsed() < LONGEST_PAUSE
+        {
+            return None;
+        }
+        let event = data("lock", &lock);
+        details.sent = Some((lock, Instant::now()));
+        Some(event)
+    }
+}
+
+fn data(name: &str, value: &impl serde::Serialize) -> Event {
+    // Strings and numbers can always be written.
+    let text = serde_json::to_string(value).unwrap_or_default();
+    Event::default().event(name).data(text)
+}

@@ -1,0 +1,285 @@
+//! One reader of the store for all who look: it reads while somebody does, and rests otherwise.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use leasehold::Client;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::selection::{AgedTable, MOST_CLAIMS, Selection, TableView};
+use crate::duration::millis;
+use crate::feed::{self, Wanted, send_if_other};
+use crate::lock_table::LockTable;
+use crate::view::time;
+
+/// For how long the reader goes on after a request.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long a request waits for the first data.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many keys are read once in an interval, because somebody looks at them.
+const MOST_SHOWN: usize = 1000;
+/// How many tables are kept for those who ask for the same.
+const MOST_TABLES: usize = 64;
+/// Tables for pages that are kept up to date take at most one part in so many of the only thread,
+/// and what is made for requests takes another.
+const SHARE: u32 = 4;
+
+/// Reads the store for all who look.
+#[derive(Clone)]
+pub(super) struct Reader {
+    state: Arc<Mutex<State>>,
+    /// The version of the table.
+    changed: watch::Receiver<u64>,
+    /// Wakes the task that reads.
+    wake: watch::Sender<()>,
+    /// Who makes something for a request, and not before when.
+    turn: Arc<tokio::sync::Mutex<Instant>>,
+}
+
+struct State {
+    table: LockTable,
+    /// What each of those who look shows.
+    looks: HashMap<u64, Vec<String>>,
+    next_look: u64,
+    /// When the store need not be read any more, if nobody looks.
+    until: Instant,
+    tables: HashMap<Selection, (u64, Arc<TableView>)>,
+    /// How long the last table took to make.
+    cost: Duration,
+}
+
+/// Somebody looks, until this is dropped.
+pub(super) struct Look {
+    reader: Reader,
+    id: u64,
+}
+
+impl Reader {
+    /// Begins the task that reads.
+    pub(super) fn begin(client: Client, interval: Duration) -> Self {
+        let (wake, woken) = watch::channel(());
+        let (tell, changed) = watch::channel(0);
+        let state = Arc::new(Mutex::new(State {
+            table: LockTable::of_at_most(MOST_CLAIMS),
+            looks: HashMap::new(),
+            next_look: 0,
+            until: Instant::now(),
+            tables: HashMap::new(),
+            cost: Duration::ZERO,
+        }));
+        tokio::spawn(read(client, interval, Arc::clone(&state), woken, tell));
+        Self {
+            state,
+            changed,
+            wake,
+            turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Somebody looks from now on.
+    pub(super) fn look(&self) -> Look {
+        let mut state = self.state();
+        state.next_look += 1;
+        let id = state.next_look;
+        state.looks.insert(id, Vec::new());
+        drop(state);
+        self.wake.send_replace(());
+        let reader = self.clone();
+        Look { reader, id }
+    }
+
+    /// The shortest pause between two tables for one page, if all of them show different ones.
+    pub(super) fn pause(&self) -> Duration {
+        let state = self.state();
+        let looks = u32::try_from(state.looks.len()).unwrap_or(u32::MAX);
+        state.cost.saturating_mul(looks).saturating_mul(SHARE)
+    }
+
+    /// Makes something of all locks for a request that looks once, in its turn.
+    pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
+        let look = self.look();
+        self.state().until = Instant::now() + LINGER;
+        look.ready().await;
+        drop(look);
+        let mut turn = self.turn.lock().await;
+        sleep_until(*turn).await;
+        let begun = Instant::now();
+        let made = make(self);
+        *turn = begun + begun.elapsed().saturating_mul(SHARE);
+        made
+    }
+
+    /// Asks something of the table.
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&LockTable) -> T) -> T {
+        ask(&self.state().table)
+    }
+
+    /// The table, with its age now.
+    pub(super) fn aged<'a>(&self, table: &'a TableView) -> AgedTable<'a> {
+        AgedTable {
+            at: time(SystemTime::now()),
+            table,
+            read_ms_ago: self.state().table.data_age(Instant::now()).map(millis),
+        }
+    }
+
+    /// A table, made once for all who ask for the same.
+    pub(super) fn select(&self, selection: &Selection) -> Arc<TableView> {
+        let mut state = self.state();
+        let version = state.table.version;
+        if let Some((made, table)) = state.tables.get(selection)
+            && *made == version
+        {
+            return Arc::clone(table);
+        }
+        let begun = Instant::now();
+        let table = Arc::new(selection.of(&state.table));
+        state.cost = begun.elapsed();
+        if state.tables.len() >= MOST_TABLES {
+            state.tables.clear();
+        }
+        let entry = (version, Arc::clone(&table));
+        state.tables.insert(selection.clone(), entry);
+        table
+    }
+}
+
+impl Look {
+    /// Waits until all locks were read once, or could not be.
+    pub(super) async fn ready(&self) {
+        let mut changed = self.changes();
+        let is_ready = |_: &u64| {
+            self.reader
+                .with(|table| table.complete || table.failure().is_some())
+        };
+        let ready = timeout(PATIENCE, changed.wait_for(is_ready)).await;
+        drop(ready);
+    }
+
+    /// The keys that it shows: these are read more often.
+    pub(super) fn shows(&self, keys: &[String]) {
+        let mut state = self.reader.state();
+        let shown = state.looks.entry(self.id).or_default();
+        if shown != keys {
+            *shown = keys.to_vec();
+            drop(state);
+            self.reader.wake.send_replace(());
+        }
+    }
+
+    /// Hears of each change.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.reader.changed.clone()
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.reader.state().looks.remove(&self.id);
+        self.reader.wake.send_replace(());
+    }
+}
+
+impl State {
+    fn is_wanted(&self) -> bool {
+        !self.looks.is_empty() || self.until > Instant::now()
+    }
+
+    fn wants(&self) -> Wanted {
+        let mut shown: Vec<_> = self.looks.values().flatten().cloned().collect();
+        shown.sort_unstable();
+        shown.dedup();
+        shown.truncate(MOST_SHOWN);
+        Wanted {
+            round: 0,
+            pattern: "*".to_owned(),
+            shown,
+            deadlocks: true,
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads while somebody looks, until nobody can any more.
+async fn read(
+    client: Client,
+    interval: Duration,
+    state: Arc<Mutex<State>>,
+    mut woken: watch::Receiver<()>,
+    tell: watch::Sender<u64>,
+) {
+    loop {
+        while !lock(&state).is_wanted() {
+            if woken.changed().await.is_err() {
+                return;
+            }
+        }
+        let (want, wants) = watch::channel(lock(&state).wants());
+        let mut updates = feed::begin(client.clone(), interval, wants);
+        lock(&state).table.complete = false;
+        while lock(&state).is_wanted() {
+            let until = lock(&state).until;
+            tokio::select! {
+                told = updates.recv() => {
+                    let Some((_, update)) = told else { return };
+                    let mut state = lock(&state);
+                    state.table.take(update, Instant::now());
+                    send_if_other(&tell, state.table.version);
+                }
+                woken = woken.changed() => if woken.is_err() {
+                    return;
+                },
+                () = sleep_until(until), if until > Instant::now() => {}
+            }
+            send_if_other(&want, lock(&state).wants());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn many_pages_with_tables_that_take_long_are_served_less_often() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let looks: Vec<_> = (0..200).map(|_| reader.look()).collect();
+        reader.state().cost = Duration::from_millis(20);
+        assert_eq!(reader.pause(), Duration::from_secs(16));
+        drop(looks);
+        assert_eq!(reader.pause(), Duration::ZERO);
+        reader.state().cost = Duration::MAX;
+        let _look = reader.look();
+        // It is measured anew with each table.
+        reader.select(&Selection::default());
+        assert!(reader.state().cost < Duration::MAX);
+    }
+
+    #[tokio::test]
+    async fn what_requests_make_leaves_time_for_others() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let takes = Duration::from_millis(5);
+        let busy = |_: &Reader| {
+            let begun = Instant::now();
+            while begun.elapsed() < takes {}
+        };
+        let begun = Instant::now();
+        reader.make(busy).await;
+        assert!(*reader.turn.lock().await >= begun + SHARE * takes);
+        reader.make(busy).await;
+        *reader.turn.lock().await = Instant::now() + Duration::from_secs(60 * 60);
+        let early = timeout(Duration::from_millis(50), reader.make(busy)).await;
+        assert!(early.is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! The locks of a store on a full screen, as they change.
+
+mod columns;
+mod keys;
+mod model;
+mod screen;
+mod view;
+
+use std::io;
+use std::time::Duration;
+
+use crossterm::event::EventStream;
+use futures_util::StreamExt as _;
+use futures_util::future::OptionFuture;
+use leasehold::Client;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use self::keys::Action;
+use self::model::Model;
+use self::screen::Screen;
+use self::view::ViewOptions;
+use crate::ConsoleError;
+use crate::breaking::break_if;
+use crate::feed::{self, send_if_other};
+use crate::histories::{Histories, History};
+use crate::view::{KeyView, same_claims};
+
+/// How often the screen is drawn without news, as times go on.
+const TICK: Duration = Duration::from_secs(1);
+/// How long answers are gathered before the screen is drawn, at least. With very many locks, which
+/// take long to sort, it is so many times as long as a drawing takes.
+const GATHER: Duration = Duration::from_millis(50);
+const GATHER_FACTOR: u32 = 9;
+
+/// What is shown, and how.
+#[derive(Debug)]
+pub struct TopOptions {
+    /// Which keys.
+    pub pattern: String,
+    /// How often the store is asked.
+    pub interval: Duration,
+    /// Whether colours may be used.
+    pub colour: bool,
+}
+
+/// Shows the locks on standard output, until the user quits or `end` comes. `suspend` stops this
+/// process as Ctrl-Z does. Answers also what came of a break, if the user has not seen it.
+pub async fn top<E>(
+    client: Client,
+    options: TopOptions,
+    end: impl Future<Output = E>,
+    suspend: fn(),
+) -> (Result<(), ConsoleError>, Option<String>) {
+    let mut top = Top {
+        model: Model::new(&options.pattern),
+        options: ViewOptions {
+            store: client.store_url().to_owned(),
+            colour: options.colour,
+            interval: options.interval,
+        },
+        histories: Histories::new(client.clone(), options.interval),
+        client,
+        suspend,
+        followed: None,
+        breaking: None,
+    };
+    let ended = tokio::select! {
+        ended = top.run() => ended,
+        _ = end => Ok(()),
+    };
+    // The user may have quit before the answer to a break.
+    let broke = OptionFuture::from(top.breaking).await;
+    (ended, broke.and_then(Result::ok))
+}
+
+struct Top {
+    model: Model,
+    options: ViewOptions,
+    client: Client,
+    suspend: fn(),
+    histories: Histories,
+    /// The key whose history is shown.
+    followed: Option<(String, watch::Receiver<History>)>,
+    /// A lock that is being broken; tells what came of it.
+    breaking: Option<JoinHandle<String>>,
+}
+
+impl Top {
+    async fn run(&mut self) -> Result<(), ConsoleError> {
+        let (want, wants) = watch::channel(self.model.wants());
+        let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
+        let mut screen = Screen::enter(&io::stdout()).map_err(ConsoleError::Terminal)?;
+        let mut input = EventStream::new();
+        let mut draw_at = Instant::now();
+        let mut gather = GATHER;
+        loop {
+            let now = Instant::now();
+            if draw_at <= now {
+                self.draw(&mut screen, now)?;
+                gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
+                draw_at = Instant::now() + TICK;
+                send_if_other(&want, self.model.wants());
+                self.follow();
+            }
+            let history = self.followed.as_mut().map(|(_, known)| known.changed());
+            tokio::select! {
+                typed = input.next() => {
+                    let Some(event) = typed else { return Ok(()) };
+                    let event = event.map_err(ConsoleError::Terminal)?;
+                    draw_at = Instant::now();
+                    match self.model.typed(&event, draw_at) {
+                        Some(Action::Quit) => return Ok(()),
+                        Some(Action::Suspend) => {
+                            // Until the shell continues us, the terminal is its.
+                            screen.leave();
+                            (self.suspend)();
+                            screen = Screen::enter(&io::stdout()).map_err(ConsoleError::Terminal)?;
+                        }
+                        Some(Action::Break(seen)) => {
+                            self.breaking = Some(tokio::spawn(break_key(self.client.clone(), seen)));
+                        }
+                        None => {}
+                    }
+                }
+                told = updates.recv() => {
+                    let Some((round, update)) = told else { return Ok(()) };
+                    if round == self.model.round {
+                        let taken = self.model.take(update, Instant::now());
+                        taken.map_err(ConsoleError::Store)?;
+                        draw_at = draw_at.min(Instant::now() + gather);
+                    }
+                }
+                Some(Ok(())) = OptionFuture::from(history) => {
+                    draw_at = draw_at.min(Instant::now() + gather);
+                }
+                Some(told) = OptionFuture::from(self.breaking.as_mut()) => {
+                    self.breaking = None;
+                    draw_at = Instant::now();
+                    self.model.tell(told.unwrap_or_else(|error| error.to_string()), draw_at);
+                }
+                () = sleep_until(draw_at) => {}
+            }
+        }
+    }
+
+    fn draw(&mut self, screen: &mut Screen, now: Instant) -> Result<(), ConsoleError> {
+        let known = self.followed.as_ref();
+        self.model.history =
+            known.and_then(|(key, known)| Some((key.clone(), known.borrow().clone()?)));
+        screen
+            .draw(|frame| view::draw(&mut self.model, &self.options, now, frame))
+            .map_err(ConsoleError::Terminal)
+    }
+
+    /// Follows the history of the key whose details are shown.
+    fn follow(&mut self) {
+        let key = self.model.details.as_ref().map(|(key, _)| key);
+        if key != self.followed.as_ref().map(|(key, _)| key) {
+            let followed = key.map(|key| (key.clone(), self.histories.follow(key)));
+            self.followed = followed;
+        }
+    }
+}
+
+/// Breaks the lock as `leasehold break` does, if its holders are still those that were named in
+/// the question. Answers what came of it.
+async fn break_key(client: Client, asked: Box<KeyView>) -> String {
+    let are_these = |now: &KeyView| same_claims(&now.holders, &asked.holders);
+    match break_if(&client, &asked.key, are_these).await {
+        Ok((_, said)) => said,
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,680 @@
+//! The model and the view, on locks that are made up.
+
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use leasehold::Error;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Style};
+use ratatui::{Frame, Terminal};
+use tokio::time::Instant;
+
+use super::break_key;
+use super::keys::Action;
+use super::model::{Model, Overlay};
+use super::view::{self, ViewOptions};
+use crate::deadlocks::DeadlockView;
+use crate::lock_table::tests::{at, held, pass as updates};
+use crate::lock_table::{Lock, Update};
+use crate::view::KeyView;
+
+/// A model with these locks, as after a pass.
+fn model(locks: Vec<KeyView>) -> Model {
+    let mut model = Model::new("*");
+    pass(&mut model, locks, at(0));
+    model
+}
+
+fn pass(model: &mut Model, locks: Vec<KeyView>, now: Instant) {
+    for update in updates(locks) {
+        model.take(update, now).unwrap();
+    }
+}
+
+fn typed(model: &mut Model, keys: &str) -> Option<Action> {
+    let mut last = None;
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '\u{1b}' => KeyCode::Esc,
+            '\u{8}' => KeyCode::Backspace,
+            '↓' => KeyCode::Down,
+            '↑' => KeyCode::Up,
+            '⇟' => KeyCode::PageDown,
+            '⇱' => KeyCode::Home,
+            c => KeyCode::Char(c),
+        };
+        last = model.typed(&Event::Key(code.into()), at(1));
+    }
+    last
+}
+
+/// The keys on the screen, the chosen one in brackets.
+fn keys(model: &mut Model, height: usize) -> Vec<String> {
+    model.arrange(height, at(1));
+    let key = |(lock, chosen): (&Lock, bool)| match chosen {
+        true => format!("[{}]", lock.view.key),
+        false => lock.view.key.clone(),
+    };
+    model.lines().map(key).collect()
+}
+
+// ---- the model ----
+
+#[test]
+fn sorted_by_waiters_age_or_rate() {
+    let mut old = held("old", 1, 0);
+    old.holders[0].since = Some("2026-01-31T11:00:00Z".parse().unwrap());
+    let mut free = held("unheld", 2, 1);
+    free.holders.clear();
+    let mut model = model(vec![
+        old.clone(),
+        free.clone(),
+        held("busy", 3, 2),
+        held("b", 4, 0),
+    ]);
+    assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
+    typed(&mut model, "a");
+    assert_eq!(keys(&mut model, 9), ["[old]", "b", "busy", "unheld"]);
+    typed(&mut model, "r");
+    pass(
+        &mut model,
+        vec![old, free, held("busy", 3, 2), held("b", 5, 0)],
+        at(1),
+    );
+    assert_eq!(keys(&mut model, 9), ["[b]", "busy", "old", "unheld"]);
+    typed(&mut model, "w");
+    assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
+}
+
+#[test]
+fn the_first_line_is_chosen_until_somebody_moves_and_then_a_key() {
+    let mut model = model(vec![held("a", 1, 2), held("b", 2, 1)]);
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    pass(&mut model, vec![held("a", 1, 2), held("b", 2, 3)], at(1));
+    assert_eq!(keys(&mut model, 9), ["[b]", "a"]);
+    typed(&mut model, "↓");
+    assert_eq!(keys(&mut model, 9), ["b", "[a]"]);
+    pass(&mut model, vec![held("a", 1, 4), held("b", 2, 3)], at(2));
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    // It is gone: the next one in its place.
+    pass(&mut model, vec![held("b", 2, 3), held("c", 3, 1)], at(3));
+    assert_eq!(keys(&mut model, 9), ["[b]", "c"]);
+    pass(&mut model, vec![], at(4));
+    assert!(keys(&mut model, 9).is_empty());
+    assert_eq!(typed(&mut model, "\nb"), None);
+}
+
+#[test]
+fn the_chosen_line_stays_on_the_screen() {
+    let locks = (0..10).map(|n| held(&format!("k{n}"), n + 1, 0)).collect();
+    let mut model = model(locks);
+    assert_eq!(keys(&mut model, 3), ["[k0]", "k1", "k2"]);
+    typed(&mut model, "↓↓↓");
+    assert_eq!(keys(&mut model, 3), ["k1", "k2", "[k3]"]);
+    typed(&mut model, "⇟");
+    assert_eq!(keys(&mut model, 3), ["k4", "k5", "[k6]"]);
+    typed(&mut model, "⇟⇟⇟↑");
+    assert_eq!(keys(&mut model, 3), ["k6", "k7", "[k8]"]);
+    assert_eq!(keys(&mut model, 20)[8..], ["[k8]", "k9"]);
+    assert_eq!(keys(&mut model, 1), ["[k8]"]);
+    typed(&mut model, "⇱");
+    assert_eq!(keys(&mut model, 0), ["[k0]"]);
+}
+
+#[test]
+fn what_a_pass_does_not_find_is_gone() {
+    let mut model = model(vec![held("a", 1, 0), held("b", 2, 0), held("c", 3, 0)]);
+    model.take(Update::Began, at(1)).unwrap();
+    model
+        .take(Update::Page(vec![held("a", 1, 0)], vec![]), at(1))
+        .unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]", "b", "c"]);
+    // Looked at by itself meanwhile, and still there.
+    model
+        .take(Update::Shown(vec![held("b", 2, 0)]), at(2))
+        .unwrap();
+    model.take(Update::Ended, at(2)).unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
+    let free = KeyView {
+        holders: vec![],
+        ..held("b", 2, 0)
+    };
+    model.take(Update::Shown(vec![free]), at(3)).unwrap();
+    assert_eq!(keys(&mut model, 9), ["[a]"]);
+}
+
+#[test]
+fn a_filter_is_typed_and_begins_anew() {
+    let mut model = model(vec![held("a", 1, 0)]);
+    typed(&mut model, "/orders/q*");
+    assert_eq!(model.pattern, "*");
+    typed(&mut model, "\u{1b}");
+    assert_eq!((&*model.pattern, model.round), ("*", 0));
+    typed(&mut model, "/ordr\u{8}ers/*\n");
+    assert_eq!((&*model.pattern, model.round), ("orders/*", 1));
+    assert!(keys(&mut model, 9).is_empty() && !model.table.complete);
+    // Without a pattern it is a part of the key, and can be changed as it was typed.
+    let delete = "\u{8}".repeat(8);
+    typed(&mut model, &format!("/{delete}deploy\n"));
+    assert_eq!(model.pattern, "*deploy*");
+    typed(&mut model, "/ed\n");
+    assert_eq!(model.pattern, "*deployed*");
+    typed(&mut model, &format!("/{delete}\n/deploy\n"));
+    assert_eq!(model.pattern, "*deploy*");
+    typed(&mut model, &format!("/{delete}orders/*\n"));
+    typed(&mut model, "/");
+    let paste = Event::Paste("2".to_owned());
+    model.typed(&paste, at(1));
+    typed(&mut model, "\n");
+    assert_eq!(model.pattern, "orders/*2");
+    typed(
+        &mut model,
+        "/\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\n",
+    );
+    assert_eq!(model.pattern, "*");
+}
+
+#[test]
+fn what_is_shown_is_what_needs_details() {
+    let mut model = model(vec![held("a", 1, 1), held("b", 2, 0), held("c", 3, 0)]);
+    model.arrange(2, at(0));
+    assert_eq!(model.wants().shown, ["a", "b"]);
+    typed(&mut model, "\n");
+    assert_eq!(model.wants().shown, ["a"]);
+    typed(&mut model, "\u{1b}");
+    assert_eq!(model.wants().shown, ["a", "b"]);
+}
+
+#[test]
+fn a_lock_is_broken_only_after_a_yes() {
+    let mut model = model(vec![held("k", 7, 0)]);
+    model.arrange(9, at(0));
+    for no in ["n", "\n", "\u{1b}", "b", "q"] {
+        typed(&mut model, "b");
+        assert!(matches!(&model.over, Some(Overlay::Confirm(asked)) if asked.key == "k"));
+        assert_eq!(typed(&mut model, no), None, "{no:?}");
+        assert_eq!(model.over, None, "{no:?}");
+    }
+    // Text that is pasted is no answer, and no command.
+    typed(&mut model, "b");
+    assert_eq!(model.typed(&Event::Paste("y".to_owned()), at(1)), None);
+    let broken = typed(&mut model, "y");
+    assert_eq!(broken, Some(Action::Break(Box::new(held("k", 7, 0)))));
+    model.typed(&Event::Paste("by".to_owned()), at(1));
+    assert_eq!(model.over, None);
+}
+
+#[test]
+fn the_question_goes_when_the_holder_has_changed() {
+    let mut model = model(vec![held("k", 7, 1)]);
+    model.arrange(9, at(0));
+    typed(&mut model, "b");
+    let mut renewed = held("k", 7, 2);
+    renewed.holders[0].expires_in_ms = Some(1);
+    model.take(Update::Shown(vec![renewed]), at(1)).unwrap();
+    assert!(model.over.is_some());
+    model
+        .take(Update::Shown(vec![held("k", 8, 0)]), at(1))
+        .unwrap();
+    assert_eq!(model.over, None);
+    assert_eq!(typed(&mut model, "y"), None);
+}
+
+#[test]
+fn keys_with_control_quit_and_suspend_everywhere() {
+    let mut model = model(vec![held("k", 7, 1)]);
+    for before in ["", "/", "?", "b", "\n"] {
+        typed(&mut model, before);
+        for (key, action) in [('c', Action::Quit), ('z', Action::Suspend)] {
+            let key = KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL);
+            assert_eq!(model.typed(&Event::Key(key), at(1)), Some(action));
+        }
+    }
+    typed(&mut model, "\u{1b}");
+    assert_eq!(typed(&mut model, "q"), Some(Action::Quit));
+}
+
+/// No store is there.
+async fn no_answer() -> Error {
+    let url = "redis://127.0.0.1:1/";
+    leasehold::connect(url).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
+    let refused = leasehold::connect("no-store:").await.unwrap_err();
+    let refused = || Update::Failed(refused.clone());
+    let mut model = Model::new("*");
+    model
+        .take(Update::Failed(no_answer().await), at(0))
+        .unwrap();
+    assert!(model.table.failure().is_some());
+    assert!(model.take(refused(), at(0)).is_err());
+    pass(&mut model, vec![held("k", 1, 0)], at(1));
+    assert!(model.table.failure().is_none());
+    model.take(refused(), at(2)).unwrap();
+    assert_eq!(model.table.data_age(at(5)), Some(Duration::from_secs(4)));
+}
+
+// ---- the view ----
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
+
+fn screen(model: &mut Model, (width, height): (u16, u16), colour: bool, now: u64) -> Buffer {
+    let options = ViewOptions {
+        store: "redis://db1/".to_owned(),
+        colour,
+        interval: Duration::from_secs(1),
+    };
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let draw = |frame: &mut Frame<'_>| view::draw(model, &options, at(now), frame);
+    terminal.draw(draw).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// The lines of a screen, without the space at their ends and empty lines between.
+fn lines(buffer: &Buffer) -> Vec<String> {
+    let cells = buffer.content.chunks(buffer.area.width.into());
+    let text = cells.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
+    let lines = text.map(|line| line.trim_end().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+fn busy() -> Model {
+    let mut shared = held("config", 9, 0);
+    shared.holders.push(shared.holders[0].clone());
+    let mut kept = held("nightly-report-of-all-regions", 5, 0);
+    kept.holders[0].kept_until = Some("2026-01-31T13:00:00Z".parse().unwrap());
+    kept.holders[0].owner.as_mut().unwrap().label = None;
+    let mut endless = held("other-library", 0, 0);
+    endless.holders[0].expires_in_ms = None;
+    endless.holders[0].since = None;
+    model(vec![held("orders/42", 7, 12), shared, kept, endless])
+}
+
+#[test]
+fn the_table_on_three_screens() {
+    let table = |size| lines(&screen(&mut busy(), size, true, 12));
+    for (size, expected) in SIZES.into_iter().zip([TABLE_80, TABLE_40, TABLE_120]) {
+        assert_eq!(table(size), expected);
+    }
+}
+
+const TABLE_80: &[&str] = &[
+    "4 locks, 12 waiting, by waiters                                     redis://db1/",
+    "KEY                 HELD BY             HELD FOR    WAITING  LEASE       CHG/MIN",
+    "orders/42           deploy              1 min 12 s  12       [|||||   ]  0.0",
+    "config              deploy and 1 more   1 min 12 s  0        [|||||   ]  0.0",
+    "nightly-report-of…  build7 (pid 812) …  1 min 12 s  0        [|||||   ]  0.0",
+    "other-library       deploy                          0                    0.0",
+    "q quit  ? help  Enter details  / filter  b break  w waiters  a age  r rate",
+];
+const TABLE_40: &[&str] = &[
+    "4 locks, 12 waiting, by waiters",
+    "KEY              HELD BY         WAITING",
+    "orders/42        deploy          12",
+    "config           deploy and 1 …  0",
+    "nightly-report…  build7 (pid 8…  0",
+    "other-library    deploy          0",
+    "q quit  ? help  Enter details  / filter",
+];
+const TABLE_120: &[&str] = &[
+    "4 locks, 12 waiting, by waiters                                                                             redis://db1/",
+    "KEY                            HELD BY                      HELD FOR    WAITING  LEASE       EXPIRES IN  CHG/MIN",
+    "orders/42                      deploy                       1 min 12 s  12       [|||||   ]  18 s        0.0",
+    "config                         deploy and 1 more            1 min 12 s  0        [|||||   ]  18 s        0.0",
+    "nightly-report-of-all-regions  build7 (pid 812) (finished)  1 min 12 s  0        [|||||   ]  18 s        0.0",
+    "other-library                  deploy                                   0                    never       0.0",
+    "q quit  ? help  Enter details  / filter  b break  w waiters  a age  r rate",
+];
+
+#[test]
+fn details_on_three_screens() {
+    let details = |size| {
+        let mut model = model(vec![held("orders/42", 7, 3)]);
+        model.arrange(9, at(0));
+        typed(&mut model, "\n");
+        lines(&screen(&mut model, size, true, 12))
+    };
+    for (size, expected) in SIZES.into_iter().zip([DETAILS_80, DETAILS_40, DETAILS_120]) {
+        assert_eq!(details(size), expected);
+    }
+}
+
+#[test]
+fn at_40_columns_key_holder_and_waiting_are_there() {
+    for (sort, column) in [("w", "WAITING"), ("a", "HELD FOR"), ("r", "CHG/MIN")] {
+        let mut model = model(crate::tables::tests::long());
+        typed(&mut model, sort);
+        let shown = lines(&screen(&mut model, (40, 12), true, 3_600));
+        for part in [
+            "KEY", "HELD BY", "WAITING", column, "a-pool/", "3/3 ", "1234", "…",
+        ] {
+            assert!(shown.join("\n").contains(part), "{part}: {shown:#?}");
+        }
+        typed(&mut model, "w");
+        model.arrange(9, at(0));
+        typed(&mut model, "\n");
+        let shown = lines(&screen(&mut model, (40, 12), true, 0)).join("\n");
+        for part in ["a-pool/", "holds ", "waits, 1", "812", "a-label"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_covers_nothing() {
+    let mut model = model(
+        (0..20)
+            .map(|n| held(&format!("k{n:02}"), n + 1, 3))
+            .collect(),
+    );
+    let said = "a (pid 1 on build7) holds k00 and waits for k01; ".repeat(4);
+    let found = Update::Deadlocks(vec![DeadlockView::saying(&said)]);
+    model.take(found, at(1)).unwrap();
+    model.history = Some(("k00".to_owned(), Ok(crate::history::tests::entries())));
+    for size in SIZES {
+        model.details = None;
+        let shown = lines(&screen(&mut model, size, true, 2));
+        let rows = shown.iter().filter(|line| line.starts_with('k')).count();
+        assert_eq!(model.wants().shown.len(), rows, "{shown:#?}");
+        typed(&mut model, "w\n");
+        let shown = lines(&screen(&mut model, size, true, 2));
+        let history = shown.iter().position(|line| line.starts_with("history,"));
+        let (history, deadlock) = (
+            history.expect("a heading"),
+            shown
+                .iter()
+                .position(|line| line.starts_with("deadlock: "))
+                .expect("a deadlock"),
+        );
+        assert!(history + 1 < deadlock, "{shown:#?}");
+        let waits = shown[..history]
+            .iter()
+            .filter(|line| line.starts_with("waits, "));
+        assert!(waits.count() > 0, "{shown:#?}");
+    }
+}
+
+#[test]
+fn details_have_the_history_of_the_key() {
+    let mut model = model(vec![held("orders/42", 7, 3)]);
+    model.arrange(9, at(0));
+    typed(&mut model, "\n");
+    let entries = crate::history::tests::entries();
+    let newest = entries[0].without_key();
+    let history = ("orders/42".to_owned(), Ok(entries));
+    model.history = Some(history);
+    for size in SIZES {
+        let shown = lines(&screen(&mut model, size, true, 12));
+        let at = shown
+            .iter()
+            .position(|line| line == "history, the newest first");
+        let at = at.expect("a heading");
+        let line = &shown[at + 1];
+        let begins: String = newest.chars().take(38).collect();
+        assert!(line.starts_with(&begins), "{shown:?}");
+        assert!(
+            shown.iter().any(|line| line.starts_with("holds ")),
+            "{shown:?}"
+        );
+    }
+    pass(&mut model, vec![], at(20));
+    let shown = lines(&screen(&mut model, SIZES[0], true, 21));
+    assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
+    assert!(
+        shown.contains(&"history, the newest first".to_owned()),
+        "{shown:?}"
+    );
+    // That of another key is not shown.
+    let other = ("other".to_owned(), Ok(vec![]));
+    model.history = Some(other);
+    let shown = lines(&screen(&mut model, SIZES[0], true, 21));
+    assert!(
+        !shown.iter().any(|line| line.starts_with("history")),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn deadlocks_stand_in_the_status() {
+    let mut model = model(vec![held("x", 7, 1)]);
+    let found = |count: usize| {
+        let deadlock = DeadlockView::saying("a holds x and waits for y");
+        Update::Deadlocks(vec![deadlock; count])
+    };
+    for (count, says) in [
+        (1, "deadlock: a holds x and waits for y"),
+        (2, "2 deadlocks, such as: a holds x and waits"),
+    ] {
+        model.take(found(count), at(1)).unwrap();
+        for size in SIZES {
+            let shown = lines(&screen(&mut model, size, true, 2)).join(" ");
+            assert!(shown.contains(says), "{shown}");
+        }
+    }
+    model.take(found(0), at(1)).unwrap();
+    assert_eq!(model.deadlock(), None);
+}
+
+const DETAILS_80: &[&str] = &[
+    "1 lock, 3 waiting, by waiters                                       redis://db1/",
+    "orders/42: lock, token 7",
+    "STATE     HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
+    "holds     build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
+    "waits, 1  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 2  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 3  build7  812          2026-01-31T12:00:00Z  18 s",
+    "q quit  ? help  Esc back  b break",
+];
+const DETAILS_40: &[&str] = &[
+    "1 lock, 3 waiting, by waiters",
+    "orders/42: lock, token 7",
+    "STATE     HOST    PID  LABEL   TOKEN",
+    "holds     build7  812  deploy  7",
+    "waits, 1  build7  812",
+    "waits, 2  build7  812",
+    "waits, 3  build7  812",
+    "q quit  ? help  Esc back  b break",
+];
+const DETAILS_120: &[&str] = &[
+    "1 lock, 3 waiting, by waiters                                                                               redis://db1/",
+    "orders/42: lock, token 7",
+    "STATE     MODE       HOST    PID  LABEL   SINCE                 EXPIRES IN  TOKEN",
+    "holds     exclusive  build7  812  deploy  2026-01-31T12:00:00Z  18 s        7",
+    "waits, 1  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 2  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "waits, 3  exclusive  build7  812          2026-01-31T12:00:00Z  18 s",
+    "q quit  ? help  Esc back  b break",
+];
+
+#[test]
+fn the_question_names_key_and_holder_on_three_screens() {
+    let asked = |size| {
+        let mut model = model(vec![held("orders/42", 7, 3)]);
+        model.arrange(9, at(0));
+        typed(&mut model, "b");
+        let lines = lines(&screen(&mut model, size, true, 0));
+        lines[2..].to_vec()
+    };
+    for (size, expected) in SIZES.into_iter().zip([ASKED_80, ASKED_40, ASKED_120]) {
+        assert_eq!(asked(size), expected);
+    }
+}
+
+const ASKED_80: &[&str] = &[
+    "orders/42  deploy   1 min     3        [||||||||]  30 s        0.0",
+    "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s",
+    "unless renewed. Break it?",
+    "y break it  n do not",
+];
+const ASKED_40: &[&str] = &[
+    "orders/42  deploy   3        [||||||||]",
+    "orders/42 is held by build7 (pid 812,",
+    "label deploy) for 1 min; free in 30 s",
+    "unless renewed. Break it?",
+    "y break it  n do not",
+];
+const ASKED_120: &[&str] = &[
+    "orders/42  deploy   1 min     3        [||||||||]  30 s        0.0",
+    "orders/42 is held by build7 (pid 812, label deploy) for 1 min; free in 30 s unless renewed. Break it?",
+    "y break it  n do not",
+];
+
+#[test]
+fn help_has_room_on_the_smallest_screen() {
+    let mut model = busy();
+    typed(&mut model, "?");
+    let lines = lines(&screen(&mut model, (40, 12), true, 0));
+    let last = "CHG/MIN  holder changes seen, a minute";
+    assert!(lines.iter().any(|line| line == last), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "Esc back");
+    assert_eq!(typed(&mut model, "q"), None, "any key leads back");
+    assert_eq!(model.over, None);
+}
+
+#[test]
+fn colours_are_a_choice_and_nothing_else_differs() {
+    for size in SIZES {
+        for keys in ["", "\n", "b", "?", "/"] {
+            let mut shown = [true, false].map(|colour| {
+                let mut model = busy();
+                model.arrange(9, at(0));
+                typed(&mut model, keys);
+                screen(&mut model, size, colour, 12)
+            });
+            let coloured = |buffer: &Buffer| {
+                let plain = |cell: &Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
+                !buffer.content.iter().all(plain)
+            };
+            assert!(!coloured(&shown[1]), "{keys:?}");
+            // The bars and the headings of the details; a narrow table has no bars.
+            let has_room = size.0 > 40 || matches!(keys, "\n" | "b");
+            assert_eq!(coloured(&shown[0]), has_room && keys != "?", "{keys:?}");
+            let all = shown[0].area;
+            shown[0].set_style(all, Style::new().fg(Color::Reset));
+            assert_eq!(shown[0], shown[1]);
+        }
+    }
+}
+
+#[test]
+fn text_of_others_is_harmless() {
+    let mut evil = held("k\u{1b}[2J\u{202e}", 7, 1);
+    let owner = evil.holders[0].owner.as_mut().unwrap();
+    owner.label = Some("\u{1b}]0;x\u{7}\n".to_owned());
+    owner.host = "h\u{9b}2J".to_owned();
+    evil.holders[0].note = Some("\u{200b}\r".to_owned());
+    for size in SIZES {
+        for keys in ["", "\n", "b", "/\u{202e}\u{1b}[2J"] {
+            let mut model = model(vec![evil.clone()]);
+            model.arrange(9, at(0));
+            typed(&mut model, keys);
+            let buffer = screen(&mut model, size, true, 0);
+            let shown: String = buffer.content.iter().map(Cell::symbol).collect();
+            let harmful = |c: char| c.is_control() || "\u{202e}\u{200b}".contains(c);
+            assert!(!shown.contains(harmful), "{shown:?}");
+        }
+    }
+    let mut model = model(vec![evil]);
+    let shown = lines(&screen(&mut model, (120, 40), true, 0)).join("\n");
+    assert!(
+        shown.contains(r"k\u{1b}[2J\u{202e}  \u{1b}]0;x\u{7}\n"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn the_state_of_the_store_is_said() {
+    let said = |model: &mut Model, now| {
+        let lines = lines(&screen(model, (80, 24), true, now));
+        lines[lines.len() - 2].clone()
+    };
+    assert_eq!(said(&mut Model::new("*"), 0), "reading");
+    assert_eq!(said(&mut model(vec![]), 0), "no locks");
+    let mut quiet = model(vec![held("k", 1, 0)]);
+    quiet.take(Update::Asked, at(10)).unwrap();
+    assert_eq!(
+        said(&mut quiet, 13),
+        "this is 13 s old: the store has not answered for 3 s"
+    );
+    let failed = Update::Failed(no_answer().await);
+    quiet.take(failed, at(15)).unwrap();
+    let failed = said(&mut quiet, 15);
+    assert!(failed.ends_with("; trying again"), "{failed}");
+    let mut unread = Model::new("orders/");
+    pass(&mut unread, vec![], at(0));
+    assert_eq!(
+        said(&mut unread, 0),
+        "no lock orders/; for all that begin so: orders/*"
+    );
+    let mut slow = model(vec![held("k", 1, 0)]);
+    pass(&mut slow, vec![held("k", 1, 0)], at(4));
+    assert_eq!(
+        said(&mut slow, 4),
+        "these are read every 1.0 s, all locks every 4.0 s"
+    );
+    slow.tell("broke k".to_owned(), at(4));
+    assert_eq!(said(&mut slow, 5), "broke k");
+    slow.take(
+        Update::Page(vec![], vec!["a: damaged".to_owned(), "b".to_owned()]),
+        at(20),
+    )
+    .unwrap();
+    slow.take(Update::Ended, at(20)).unwrap();
+    assert_eq!(
+        said(&mut slow, 20),
+        "2 cannot be read: leasehold ls names them"
+    );
+}
+
+#[test]
+fn no_screen_is_too_small() {
+    for width in 0..30 {
+        for height in 0..8 {
+            for keys in ["", "\n", "b", "?", "/abc"] {
+                let mut model = busy();
+                model.arrange(9, at(0));
+                typed(&mut model, keys);
+                screen(&mut model, (width, height), true, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_locks_are_drawn_from_memory() {
+    let locks = (0..10_000)
+        .map(|n| held(&format!("k/{n}"), n, n % 2))
+        .collect();
+    let mut model = model(locks);
+    let lines = lines(&screen(&mut model, (80, 24), true, 0));
+    assert!(
+        lines[0].starts_with("10000 locks, 5000 waiting, by waiters"),
+        "{lines:?}"
+    );
+    assert_eq!(model.wants().shown.len(), 20);
+}
+
+/// Between the answer to the question and the break another may have been granted the key.
+#[tokio::test]
+async fn a_lock_that_another_holds_by_now_is_not_broken() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    let look = async || KeyView::from(&client.inspect("k").await.unwrap());
+    let first = lock.lock().await.unwrap();
+    let asked = look().await;
+    let _ = first.release().await.unwrap();
+    let second = lock.lock().await.unwrap();
+    let told = break_key(client.clone(), Box::new(asked)).await;
+    assert!(
+        told.starts_with("nothing was broken: now k is held by"),
+        "{told}"
+    );
+    second.renew().await.expect("it holds");
+    let told = break_key(client.clone(), Box::new(look().await)).await;
+    assert!(told.starts_with("broke k"), "{told}");
+    second.lost().await;
+}

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use crate::duration::{millis, spoken};
 
-/// One key, as `show --json` and `ls --json` write it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One key, as `show --json` and `ls --json` write it. Two are equal if the same claims stand there,
+/// however much of their time is left.
+#[derive(Debug, Clone, Serialize)]
 pub struct KeyView {
     /// Its name.
     pub key: String,
@@ -30,8 +31,9 @@ pub struct KeyView {
     pub waiters: Vec<ClaimView>,
 }
 
-/// A holder, with its token, or a waiter, with its position.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A holder, with its token, or a waiter, with its position. Two are equal if they are the same claim
+/// in the same state, however much of its time is left.
+#[derive(Debug, Clone, Serialize)]
 pub struct ClaimView {
     /// `exclusive`, `shared` or `permits`.
     pub mode: &'static str,
@@ -130,15 +132,36 @@ impl KeyView {
         let taken: u64 = weights.filter_map(|holder| holder.weight).sum();
         Some(format!("{taken}/{permits}"))
     }
+}
 
-    /// Whether the same claims stand there, however much of their time is left.
-    pub fn is_same(&self, other: &Self) -> bool {
+impl PartialEq for KeyView {
+    fn eq(&self, other: &Self) -> bool {
         self.key == other.key
             && self.permits == other.permits
-            && same_claims(&self.holders, &other.holders)
-            && same_claims(&self.waiters, &other.waiters)
+            && self.holders == other.holders
+            && self.waiters == other.waiters
     }
 }
+
+impl Eq for KeyView {}
+
+impl PartialEq for ClaimView {
+    fn eq(&self, other: &Self) -> bool {
+        self.mode == other.mode
+            && self.weight == other.weight
+            && self.of == other.of
+            && self.owner == other.owner
+            && self.id_hint == other.id_hint
+            && self.since == other.since
+            && self.token == other.token
+            && self.position == other.position
+            && self.note == other.note
+            && self.waits_for == other.waits_for
+            && self.kept_until.is_some() == other.kept_until.is_some()
+    }
+}
+
+impl Eq for ClaimView {}
 
 impl ClaimView {
     fn new(
@@ -222,17 +245,6 @@ impl ClaimView {
         label.unwrap_or_else(|| self.who())
     }
 
-    /// Whether it is the same claim in the same state, however much of its time is left.
-    fn is_same(&self, other: &Self) -> bool {
-        let timeless = |claim: &Self| Self {
-            expires_in_ms: None,
-            age: None,
-            kept_until: claim.kept_until.and(Some(Timestamp::UNIX_EPOCH)),
-            ..claim.clone()
-        };
-        timeless(self) == timeless(other)
-    }
-
     /// `2026-01-31T12:00:00Z`, if that is known.
     pub fn began(&self) -> String {
         self.since.map(to_the_second).unwrap_or_default()
@@ -297,15 +309,6 @@ impl fmt::Display for OwnerView {
             Some(label) => write!(f, ", label {label})"),
         }
     }
-}
-
-/// Whether these are the same claims in the same order, however much of their time is left.
-pub fn same_claims(some: &[ClaimView], others: &[ClaimView]) -> bool {
-    some.len() == others.len()
-        && some
-            .iter()
-            .zip(others)
-            .all(|(one, other)| one.is_same(other))
 }
 
 /// What is done under the key, by whom and since when: `is running on build7 (pid 812) since

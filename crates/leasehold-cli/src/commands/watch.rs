@@ -126,7 +126,7 @@ fn print(
 fn changed(table: &LockTable, locks: &Locks, before: Option<&Locks>) -> Vec<KeyView> {
     let before = before.into_iter().flatten();
     let before: BTreeMap<_, _> = before.collect();
-    let is_other = |view: &&KeyView| before.get(&view.key).is_none_or(|last| !last.is_same(view));
+    let is_other = |view: &&KeyView| before.get(&view.key).is_none_or(|last| last != view);
     let gone = before.iter().filter(|(key, _)| !locks.contains_key(**key));
     let gone = gone.map(|(key, last)| match table.lock(key) {
         Some(lock) => lock.view.clone(),

@@ -171,15 +171,6 @@ impl LockView {
             history_error,
         }
     }
-
-    /// Whether it shows the same, however much time has passed.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same_lock = match (&self.lock, &other.lock) {
-            (Some(one), Some(other)) => one.is_same(other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        same_lock && self.history == other.history && self.history_error == other.history_error
-    }
 }
 
 #[derive(Deserialize)]

@@ -98,7 +98,7 @@ impl Page {
             let table = self.shared.reader.select(&self.selection);
             let longest = LONGEST_PAUSE.max(self.shared.reader.pause());
             let due = match &self.sent {
-                Some((sent, at)) if sent.is_same(&table) => *at + longest,
+                Some((sent, at)) if *sent == table => *at + longest,
                 _ => Instant::now(),
             };
             if due <= Instant::now() {
@@ -152,7 +152,7 @@ impl Page {
         let lock = self.shared.reader.with(lock);
         let lock = LockView::new(key.clone(), lock, details.history.borrow().clone());
         if let Some((sent, at)) = &details.sent
-            && sent.is_same(&lock)
+            && *sent == lock
             && at.elapsed() < LONGEST_PAUSE
         {
             return None;

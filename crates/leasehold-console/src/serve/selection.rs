@@ -118,22 +118,6 @@ impl RowView {
     }
 }
 
-impl TableView {
-    /// Whether it shows the same, however much time has passed.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same_row = |(one, other): (&RowView, &RowView)| {
-            one.waiting == other.waiting && one.view.is_same(&other.view)
-        };
-        self.total == other.total
-            && self.waiting == other.waiting
-            && self.deadlocks == other.deadlocks
-            && self.deadlock == other.deadlock
-            && self.error == other.error
-            && self.rows.len() == other.rows.len()
-            && self.rows.iter().zip(&other.rows).all(same_row)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,10 +165,10 @@ mod tests {
         let before = seen(held_since("a", 1, 1));
         let mut later = held_since("a", 1, 1);
         later.holders[0].expires_in_ms = Some(1);
-        assert!(before.is_same(&seen(later)));
-        assert!(!before.is_same(&seen(held_since("a", 2, 1))));
+        assert_eq!(before, seen(later));
+        assert_ne!(before, seen(held_since("a", 2, 1)));
         // One that is not among the first.
         let many = seen(held_since("a", 1, 8));
-        assert!(!many.is_same(&seen(held_since("a", 1, 9))));
+        assert_ne!(many, seen(held_since("a", 1, 9)));
     }
 }

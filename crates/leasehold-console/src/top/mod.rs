@@ -3,29 +3,29 @@
 mod columns;
 mod keys;
 mod model;
-mod screen;
 mod view;
 
 use std::io;
 use std::time::Duration;
 
-use crossterm::event::EventStream;
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, EventStream};
+use crossterm::{cursor, execute};
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use leasehold::Client;
+use ratatui::{DefaultTerminal, Frame};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use self::keys::Action;
 use self::model::Model;
-use self::screen::Screen;
 use self::view::ViewOptions;
 use crate::ConsoleError;
 use crate::breaking::break_if;
 use crate::feed::{self, send_if_other};
 use crate::histories::{Histories, History};
-use crate::view::{KeyView, same_claims};
+use crate::view::KeyView;
 
 /// How often the screen is drawn without news, as times go on.
 const TICK: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Top {
     async fn run(&mut self) -> Result<(), ConsoleError> {
         let (want, wants) = watch::channel(self.model.wants());
         let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
-        let mut screen = Screen::enter(&io::stdout()).map_err(ConsoleError::Terminal)?;
+        let mut screen = Screen::enter()?;
         let mut input = EventStream::new();
         let mut draw_at = Instant::now();
         let mut gather = GATHER;
@@ -114,9 +114,9 @@ impl Top {
                         Some(Action::Quit) => return Ok(()),
                         Some(Action::Suspend) => {
                             // Until the shell continues us, the terminal is its.
-                            screen.leave();
+                            drop(screen);
                             (self.suspend)();
-                            screen = Screen::enter(&io::stdout()).map_err(ConsoleError::Terminal)?;
+                            screen = Screen::enter()?;
                         }
                         Some(Action::Break(seen)) => {
                             self.breaking = Some(tokio::spawn(break_key(self.client.clone(), seen)));
@@ -149,9 +149,9 @@ impl Top {
         let known = self.followed.as_ref();
         self.model.history =
             known.and_then(|(key, known)| Some((key.clone(), known.borrow().clone()?)));
-        screen
-            .draw(|frame| view::draw(&mut self.model, &self.options, now, frame))
-            .map_err(ConsoleError::Terminal)
+        let draw = |frame: &mut Frame<'_>| view::draw(&mut self.model, &self.options, now, frame);
+        let drawn = screen.0.draw(draw);
+        drawn.map(drop).map_err(ConsoleError::Terminal)
     }
 
     /// Follows the history of the key whose details are shown.
@@ -164,10 +164,33 @@ impl Top {
     }
 }
 
+/// Standard output as a full screen. The terminal is as it was before when this is dropped, and when
+/// anything panics.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn enter() -> Result<Self, ConsoleError> {
+        let entered = ratatui::try_init().map(Self).and_then(|screen| {
+            execute!(io::stdout(), EnableBracketedPaste)?;
+            Ok(screen)
+        });
+        entered.map_err(ConsoleError::Terminal)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that has gone needs nothing.
+        let _ = execute!(io::stdout(), DisableBracketedPaste);
+        let _ = ratatui::try_restore();
+        let _ = execute!(io::stdout(), cursor::Show);
+    }
+}
+
 /// Breaks the lock as `leasehold break` does, if its holders are still those that were named in
 /// the question. Answers what came of it.
 async fn break_key(client: Client, asked: Box<KeyView>) -> String {
-    let are_these = |now: &KeyView| same_claims(&now.holders, &asked.holders);
+    let are_these = |now: &KeyView| now.holders == asked.holders;
     match break_if(&client, &asked.key, are_these).await {
         Ok((_, said)) => said,
         Err(error) => error.to_string(),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::feed::{Wanted, is_passing};
 use crate::history::EntryView;
 use crate::lock_table::{Lock, LockTable, SortBy, Update};
-use crate::view::{KeyView, same_claims};
+use crate::view::KeyView;
 
 /// For how long the outcome of a command stays on the screen.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -136,7 +136,7 @@ impl Model {
         self.table.take(update, now);
         if let Some(Overlay::Confirm(asked)) = &self.over {
             let now_held = self.table.lock(&asked.key).map(|lock| &lock.view.holders);
-            if !now_held.is_some_and(|holders| same_claims(holders, &asked.holders)) {
+            if now_held != Some(&asked.holders) {
                 let key = &asked.key;
                 self.tell(
                     format!("the holders of {key} have changed: nothing was broken"),

@@ -14,7 +14,7 @@ use leasehold::Error;
 use tokio::time::Instant;
 
 use crate::deadlocks::DeadlockView;
-use crate::view::{ClaimView, KeyView, same_claims};
+use crate::view::{ClaimView, KeyView};
 
 /// For how long a lock that is free is remembered. So the changes of one that is free at many looks
 /// are counted, too.
@@ -58,27 +58,27 @@ pub enum SortBy {
 }
 
 /// The locks of a store that match one pattern.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LockTable {
     locks: BTreeMap<Arc<str>, Lock>,
-    /// How many holders, and how many waiters, of one lock are kept.
-    most_claims: usize,
+    /// How many holders, and how many waiters, of one lock are kept; all unless said.
+    most_claims: Option<usize>,
     /// The pass under way: when it began, and how many names were passed over.
     began: Option<Instant>,
     skipped: usize,
-    /// How many passes were completed.
-    pub(crate) passes: u64,
-    /// How long the last complete pass took from beginning to beginning, and what it passed over.
-    pub(crate) cycle: Option<Duration>,
-    pub(crate) unreadable: usize,
+    /// How long the last complete pass took from beginning to beginning.
+    pub cycle: Option<Duration>,
+    /// How many names it passed over.
+    pub unreadable: usize,
     /// Whether a pass was completed since somebody looks.
-    pub(crate) complete: bool,
+    pub complete: bool,
     asked: Option<Instant>,
     answered: Option<Instant>,
     failure: Option<Error>,
-    pub(crate) deadlocks: Vec<DeadlockView>,
+    /// Those among the locks of the last pass.
+    pub deadlocks: Vec<DeadlockView>,
     /// Goes up with each change.
-    pub(crate) version: u64,
+    pub version: u64,
 }
 
 /// A lock, with what successive looks have told.
@@ -88,8 +88,9 @@ pub struct Lock {
     pub view: KeyView,
     /// How many wait, also those that are not kept.
     pub waiting: usize,
-    /// When that was seen, and when the lock was seen first.
-    pub(crate) seen: Instant,
+    /// When that was seen.
+    pub seen: Instant,
+    /// When the lock was seen first.
     first: Instant,
     /// Whether the last look found nobody: `view` is from before that.
     free: bool,
@@ -104,40 +105,24 @@ pub struct Lock {
     changes: f64,
 }
 
-impl Default for LockTable {
-    fn default() -> Self {
-        Self::of_at_most(usize::MAX)
-    }
-}
-
 impl LockTable {
     /// A table that keeps so many holders, and so many waiters, of each lock.
     pub fn of_at_most(most_claims: usize) -> Self {
         Self {
-            locks: BTreeMap::new(),
-            most_claims,
-            began: None,
-            skipped: 0,
-            passes: 0,
-            cycle: None,
-            unreadable: 0,
-            complete: false,
-            asked: None,
-            answered: None,
-            failure: None,
-            deadlocks: Vec::new(),
-            version: 0,
+            most_claims: Some(most_claims),
+            ..Self::default()
         }
     }
 
     /// Forgets the locks: others are wanted.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self {
+            most_claims: self.most_claims,
             asked: self.asked,
             answered: self.answered,
             failure: self.failure.take(),
             version: self.version + 1,
-            ..Self::of_at_most(self.most_claims)
+            ..Self::default()
         };
     }
 
@@ -178,7 +163,6 @@ impl LockTable {
             }
             Update::Ended => {
                 self.answered(now);
-                self.passes += 1;
                 self.complete = true;
                 self.unreadable = self.skipped;
                 let began = self.began;
@@ -201,7 +185,7 @@ impl LockTable {
     /// Takes what was seen of a lock; `None` if it is not known and free.
     fn see(&mut self, mut view: KeyView, now: Instant) -> Option<&mut Lock> {
         let waiting = view.waiters.len();
-        shorten(&mut view, self.most_claims);
+        shorten(&mut view, self.most_claims.unwrap_or(usize::MAX));
         let key: Arc<str> = view.key.as_str().into();
         match self.locks.entry(key) {
             Entry::Vacant(vacant) => {
@@ -253,12 +237,12 @@ impl LockTable {
     }
 
     /// For how long the request under way has not been answered.
-    pub(crate) fn unanswered(&self, now: Instant) -> Option<Duration> {
+    pub fn unanswered(&self, now: Instant) -> Option<Duration> {
         self.asked.map(|asked| now.saturating_duration_since(asked))
     }
 
     /// How old the last answer is; `None` before the first.
-    pub(crate) fn data_age(&self, now: Instant) -> Option<Duration> {
+    pub fn data_age(&self, now: Instant) -> Option<Duration> {
         self.answered.map(|at| now.saturating_duration_since(at))
     }
 }
@@ -285,7 +269,7 @@ impl Lock {
             [] => &self.last_holders,
             _ => &self.view.holders,
         };
-        let changed = !view.holders.is_empty() && !same_claims(before, &view.holders);
+        let changed = !view.holders.is_empty() && *before != view.holders;
         let left = view.holders.first().and_then(ClaimView::expires_in);
         self.ttl = if changed { left } else { self.ttl.max(left) };
         self.changed |= changed;
@@ -305,7 +289,7 @@ impl Lock {
     }
 
     /// How often its holders changed of late, in changes a minute that were seen.
-    pub(crate) fn rate(&self, now: Instant) -> f64 {
+    pub fn rate(&self, now: Instant) -> f64 {
         let faded = self.changes * weight(now - self.counted);
         let watched = FADE.as_secs_f64() * (1.0 - weight(now - self.first));
         if watched > 0.0 {
@@ -322,7 +306,7 @@ impl Lock {
     }
 
     /// For how long its first holder has it; `None` if nobody has, or the store does not keep it.
-    pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
+    pub fn age(&self, now: Instant) -> Option<Duration> {
         let holder = self.view.holders.first()?;
         holder.since?;
         Some(holder.age? + (now - self.seen))
@@ -330,7 +314,7 @@ impl Lock {
 
     /// What is left of the lease of its first holder, and the share that this is of the longest
     /// that was seen; `None` if nobody holds it, or it does not expire.
-    pub(crate) fn left(&self, now: Instant) -> Option<(Duration, f64)> {
+    pub fn left(&self, now: Instant) -> Option<(Duration, f64)> {
         let left = self.view.holders.first()?.expires_in()?;
         let left = left.saturating_sub(now - self.seen);
         let ttl = self.ttl.unwrap_or_default().max(Duration::from_millis(1));
@@ -339,7 +323,7 @@ impl Lock {
 }
 
 /// Leaves so many holders, and so many waiters.
-pub(crate) fn shorten(view: &mut KeyView, most_claims: usize) {
+pub fn shorten(view: &mut KeyView, most_claims: usize) {
     for claims in [&mut view.holders, &mut view.waiters] {
         claims.truncate(most_claims);
         claims.shrink_to_fit();
@@ -352,4 +336,184 @@ fn weight(after: Duration) -> f64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+    use crate::view::example as claim;
+
+    /// So many seconds from the start.
+    pub(crate) fn at(seconds: u64) -> Instant {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        *START + Duration::from_secs(seconds)
+    }
+
+    /// A lock that build7 holds for a minute with a lease of 30 s, and so many that wait for it.
+    pub(crate) fn held(key: &str, token: u64, waiting: u64) -> KeyView {
+        let claim = |label| ClaimView {
+            expires_in_ms: Some(30_000),
+            since: Some("2026-01-31T12:00:00Z".parse().unwrap()),
+            age: Some(Duration::from_secs(60)),
+            ..claim(label)
+        };
+        let waiter = |position| ClaimView {
+            position: Some(position),
+            ..claim(None)
+        };
+        KeyView {
+            key: key.to_owned(),
+            kind: "lock",
+            permits: None,
+            last_token: token,
+            at: "2026-01-31T12:01:00Z".parse().unwrap(),
+            holders: vec![ClaimView {
+                token: Some(token),
+                ..claim(Some("deploy"))
+            }],
+            waiters: (1..=waiting).map(waiter).collect(),
+        }
+    }
+
+    /// The same without a label, taken in that second of the minute.
+    pub(crate) fn held_since(key: &str, second: u64, waiting: u64) -> KeyView {
+        let mut view = held(key, 7, waiting);
+        let since = format!("2026-01-31T12:00:{second:02}Z").parse().unwrap();
+        for claim in view.holders.iter_mut().chain(&mut view.waiters) {
+            (claim.since, claim.token) = (Some(since), None);
+            claim.owner.as_mut().unwrap().label = None;
+        }
+        view
+    }
+
+    pub(crate) fn free(key: &str) -> KeyView {
+        KeyView {
+            holders: vec![],
+            ..held(key, 7, 0)
+        }
+    }
+
+    /// A whole pass.
+    pub(crate) fn pass(locks: Vec<KeyView>) -> [Update; 4] {
+        let page = Update::Page(locks, vec![]);
+        [Update::Asked, Update::Began, page, Update::Ended]
+    }
+
+    /// A table as after a pass.
+    pub(crate) fn table(locks: Vec<KeyView>) -> LockTable {
+        let mut table = LockTable::of_at_most(1000);
+        take_all(&mut table, pass(locks), at(0));
+        table
+    }
+
+    fn take_all(table: &mut LockTable, updates: impl IntoIterator<Item = Update>, now: Instant) {
+        for update in updates {
+            table.take(update, now);
+        }
+    }
+
+    fn keys(table: &LockTable, sort: SortBy) -> Vec<&str> {
+        let sorted = table.sorted(sort, at(9), |_| true);
+        sorted.iter().map(|lock| &*lock.view.key).collect()
+    }
+
+    #[test]
+    fn a_lock_with_very_many_claims_is_counted_and_shortened() {
+        let mut many = held("k", 1, 1234);
+        many.holders = many.waiters.clone();
+        let table = table(vec![many]);
+        let kept = table.lock("k").unwrap();
+        assert_eq!(
+            (kept.view.holders.len(), kept.view.waiters.len()),
+            (1000, 1000)
+        );
+        assert_eq!(kept.waiting, 1234);
+    }
+
+    #[test]
+    fn what_is_not_found_any_more_goes() {
+        let mut table = table(vec![held("a", 1, 0), held("b", 1, 0)]);
+        table.take(Update::Began, at(1));
+        // Looked at by themselves meanwhile.
+        let shown = vec![free("a"), held("c", 2, 0)];
+        table.take(Update::Shown(shown), at(2));
+        assert_eq!(keys(&table, SortBy::Key), ["b", "c"]);
+        table.take(Update::Ended, at(3));
+        assert_eq!(keys(&table, SortBy::Key), ["c"]);
+        // It is forgotten in the end.
+        take_all(&mut table, pass(vec![]), at(20));
+        assert!(table.locks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_error_stays_until_there_is_an_answer() {
+        let mut table = table(vec![held("a", 1, 0)]);
+        let error = leasehold::connect("no-store:").await.unwrap_err();
+        table.take(Update::Failed(error), at(1));
+        assert!(table.failure().is_some());
+        assert_eq!(keys(&table, SortBy::Key), ["a"]);
+        take_all(&mut table, pass(vec![held("a", 1, 0)]), at(2));
+        assert!(table.failure().is_none());
+    }
+
+    #[test]
+    fn changes_of_holders_are_counted_once_a_pass() {
+        let mut lock = Lock::new(held("k", 1, 0), 0, at(0));
+        assert_eq!(lock.rate(at(0)), 0.0);
+        for second in 1..=60 {
+            lock.update(held("k", 2 * second, 0), 0, at(second));
+            lock.update(held("k", 2 * second + 1, 0), 0, at(second));
+            lock.count(at(second));
+        }
+        let rate = lock.rate(at(60));
+        assert!((59.0..61.5).contains(&rate), "{rate}");
+        for second in 61..=300 {
+            lock.update(held("k", 121, 0), 0, at(second));
+            lock.count(at(second));
+        }
+        let rate = lock.rate(at(300));
+        assert!((0.5..1.5).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_lock_that_is_free_between_looks_changes_its_holders_too() {
+        let mut lock = Lock::new(held("k", 1, 0), 0, at(0));
+        for second in 1..=60 {
+            lock.free = second % 2 == 1;
+            if !lock.free {
+                lock.update(held("k", second, 0), 0, at(second));
+            }
+            lock.count(at(second));
+        }
+        let rate = lock.rate(at(60));
+        assert!((29.0..31.0).contains(&rate), "{rate}");
+        // The same holder as before is none that is new, also if only waiters were seen meanwhile.
+        lock.free = true;
+        lock.update(
+            KeyView {
+                holders: vec![],
+                ..held("k", 60, 1)
+            },
+            1,
+            at(61),
+        );
+        lock.update(held("k", 60, 0), 0, at(61));
+        lock.count(at(61));
+        assert!(lock.rate(at(61)) < rate);
+    }
+
+    #[test]
+    fn times_go_on_between_looks() {
+        let mut lock = Lock::new(held("k", 1, 0), 0, at(5));
+        let (half_a_minute, ten) = (Duration::from_secs(30), Duration::from_secs(10));
+        let age = lock.age(at(5)).unwrap();
+        assert_eq!(lock.left(at(5)).unwrap(), (half_a_minute, 1.0));
+        assert_eq!(lock.age(at(20)), Some(age + half_a_minute / 2));
+        assert_eq!(lock.left(at(20)), Some((half_a_minute / 2, 0.5)));
+        assert_eq!(lock.left(at(99)), Some((Duration::ZERO, 0.0)));
+        // The bar of the next holder begins with its own lease.
+        let mut next = held("k", 2, 0);
+        next.holders[0].expires_in_ms = Some(10_000);
+        lock.update(next, 0, at(20));
+        assert_eq!(lock.left(at(20)), Some((ten, 1.0)));
+    }
+}

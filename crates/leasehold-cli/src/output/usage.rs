@@ -10,57 +10,53 @@ use super::{PREFIX, escape};
 use crate::args::Cli;
 use crate::exit;
 
-/// Options of other lock commands (flock, `consul lock`): their names, the option here that a
-/// subcommand must have, and what to write.
-const OTHERS: &[(&[&str], &str, &str)] = &[
+/// Options of other lock commands (flock, `consul lock`): their names with a space between, the
+/// option here that a subcommand must have, and what to write.
+const OTHERS: &[(&str, &str, &str)] = &[
     (
-        &["timeout", "t", "W"],
+        "timeout t W",
         "wait",
         "for how long to wait write -w DURATION, e.g. -w 5s",
     ),
     (
-        &["nonblock", "nonblocking", "nb", "try"],
+        "nonblock nonblocking nb try",
         "no-wait",
         "not to wait write -n",
     ),
     (
-        &["name"],
+        "name",
         "label",
         "the key is written without an option; --label is a name that others see",
     ),
+    ("command", "shell", "to run a line of a shell write -c LINE"),
+    ("e", "exclusive", "a lock is exclusive; -x says so"),
     (
-        &["command"],
-        "shell",
-        "to run a line of a shell write -c LINE",
-    ),
-    (&["e"], "exclusive", "a lock is exclusive; -x says so"),
-    (
-        &["close", "o"],
+        "close o",
         "key",
         "leave it out: the command does not inherit the lock",
     ),
     (
-        &["unlock", "u"],
+        "unlock u",
         "key",
         "leave it out: the lock is released when leasehold ends",
     ),
     (
-        &["child-exit-code"],
+        "child-exit-code",
         "shell",
         "leave it out: the exit status is the command's own",
     ),
     (
-        &["pass-stdin"],
+        "pass-stdin",
         "shell",
         "leave it out: the command has standard input",
     ),
     (
-        &["monitor-retry"],
+        "monitor-retry",
         "retry-for",
         "for how long to retry an unavailable store write --retry-for",
     ),
     (
-        &["session-ttl", "lock-ttl"],
+        "session-ttl lock-ttl",
         "ttl",
         "for the time after a crash write --ttl DURATION",
     ),
@@ -134,8 +130,8 @@ fn of_others(subcommand: &str, arguments: &[OsString]) -> Option<&'static str> {
         Some(name.split('=').next().unwrap_or(name))
     });
     let of = |name: &str| {
-        let known = |(names, ours, _): &&(&[&str], &str, _)| names.contains(&name) && has(ours);
-        OTHERS.iter().find(known)
+        let mut others = OTHERS.iter();
+        others.find(|(names, ours, _)| names.split(' ').any(|it| it == name) && has(ours))
     };
     typed.filter_map(of).map(|(.., hint)| *hint).next()
 }

@@ -4,10 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -21,24 +18,18 @@ use crate::ConsoleError;
 pub const MIN_TOKEN_LENGTH: usize = 16;
 
 /// On every answer: the page runs its own files only, and no other site shows or reads it.
-const HEADERS: [(HeaderName, &str); 7] = [
+const HEADERS: [(&str, &str); 7] = [
     (
-        CONTENT_SECURITY_POLICY,
+        "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
          img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
-    (X_FRAME_OPTIONS, "DENY"),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
-    (CACHE_CONTROL, "no-store"),
-    (
-        HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    ),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
+    ("x-frame-options", "DENY"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
 ];
 
 /// Who may ask for what.
@@ -192,9 +183,8 @@ pub(super) async fn admit(
         answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     }
     for (name, value) in HEADERS {
-        answer
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        let headers = answer.headers_mut();
+        headers.insert(name, HeaderValue::from_static(value));
     }
     answer
 }

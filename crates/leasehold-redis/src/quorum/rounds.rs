@@ -22,7 +22,7 @@ type Asked = BoxFuture<'static, (usize, Token, Result<Answer, StoreError>)>;
 /// What is known of a claim id of this client.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
-    Here(Bid),
+    Here(Box<Bid>),
     /// It was released, and does not come back: in the classic layout no member knows.
     Left,
 }

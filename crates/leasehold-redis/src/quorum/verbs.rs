@@ -279,16 +279,16 @@ impl Inner {
         self.claims.note((key, &claim.id), times, |known| {
             let bid = match known {
                 Some(Known::Left) => return Known::Left,
-                Some(Known::Here(bid)) => Some(bid),
+                Some(Known::Here(bid)) => Some(&**bid),
                 None => None,
             };
             let (proposed, deadline) = noted(bid);
             let claim = claim.clone();
-            Known::Here(Bid {
+            Known::Here(Box::new(Bid {
                 proposed,
                 claim,
                 deadline,
-            })
+            }))
         });
     }
 

@@ -40,7 +40,7 @@ pub(super) async fn watch(
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let (_wants, wants) = tokio::sync::watch::channel(Wanted {
-        pattern: args.pattern.clone(),
+        pattern: args.keys.pattern.clone(),
         ..Wanted::default()
     });
     let mut updates = feed::begin(client, interval, wants);

@@ -1,5 +1,7 @@
 //! The outputs of a key's machine: what is to be sent, when to call it next, and what has changed.
 
+use std::collections::VecDeque;
+
 use super::runs::Run;
 use super::{ClaimMachine, ClaimNumber, KeyMachine, Phase, Transmit};
 use crate::{ClaimId, Moment};
@@ -57,18 +59,20 @@ impl<T> KeyMachine<T> {
     /// Shows a claim that has changed since it was shown last. One that is over and that nobody
     /// owns is forgotten after that. Returns whether there was one.
     pub fn poll_changed(&mut self, see: impl FnOnce(ClaimNumber, &T, &ClaimMachine, u16)) -> bool {
-        if self.changed == 0 {
-            return false;
-        }
-        let Some(at) = self.claims.iter().position(|entry| entry.changed) else {
+        let Some(number) = self.changed.pop_front() else {
             return false;
         };
-        self.changed -= 1;
-        let entry = &mut self.claims[at];
-        entry.changed = false;
-        see(entry.number, &entry.data, &entry.claim, entry.drivers);
-        if entry.phase == Phase::Over && !entry.owned {
-            self.claims.remove(at);
+        if self.changed.is_empty() {
+            // Most keys stay as they are for long, and there may be very many.
+            self.changed = VecDeque::new();
+        }
+        if let Some(at) = self.place(number) {
+            let entry = &mut self.claims[at];
+            entry.changed = false;
+            see(number, &entry.data, &entry.claim, entry.drivers);
+            if entry.phase == Phase::Over && !entry.owned {
+                self.claims.remove(at);
+            }
         }
         true
     }
@@ -79,7 +83,7 @@ impl<T> KeyMachine<T> {
         let few = self.claims.len() <= FEW;
         let entry = &mut self.claims[at];
         if !std::mem::replace(&mut entry.changed, true) {
-            self.changed += 1;
+            self.changed.push_back(entry.number);
         }
         let was = (entry.phase, entry.run);
         (entry.phase, entry.run) = (entry.claim.phase(), Run::of(&entry.claim));

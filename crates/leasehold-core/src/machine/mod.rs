@@ -86,8 +86,10 @@ pub struct KeyMachine<T> {
     claims: VecDeque<Entry<T>>,
     /// When to call it next; never too late.
     due: Option<Moment>,
-    /// How many have changed, and were not seen since.
-    changed: u32,
+    /// Those that have changed, and were not seen since.
+    changed: VecDeque<ClaimNumber>,
+    /// How many are behind a claim that is not known, or not yet.
+    astray: usize,
     /// What only moving claims need: a key whose claims are all held has none.
     remembered: Option<Box<Remembered>>,
 }
@@ -139,7 +141,8 @@ impl<T> Default for KeyMachine<T> {
         Self {
             claims: VecDeque::new(),
             due: None,
-            changed: 0,
+            changed: VecDeque::new(),
+            astray: 0,
             remembered: None,
         }
     }

@@ -94,7 +94,7 @@ impl<T> KeyMachine<T> {
         now: Moment,
     ) {
         let own = self.claims[at].arrival;
-        self.claims[at].astray = false;
+        self.set_astray(at, false);
         match (run, own) {
             (_, Some(own)) if phase == Phase::Over && was.0 != Phase::Over => {
                 if let Run::Passed(token) = was.1
@@ -115,13 +115,15 @@ impl<T> KeyMachine<T> {
             }
             (Run::Behind(ahead), _) if run != was.1 => {
                 if let Some(news) = self.news_of(ahead) {
-                    self.claims[at].astray = matches!(news, RunNews::Unknown(_));
+                    self.set_astray(at, matches!(news, RunNews::Unknown(_)));
                     self.tell(at, news, now);
                 }
             }
             _ => {}
         }
-        self.find_astray(now);
+        if self.astray > 0 {
+            self.find_astray(now);
+        }
         if !self.moves() {
             self.remembered = None;
         }
@@ -131,6 +133,11 @@ impl<T> KeyMachine<T> {
     fn moves(&self) -> bool {
         let moves = |phase| matches!(phase, Phase::Asking | Phase::Waiting | Phase::Leaving);
         self.claims.iter().any(|entry| moves(entry.phase))
+    }
+
+    fn set_astray(&mut self, at: usize, astray: bool) {
+        let was = std::mem::replace(&mut self.claims[at].astray, astray);
+        self.astray = self.astray + usize::from(astray) - usize::from(was);
     }
 
     fn tell_behind(&mut self, own: Arrival, news: RunNews, now: Moment) {
@@ -189,7 +196,7 @@ impl<T> KeyMachine<T> {
             } else {
                 RunNews::Ended(ahead)
             };
-            self.claims[at].astray = false;
+            self.set_astray(at, false);
             self.tell(at, news, now);
         }
     }

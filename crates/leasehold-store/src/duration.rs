@@ -50,7 +50,7 @@ pub fn format_duration(duration: Duration) -> String {
     ];
     let nanos = duration.as_nanos();
     let fits = |(_, unit): &(&str, u128)| {
-        nanos != 0 && nanos.is_multiple_of(*unit) && nanos / unit <= u64::MAX.into()
+        nanos != 0 && nanos.is_multiple_of(*unit) && nanos / unit < 1_000_000_000_000
     };
     match UNITS.into_iter().find(fits) {
         Some((name, unit)) => format!("{}{name}", nanos / unit),

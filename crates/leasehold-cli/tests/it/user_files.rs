@@ -254,7 +254,6 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
         &["fs::read_link", "fs::read_to_string"],
         "/proc",
     ),
-    ("place.rs", &["fs::canonicalize"], "compares two paths"),
     (
         "recovery/file.rs",
         &["fs::DirBuilder", "DirBuilder::new"],

@@ -24,6 +24,7 @@ pub(crate) const PROFILE: &str = "LEASEHOLD_PROFILE";
 /// The system's file of settings, where it is elsewhere.
 pub(crate) const SYSTEM_CONFIG: &str = "LEASEHOLD_SYSTEM_CONFIG";
 /// The token that `serve` asks for.
+#[cfg(feature = "console")]
 pub(crate) const SERVE_TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
 /// Which log lines to show.
 pub(crate) const LOG: &str = "LEASEHOLD_LOG";

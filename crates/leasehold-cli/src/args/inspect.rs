@@ -1,13 +1,15 @@
 //! The arguments of those that look at locks and stores.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+#[cfg(feature = "console")]
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::{CommonArgs, PatternArgs, StoreArgs};
+#[cfg(feature = "console")]
+use super::StoreArgs;
+use super::{CommonArgs, PatternArgs};
 use crate::view::KeyView;
 use crate::{duration, moment};
 
@@ -123,6 +125,7 @@ pub(crate) struct LogArgs {
 /// reading all locks would take more than a twentieth of a core of the server; the locks on the
 /// screen are always read once per interval. While the store does not answer, the last data stays
 /// on the screen, with its age.
+#[cfg(feature = "console")]
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  leasehold top -S redis://host/ 'orders/*'")]
 pub(crate) struct TopArgs {
@@ -158,6 +161,7 @@ pub(crate) struct DeadlocksArgs {
 /// findings of doctor. It is read-only, and listens on this machine only, unless options say
 /// otherwise. /api/v1 has the same as JSON, /metrics is for Prometheus. The store is read only
 /// while a page or a scrape asks, and takes at most a twentieth of a core. Ends with 0 on a signal.
+#[cfg(feature = "console")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold serve -S redis://host/\n  \
                         leasehold serve -S redis://host/ --listen 0.0.0.0:7480 --host locks.example \\\n    \
@@ -185,6 +189,7 @@ pub(crate) struct ServeArgs {
     pub(crate) common: CommonArgs,
 }
 
+#[cfg(feature = "console")]
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let hint = "name an address and a port, e.g. 127.0.0.1:7480 or [::1]:7480";
     text.parse().map_err(|_| hint.to_owned())

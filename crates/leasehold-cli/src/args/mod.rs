@@ -17,9 +17,9 @@ use crate::{env, exit, run_child};
 pub(crate) use admin::{
     BenchArgs, BreakArgs, CompletionsArgs, ConfigArgs, InitArgs, ManArgs, ResizeArgs,
 };
-pub(crate) use inspect::{
-    DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ServeArgs, ShowArgs, TopArgs,
-};
+pub(crate) use inspect::{DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ShowArgs};
+#[cfg(feature = "console")]
+pub(crate) use inspect::{ServeArgs, TopArgs};
 pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
 pub(crate) use shared::{
     CommonArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, PatternArgs,

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use leasehold::store::{format_duration, parse_duration};
+use leasehold_console::duration::{millis, spoken};
 
 use super::check_sentence;
-
-// The command is no library: its file is compiled here once more.
-#[path = "../../../../crates/leasehold-cli/src/duration.rs"]
-#[allow(dead_code, unreachable_pub, reason = "as it is there")]
-mod command;
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
@@ -21,10 +17,8 @@ pub(crate) fn run(data: &[u8]) {
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
             let shown = format_duration(duration);
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
-            let period = command::at_least("1s")(text);
-            assert_eq!(period.is_ok(), duration >= Duration::from_secs(1));
             check_spoken(duration);
-            assert!(u128::from(command::millis(duration)) <= duration.as_millis());
+            assert!(u128::from(millis(duration)) <= duration.as_millis());
         }
         Err(why) => check_sentence(&why, text.len()),
     }
@@ -32,7 +26,7 @@ pub(crate) fn run(data: &[u8]) {
 
 /// One or two whole or tenth units, which tell the duration to a tenth.
 fn check_spoken(duration: Duration) {
-    let spoken = command::spoken(duration);
+    let spoken = spoken(duration);
     let words: Vec<_> = spoken.split(' ').collect();
     assert!(words.len() == 2 || words.len() == 4, "{spoken}");
     let seconds: f64 = words

@@ -5,6 +5,7 @@
 
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
+use leasehold_store::scheme::Description;
 
 use crate::stores;
 
@@ -28,7 +29,7 @@ pub(crate) use leasehold_store::{report, scheme};
 
 /// What a URL means, without opening its store: for the command.
 #[doc(hidden)]
-pub fn describe(url: &str) -> Result<scheme::Description, StoreError> {
+pub fn describe(url: &str) -> Result<Description, StoreError> {
     Ok(stores::of(url)?.describe(url)?)
 }
 

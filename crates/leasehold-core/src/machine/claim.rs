@@ -199,7 +199,7 @@ impl ClaimMachine {
 
     /// Returns the arrival number and token of its grant, once its lease was released while it
     /// was valid. From then on the claim directly behind it in its run holds
-    /// ([`ClaimMachine::handle_turn`]).
+    /// (`ClaimMachine::handle_turn`).
     #[must_use]
     pub fn passed(&self) -> Option<(Arrival, Token)> {
         let passed = Some(self.passed).filter(|token| *token != Token::NONE);
@@ -313,7 +313,7 @@ impl ClaimMachine {
     }
 
     /// Returns the request to send now, if one is due. Its result must be passed to
-    /// [`ClaimMachine::handle_answer`]. `fresh` makes a new claim id for a rotation that is due. Without
+    /// `ClaimMachine::handle_answer`. `fresh` makes a new claim id for a rotation that is due. Without
     /// one, the rotation waits for the next renewal.
     pub fn poll_transmit(
         &mut self,

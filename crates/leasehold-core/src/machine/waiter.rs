@@ -117,7 +117,7 @@ impl Waiter {
     }
 
     /// Whether a request is unanswered: its answer belongs to the lease's
-    /// [`super::Renewal`] if the grant came by push meanwhile.
+    /// renewal if the grant came by push meanwhile.
     #[must_use]
     pub(super) fn in_flight(&self) -> bool {
         self.in_flight.is_some()

@@ -444,7 +444,11 @@ async fn with_a_vote() {
         let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
         (servers, RedlockStore::connect(options).await)
     };
-    let (_servers, store) = open("resetchannels -hset -del").await;
+    let (_servers, store) = open("-hset -del").await;
+    let error = format!("{:?}", store.unwrap_err());
+    assert!(error.contains("may not run DEL, HSET"), "{error}");
+
+    let (_servers, store) = open("resetchannels").await;
     let store = store.unwrap();
     assert!(!store.capabilities().push);
     let client = client(store).await;

@@ -101,11 +101,11 @@ impl Flaw {
                 ("math.max(struct.unpack('<d', marker) - clock, 0)", "0"),
                 ("  return quarantine\nend", "  return 0\nend"),
             ],
-            Self::AnyTokenWins => &[(
-                "if wanted <= released or not (wanted > accepted or (wanted == accepted and proposer == id)) then",
-                "if false then",
+            Self::AnyTokenWins => &[("elseif token <= highest then", "elseif false then")],
+            Self::VotesTwice => &[(
+                "elseif granted + waiting > (claim and 1 or 0) then",
+                "elseif false then",
             )],
-            Self::VotesTwice => &[("if live and holder ~= id then", "if false then")],
             Self::StaleWritesPass => &[("elseif is_below(token, seen) then", "elseif false then")],
             Self::WildClocks | Self::ClockSleeps => &[],
         }

@@ -38,10 +38,10 @@ impl RedisOptions {
     /// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
     /// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
     /// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
-    /// `acknowledge_renewals=no`; see [`Acknowledge`].
+    /// `acknowledge_renewals=no`; see [`Acknowledge`](crate::Acknowledge).
     ///
     /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
-    /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
+    /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`](crate::Restart).
     ///
     /// # Errors
     /// [`Invalid`] with the invalid part. The password is never repeated.

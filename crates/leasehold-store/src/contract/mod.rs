@@ -3,7 +3,7 @@
 //!
 //! To test a store, implement a [`Fixture`], which makes clients of a fresh store, and add all
 //! cases with [`contract!`](crate::contract!). A case for a capability that the store does not
-//! have ([`Capabilities`](crate::Capabilities)) passes without using the store:
+//! have ([`Capabilities`]) passes without using the store:
 //!
 //! ```
 //! # use std::sync::Arc;

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import select
 import shutil
 import struct
@@ -22,31 +23,46 @@ ANSWER_SECONDS = 30
 # In the cases with a crash: the TTL for all, and how much longer somebody is waited for.
 CRASH_TTL_SECONDS = 3
 CRASH_PATIENCE_SECONDS = 20
-# So many processes share a key.
+# So many processes share a key, if each has one waiter.
 PROCESSES = 8
 # So many times as long runs what is compiled while it runs, before it is measured; and again as
 # many times, if several such processes share the cores.
 WARM_JAVA, WARM_PROCESSES = 5, 2
 
 # A row of a table. `work` is the driver's word for it, `kind` the workload's name for `--workload`.
-Case = namedtuple("Case", "name kind work tasks hold_us pause_us")
+# `tasks` are those of each process; `through` is the way to the server, see `server.Servers`.
+Case = namedtuple(
+    "Case", "name kind work tasks hold_us pause_us processes through", defaults=(1, "loopback")
+)
 
 CASES = [
     *(Case(f"pairs-{tasks}", "pairs", "pairs", tasks, 0, 0) for tasks in [1, 16, 64, 256]),
     *(Case(f"hand-off-{tasks}", "hand-off", "key", tasks, 0, 0) for tasks in [2, 100, 1000]),
     *(Case(f"hold-{tasks}", "hold", "key", tasks, 1000, 1000) for tasks in [2, 100, 1000]),
-    Case("processes-8", "processes", "key", 1, 1000, 0),
-    Case("holder-dies", "holder-dies", "stand-by", 1, 0, 0),
-    Case("next-dies", "next-dies", "stand-by", 1, 0, 0),
-    *(Case(f"local-pairs-{tasks}", "local-pairs", "pairs", tasks, 0, 0) for tasks in [1, 64, 256]),
+    Case("processes-8", "processes", "key", 1, 1000, 0, PROCESSES),
+    Case("processes-8-no-hold", "processes", "key", 1, 0, 0, PROCESSES),
+    Case("processes-4x4", "processes", "key", 4, 1000, 0, 4),
+    Case("holder-dies", "holder-dies", "stand-by", 1, 0, 0, 2),
+    Case("next-dies", "next-dies", "stand-by", 1, 0, 0, 3),
+    Case("next-dies-young", "next-dies", "stand-by", 1, 0, 0, 3),
+    *(Case(f"delay-pairs-{tasks}", "delay", "pairs", tasks, 0, 0, 1, "delay") for tasks in [1, 64]),
+    Case("delay-processes-8", "delay", "key", 1, 1000, 0, PROCESSES, "delay"),
+    *(Case(f"aof-pairs-{tasks}", "aof", "pairs", tasks, 0, 0, 1, "aof") for tasks in [1, 64]),
+    *(Case(f"tls-pairs-{tasks}", "tls", "pairs", tasks, 0, 0, 1, "tls") for tasks in [1, 64]),
+    *(Case(f"local-pairs-{tasks}", "local-pairs", "pairs", tasks, 0, 0) for tasks in [1, 16, 64, 256]),
     *(Case(f"local-hand-off-{tasks}", "local-hand-off", "key", tasks, 0, 0) for tasks in [2, 100, 1000]),
+    Case("local-processes-8", "local-processes", "key", 1, 1000, 0, PROCESSES),
+    Case("local-processes-8-no-hold", "local-processes", "key", 1, 0, 0, PROCESSES),
 ]
 # A broken lock, to be seen by the check: eight waiters, one of whom asks nobody.
 BROKEN = [
     Case("one process", "broken", "key", 8, 1000, 1000),
-    Case("eight processes", "processes", "key", 1, 1000, 0),
+    Case("eight processes", "processes", "key", 1, 1000, 0, PROCESSES),
 ]
-BROKEN_LOCAL = [Case("one process", "local-broken", "key", 8, 1000, 1000)]
+BROKEN_LOCAL = [
+    Case("one process", "local-broken", "key", 8, 1000, 1000),
+    Case("eight processes", "local-processes", "key", 1, 1000, 0, PROCESSES),
+]
 
 
 class Failed(Exception):
@@ -56,13 +72,14 @@ class Failed(Exception):
 class Bench:
     """What all measurements of a run share."""
 
-    def __init__(self, server, commands, directory, warm, measured):
-        self.server, self.commands, self.directory = server, commands, directory
+    def __init__(self, servers, commands, directory, warm, measured):
+        self.servers, self.commands, self.directory = servers, commands, directory
         self.least_warm, self.measured = warm, measured
 
     def run(self, case, peer, broken=False):
         """One measurement: a dictionary of figures."""
-        self.server.clear()
+        server = self.servers.reached(case.through)
+        server.clear()
         record = os.path.join(self.directory, "record")
         with open(record, "wb") as file:
             file.truncate(SLOT * max(case.tasks, 1))
@@ -70,17 +87,18 @@ class Bench:
             # Not on a file system in memory: that is not where users have it.
             where = tempfile.mkdtemp(prefix="leasehold-bench-")
             try:
-                return {**self.throughput(case, peer, record, f"local:{where}", broken), "server_us": None}
+                measured = self.throughput(case, peer, record, f"local:{where}", server, broken)
+                return {**measured, "server_us": None}
             finally:
                 shutil.rmtree(where, ignore_errors=True)
         if case.work == "stand-by":
-            return self.crash(case, peer, record)
-        return self.throughput(case, peer, record, self.server.url, broken)
+            return self.crash(case, peer, record, server.url)
+        return self.throughput(case, peer, record, server.url, server, broken)
 
     def warm(self, case, peer):
         """For how many seconds it runs before it is measured."""
         times = WARM_JAVA if peer.language == "java" else 1
-        if times > 1 and case.kind == "processes":
+        if times > 1 and case.processes > 1:
             times *= WARM_PROCESSES
         return self.least_warm * times
 
@@ -96,11 +114,11 @@ class Bench:
             command += [f"--{name}", str(value)]
         return Driver(peer, command, self.directory)
 
-    def throughput(self, case, peer, record, url, broken):
-        processes = PROCESSES if case.kind == "processes" else 1
+    def throughput(self, case, peer, record, url, server, broken):
         drivers = []
         try:
-            for first in range(processes):
+            for number in range(case.processes):
+                first = number * case.tasks
                 drivers.append(self.driver(case, peer, record, url, first, broken=broken))
             for driver in drivers:
                 driver.expect("ready", START_SECONDS)
@@ -108,47 +126,49 @@ class Bench:
                 driver.tell("go")
             for driver in drivers:
                 driver.expect("measuring", self.warm(case, peer) + ANSWER_SECONDS)
-            began, cpu = time.monotonic(), self.server.cpu()
+            began, cpu = time.monotonic(), server.cpu()
             results = [drivers[0].expect("result", self.measured + ANSWER_SECONDS)]
-            server_share = (self.server.cpu() - cpu) / (time.monotonic() - began)
+            server_share = (server.cpu() - cpu) / (time.monotonic() - began)
             for driver in drivers[1:]:
                 results.append(driver.expect("result", self.measured + ANSWER_SECONDS))
         finally:
             end(drivers)
         return figures(case, results, server_share, lost_updates(record, results))
 
-    def crash(self, case, peer, record):
+    def crash(self, case, peer, record, url):
         """How long after it could be free somebody has the lock."""
         drivers = [
-            self.driver(case, peer, record, self.server.url, first, CRASH_TTL_SECONDS)
-            for first in range(2 if case.kind == "holder-dies" else 3)
+            self.driver(case, peer, record, url, first, CRASH_TTL_SECONDS)
+            for first in range(case.processes)
         ]
         try:
             for driver in drivers:
                 driver.expect("ready", START_SECONDS)
             if case.kind == "holder-dies":
                 return self.holder_dies(*drivers, record)
-            return self.next_dies(*drivers, record)
+            return self.next_dies(case, *drivers, record)
         finally:
             end(drivers)
 
     def holder_dies(self, holder, waiter, record):
         acquired = take(holder)
+        # At any time: one that asks every so often would always meet the end at the same moment.
+        time.sleep(random.uniform(0, 0.4))
         waiter.tell("acquire")
-        time.sleep(0.2)
+        time.sleep(random.uniform(0.1, 0.4))
         holder.end()
         dead = time.monotonic_ns()
         return after_crash(waiter, acquired + CRASH_TTL_SECONDS * 10**9, record, dead, 1)
 
-    def next_dies(self, holder, first, second, record):
+    def next_dies(self, case, holder, first, second, record):
         take(holder)
         for waiter in [first, second]:
             waiter.tell("acquire")
-            time.sleep(0.2)
-        # leasehold passes over only who has waited for a second: docs/adr/0007-unheard.md.
-        time.sleep(1)
+            time.sleep(random.uniform(0.1, 0.3))
+        if case.name != "next-dies-young":
+            time.sleep(random.uniform(1, 1.5))
         first.end()
-        time.sleep(0.1)
+        time.sleep(random.uniform(0.05, 0.15))
         holder.tell("release")
         released = holder.expect("released", ANSWER_SECONDS)["at_ns"]
         return after_crash(second, released, record, released, 2)

@@ -66,7 +66,7 @@ def all_peers():
              "Queue, fencing token, renewal. TTL 30 s"),
         Peer("rslock", "rust", "rslock", cargo_version("rslock"),
              "`LockManager::new`, `acquire(key, ttl)`, which asks until it has it. One connection a "
-             "process. No queue, no token, no renewal. TTL 30 s, given"),
+             "process. No queue, no token; no renewal as it is used here (`using` renews). TTL 30 s, given"),
         Peer("rueidislock", "go", "rueidislock", go_version("github.com/redis/rueidis"),
              "`NewLocker` with `KeyMajority: 1` and `NoLoopTracking`, as its page says for one "
              "server; `WithContext`, `cancel()`, which does not wait for the server. One connection "
@@ -91,7 +91,8 @@ def all_peers():
              "Without `auto_renewal`, its default. TTL 30 s, given"),
         Peer("redlock", "node", "redlock (npm)", node_version("redlock"),
              f"`acquire([key], 30000)`, `release()`, on one connection of {ioredis}. Asks 11 times, "
-             "every 200 to 300 ms, and is then asked again. TTL 30 s, given"),
+             "every 200 to 300 ms, and is then asked again. No renewal as it is used here (`using` "
+             "renews). TTL 30 s, given"),
     ]
 
 
@@ -148,6 +149,11 @@ def build_rust():
     do(tool("cargo"), "build", "--release", "--locked", "--manifest-path", manifest,
        "--target-dir", out("cargo"))
     return [out("cargo", "release", "leasehold-bench")]
+
+
+def delay_command():
+    """The proxy that takes its time."""
+    return [out("cargo", "release", "delay")]
 
 
 def build_go():

@@ -6,6 +6,7 @@ import statistics
 
 import measure
 import peers
+import server
 
 BEGIN, END = "<!-- from bench/run: begin -->", "<!-- from bench/run: end -->"
 PAGE = os.path.join(peers.ROOT, "docs", "performance.md")
@@ -116,10 +117,12 @@ def tables(found):
         pairs(results, "pairs", "Nobody else there: pairs of acquire and release, a key for each task"),
         handoffs(results, "hand-off", "One key, waiters of one process, nothing to do inside"),
         handoffs(results, "hold", "One key, waiters of one process, held for 1 ms, then a pause of 1 ms"),
-        handoffs(results, "processes", f"One key, {measure.PROCESSES} processes of a waiter, held for 1 ms"),
+        handoffs(results, "processes", "One key, several processes"),
         crashes(results),
+        further_ways(results),
         pairs(results, "local-pairs", "One machine, no server: pairs, a key for each task"),
         handoffs(results, "local-hand-off", "One machine, no server: one key, waiters of one process"),
+        handoffs(results, "local-processes", "One machine, no server: one key, several processes"),
         exclusion(found),
         settings(found),
     ]
@@ -197,8 +200,22 @@ def is_better(value, mine, more, least):
     return value < mine / NOTABLE and mine - value > least
 
 
+def further_ways(results):
+    """What is not the loopback of a server in memory: see `server.Servers`."""
+    headings = {
+        "delay": f"A network that takes {2 * server.DELAY_US / 1000:g} ms for a round trip",
+        "aof": "A server that writes an append-only file, and waits for the disk once a second",
+        "tls": "A connection with TLS (the locks written in Rust)",
+    }
+    parts = []
+    for kind, heading in headings.items():
+        parts.append(pairs(results, kind, heading))
+        parts.append(handoffs(results, kind, f"{heading}: one key"))
+    return "\n".join(part for part in parts if part)
+
+
 def pairs(results, kind, heading):
-    cases = results.cases(kind)
+    cases = [case for case in results.cases(kind) if case.work == "pairs"]
     if not cases:
         return ""
     listed = results.measured(cases[0].name) or results.measured(cases[-1].name)
@@ -235,11 +252,10 @@ def costs(results, case, name):
 
 
 def handoffs(results, kind, heading):
-    cases = results.cases(kind)
+    cases = [case for case in results.cases(kind) if case.work == "key"]
     parts = [f"### {heading}\n"] if cases else []
     for case in cases:
-        if kind != "processes":
-            parts.append(f"{case.tasks:,} waiters:\n")
+        parts.append(f"{waiters(case)}:\n")
         base = "leasehold-local" if kind.startswith("local") else "leasehold"
         lines = []
         for peer in results.measured(case.name):
@@ -262,6 +278,15 @@ def handoffs(results, kind, heading):
     return "\n".join(parts)
 
 
+def waiters(case):
+    """Who passes the key on, and how long each keeps it, where the heading does not say so."""
+    if case.processes == 1:
+        return f"{case.tasks:,} waiters"
+    each = "of a waiter" if case.tasks == 1 else f"of {case.tasks} waiters"
+    held = f"held for {case.hold_us / 1000:g} ms" if case.hold_us else "nothing to do inside"
+    return f"{case.processes} processes {each}, {held}"
+
+
 def turns(results, case, name):
     """Of the least fair round."""
     rows = [row for row in results.rows[(case, name)] if "most_turns" in row]
@@ -277,7 +302,8 @@ def crashes(results):
         return ""
     heads = {
         "holder-dies": "holder killed: ms after its TTL was over",
-        "next-dies": "next in line killed: ms after the release",
+        "next-dies": "next in line killed, after a second and more: ms after the release",
+        "next-dies-young": "the same, after some tenths of a second",
     }
     lines = []
     for peer in results.measured(cases[0].name):

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold::{Client, Exclusive, Lease, Mutex, Settings};
+use redis::TlsCertificates;
 use rslock::{LockGuard, LockManager};
 use rustix::fs::{FlockOperation, flock};
 
@@ -42,10 +43,7 @@ impl Peer {
                 let client = Client::builder().store(url).settings(settings);
                 Self::Leasehold(client.connect().await?)
             }
-            "rslock" => Self::Rslock(
-                LockManager::new(vec![url.clone()]),
-                arguments.ttl.unwrap_or(TTL),
-            ),
+            "rslock" => Self::Rslock(rslock(url)?, arguments.ttl.unwrap_or(TTL)),
             "flock" => Self::Flock(url.trim_start_matches("local:").into()),
             other => return Err(format!("no such peer: {other}").into()),
         })
@@ -62,6 +60,19 @@ impl Peer {
             }
         })
     }
+}
+
+/// With the certificate that `?ca=` of the URL names, as for leasehold.
+fn rslock(url: &str) -> Result<LockManager, Failure> {
+    let Some((address, ca)) = url.split_once("?ca=") else {
+        return Ok(LockManager::new(vec![url]));
+    };
+    let certificates = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(std::fs::read(ca)?),
+    };
+    let client = redis::Client::build_with_tls(address, certificates)?;
+    Ok(LockManager::from_clients(vec![client]))
 }
 
 impl Lock {

@@ -1,11 +1,13 @@
 //! One step on several keys: all records are written, or none.
 
 use std::fs;
+use std::sync::Mutex;
 
 use leasehold_core::{Claim, Reply};
+use tokio::task::JoinSet;
 
 use super::*;
-use crate::tests::{Place, claim_for, key};
+use crate::tests::{Place, claim_for, key, release};
 
 async fn all(store: &Arc<Inner>, keys: &[&str]) -> Result<Taken, StoreError> {
     let keys: Vec<_> = keys.iter().map(|name| key(name)).collect();
@@ -60,4 +62,30 @@ async fn the_dead_are_not_in_the_way() {
 async fn no_parts_are_granted() {
     let store = Place::new().store();
     assert_eq!(all(&store, &[]).await.unwrap(), Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn tasks_take_turns_of_few_steps() {
+    let place = Place::new();
+    let store = place.store();
+    let (taken, steps) = (Arc::new(Mutex::new(Vec::new())), 64);
+    let mut tasks = JoinSet::new();
+    for name in ["a", "b"] {
+        let (store, taken) = (store.clone(), taken.clone());
+        tasks.spawn(async move {
+            for number in 0..steps {
+                let step = [release(number)];
+                take(&store, &[&key(name)], &step, false)
+                    .await
+                    .unwrap()
+                    .unwrap();
+                taken.lock().unwrap().push(name);
+            }
+        });
+    }
+    tasks.join_all().await;
+    let taken = taken.lock().unwrap();
+    let longest = taken.chunk_by(|one, next| one == next).map(<[_]>::len);
+    // The one that goes on alone when the other is done takes as many again.
+    assert!(longest.max().unwrap() <= 8, "{taken:?}");
 }

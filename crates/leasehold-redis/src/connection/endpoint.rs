@@ -56,7 +56,7 @@ pub(crate) struct Opened {
 
 impl Endpoint {
     pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
-        options.check_all_but_retention()?;
+        options.check()?;
         let common: Arc<Common> = Arc::default();
         // Whatever cannot work should fail now, not when it is needed.
         let fixed = |address: ConnectionAddr| {

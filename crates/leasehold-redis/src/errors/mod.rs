@@ -210,13 +210,6 @@ pub(super) fn loading(address: &impl std::fmt::Display) -> StoreError {
     error.with_message(message)
 }
 
-fn not_logged_in(_: &str) -> StoreError {
-    refused(
-        "the server asks for a password, and none was given (NOAUTH)",
-        "log in: redis://user:password@host, or a password file",
-    )
-}
-
 fn wrong_password(detail: &str) -> StoreError {
     refused(
         format!(
@@ -283,15 +276,6 @@ pub(super) fn foreign(found: &str) -> StoreError {
     .with_hint(
         "choose another prefix, or delete the key; if it is a lock of another library, \
          layout=classic shares it",
-    )
-}
-
-/// The server belongs to clients with other settings, or of another set.
-pub(super) fn other_settings() -> StoreError {
-    refused(
-        "the server belongs to another set of servers, or to clients with other settings",
-        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
-         server, or changes them",
     )
 }
 

@@ -6,7 +6,7 @@ use leasehold_store::StoreError;
 
 use super::{
     clock_too_late, closed_to_others, damaged_type, earlier_vote, foreign, misses_command, newer,
-    no_permission, not_logged_in, old_protocol, other_settings, wrong_password,
+    no_permission, old_protocol, wrong_password,
 };
 
 /// Whether waiting helps.
@@ -135,7 +135,10 @@ pub(super) const ANSWERS: &[Answer] = &[
     answer("MOVED", Stays, Of(ELSEWHERE, USE_CLUSTER)),
     answer("ASK", Stays, Of(ELSEWHERE, USE_CLUSTER)),
     answer("CROSSSLOT", Stays, Of(ELSEWHERE, USE_CLUSTER)),
-    answer("NOAUTH", Stays, By(not_logged_in)),
+    answer("NOAUTH", Stays, Of(
+        "the server asks for a password, and none was given (NOAUTH)",
+        "log in: redis://user:password@host, or a password file",
+    )),
     answer("WRONGPASS", Stays, By(wrong_password)),
     answer("NOPERM", Stays, By(no_permission)),
     answer("DENIED", Stays, By(closed_to_others)),
@@ -152,7 +155,11 @@ pub(super) const ANSWERS: &[Answer] = &[
     part("ERR", "unknown command", Stays, By(misses_command)),
     part("ERR", "unknown subcommand", Stays, By(misses_command)),
     answer("LHTYPE", Stays, By(foreign)),
-    answer("LHFOREIGN", Stays, By(|_| other_settings())),
+    answer("LHFOREIGN", Stays, Of(
+        "the server belongs to another set of servers, or to clients with other settings",
+        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
+         server, or changes them",
+    )),
     answer("LHCLOCK", Stays, By(|micros| {
         clock_too_late(micros.parse().unwrap_or(u64::MAX))
     })),

@@ -38,7 +38,7 @@ use crate::connection::address::Address;
 use crate::connection::client::Common;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Context, Delivery, run_request};
+use crate::connection::step::{Context, Delivery, send};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
 
@@ -124,7 +124,7 @@ impl Cluster {
     /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        request: &impl Request,
+        request: &Request<'_>,
     ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
@@ -137,21 +137,16 @@ impl Cluster {
         let Ok(answer) = timeout(limit, followed).await else {
             return Err(unsettled.why.clone());
         };
-        let (value, epoch) = answer?;
-        unsettled.settled = true;
-        let context = Context {
-            epoch,
-            acknowledged: None,
-        };
-        Ok((value, context))
+        unsettled.settled = answer.is_ok();
+        answer
     }
 
     async fn follow(
         self: &Arc<Self>,
         slot: u16,
-        request: &impl Request,
+        request: &Request<'_>,
         why: &mut StoreError,
-    ) -> Result<(Value, u64), StoreError> {
+    ) -> Result<(Value, Context), StoreError> {
         // The node to which the slot is on its way, if one was named.
         let (mut asking, mut hops) = (None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
@@ -171,23 +166,26 @@ impl Cluster {
             };
             *why = unanswered();
             // Before sending: what is sent before the inbox is open may go without pushes.
-            let epoch = self.home.epoch();
-            let asked = run_request(&connection, delivery, request);
+            let context = Context {
+                epoch: self.home.epoch(),
+                acknowledged: None,
+            };
+            let asked = send(&connection, delivery, request);
             let asked = self.unless_replaced(&address, delivery, asked);
-            let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
+            let (answer, _) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let (said, redirect) = match &answer {
                 Value::ServerError(said) => (said, Redirect::of(said, &address)),
-                _ => return Ok((answer, epoch)),
+                _ => return Ok((answer, context)),
             };
             let Some(redirect) = redirect else {
-                return Ok((answer, epoch));
+                return Ok((answer, context));
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
                 Redirect::Ask(node) => asking = Some(node),
-                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, epoch)),
+                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, context)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
                     hops += HOPS;

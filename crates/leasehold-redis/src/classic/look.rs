@@ -9,18 +9,15 @@ use leasehold_store::{ErrorKind, StoreError};
 use super::verb::{Found, Left};
 use super::{ClassicStore, wall};
 use crate::routing::names::{Looked, Named, as_key};
+use crate::std_ext::fnv;
 
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
 
 /// An arrival number made from the id, since the record has none.
 pub(super) fn arrival(id: &[u8]) -> Arrival {
-    // FNV-1a, 64 bits: it guards nothing. Of an id of 128 random bits it tells
-    // nothing that helps.
-    let hash = id.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    Arrival(hash)
+    // Of an id of 128 random bits it tells nothing that helps.
+    Arrival(fnv(id))
 }
 
 /// The beginning of an id, half of it at most; of bytes that are no text, in

@@ -21,7 +21,7 @@
 use std::sync::LazyLock;
 
 use leasehold_core::{Arrival, AuditEntry, AuditEvent, AuditedHold, Key, StoreTime, Token};
-use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, StoreError};
+use leasehold_store::{AuditLimit, AuditRecord, StoreError};
 use redis::{Value, from_redis_value_ref};
 
 use super::bytes::Bytes;
@@ -108,11 +108,10 @@ pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;
 pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreError> {
     let entries: Vec<(String, Vec<Vec<u8>>)> = match value {
         Value::ServerError(error) if error.code() == "LHTYPE" => {
-            return Err(StoreError::new(
-                ErrorKind::Corrupt,
+            return Err(errors::corrupt(
                 format!("the key {log} is not an audit log: another program uses this name"),
-            )
-            .with_hint("choose another prefix for one of the two"));
+                "choose another prefix for one of the two",
+            ));
         }
         Value::ServerError(error) => return Err(errors::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,

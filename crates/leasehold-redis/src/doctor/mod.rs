@@ -16,7 +16,7 @@ use leasehold_store::trial::Trial;
 use self::facts::{Facts, Part};
 use crate::classic::ClassicStore;
 use crate::connection::endpoint::Endpoint;
-use crate::options::{RedisLayout, RedisOptions, SHORTEST_RETENTION};
+use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
@@ -37,7 +37,7 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
 
 /// Examines the primaries of a cluster.
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
-    let (nodes, trial, promise) = if options.node.layout == RedisLayout::Classic {
+    let (nodes, trial, promise) = if options.node.is_classic() {
         let store = ClassicStore::connect_cluster(options.clone()).await;
         let nodes = store.as_ref().map(ClassicStore::nodes).unwrap_or_default();
         (nodes, trial::run(store, None).await, judge::CLASSIC)

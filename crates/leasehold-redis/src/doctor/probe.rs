@@ -18,7 +18,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::value::text_of;
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
-use crate::options::{RedisAddress, RedisLayout, RedisOptions, SHORTEST_RETENTION};
+use crate::options::{RedisAddress, RedisOptions, SHORTEST_RETENTION};
 use crate::queue::RedisStore;
 
 /// How many round trips are measured.
@@ -43,7 +43,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         part,
         server: options.address.shown(),
         prefix: options.prefix.clone(),
-        classic: options.layout == RedisLayout::Classic,
+        classic: options.is_classic(),
         restart: options.restart,
         sought: matches!(options.address, RedisAddress::Sentinel(_)),
         ..Facts::default()

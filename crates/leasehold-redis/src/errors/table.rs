@@ -6,7 +6,7 @@ use leasehold_store::StoreError;
 
 use super::{
     clock_too_late, closed_to_others, damaged_type, earlier_vote, foreign, misses_command, newer,
-    no_permission, old_protocol, wrong_password,
+    no_permission, old_protocol, other_settings, wrong_password,
 };
 
 /// Whether waiting helps.
@@ -155,11 +155,7 @@ pub(super) const ANSWERS: &[Answer] = &[
     part("ERR", "unknown command", Stays, By(misses_command)),
     part("ERR", "unknown subcommand", Stays, By(misses_command)),
     answer("LHTYPE", Stays, By(foreign)),
-    answer("LHFOREIGN", Stays, Of(
-        "the server belongs to another set of servers, or to clients with other settings",
-        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
-         server, or changes them",
-    )),
+    answer("LHFOREIGN", Stays, By(|_| other_settings())),
     answer("LHCLOCK", Stays, By(|micros| {
         clock_too_late(micros.parse().unwrap_or(u64::MAX))
     })),

@@ -106,7 +106,7 @@ impl RedisOptions {
     }
 
     /// Names without a password are hidden.
-    fn without_lone_users(&self) -> Self {
+    pub(crate) fn without_lone_users(&self) -> Self {
         let mut shown = self.clone();
         let hide = |user: &mut Option<String>| *user = user.take().map(|_| HIDDEN.to_owned());
         if self.password.is_none() && self.password_file.is_none() {
@@ -121,35 +121,11 @@ impl RedisOptions {
     }
 
     fn shown(&self) -> String {
-        let mut url = self.shown_address();
-        for table in self.params() {
-            add_params(&mut url, table, self);
-        }
-        url
-    }
-
-    /// All but the parameters.
-    fn shown_address(&self) -> String {
-        let begin = |kind: &str| {
-            let tls = if self.is_encrypted() { "s" } else { "" };
-            let mut url = format!("redis{tls}{kind}://");
-            encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
-            if self.password.is_some() {
-                url.push(':');
-                url.push_str(HIDDEN);
-            }
-            if self.username.is_some() || self.password.is_some() {
-                url.push('@');
-            }
-            url
-        };
-        match &self.address {
-            RedisAddress::Tcp { host, port, .. } => {
-                begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
-            }
-            RedisAddress::Sentinel(sentinels) => {
-                begin("-sentinel") + &format!("{}/{}", sentinels.show(), self.db)
-            }
+        let tls = if self.is_encrypted() { "s" } else { "" };
+        let (login, params) = (self.shown_login(), self.shown_params());
+        let (kind, place) = match &self.address {
+            RedisAddress::Tcp { .. } => ("", self.address.shown()),
+            RedisAddress::Sentinel(sentinels) => ("-sentinel", sentinels.show()),
             RedisAddress::Unix(path) => {
                 let mut url = "redis+unix://".to_owned();
                 let path = path.to_string_lossy();
@@ -161,9 +137,33 @@ impl RedisOptions {
                     }
                     _ => encode(&path, &mut url),
                 }
-                url
+                return url + &params;
             }
+        };
+        format!("redis{tls}{kind}://{login}{place}/{}{params}", self.db)
+    }
+
+    /// User and password, as they stand before a host.
+    pub(crate) fn shown_login(&self) -> String {
+        let mut login = String::new();
+        encode_name(self.username.as_deref().unwrap_or_default(), &mut login);
+        if self.password.is_some() {
+            login.push(':');
+            login.push_str(HIDDEN);
         }
+        if self.username.is_some() || self.password.is_some() {
+            login.push('@');
+        }
+        login
+    }
+
+    /// The parameters, behind a `?` if there are any.
+    pub(crate) fn shown_params(&self) -> String {
+        let mut params = String::new();
+        for table in self.params() {
+            add_params(&mut params, table, self);
+        }
+        params
     }
 }
 

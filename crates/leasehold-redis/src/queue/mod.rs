@@ -12,21 +12,22 @@ use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
-    Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing,
-    LockStore, PushSink, StoreError, check_parts,
+    Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, Listening, Listing, LockStore,
+    PushSink, StoreError, check_parts,
 };
 use redis::Value;
 
 use crate::codec::push;
 use crate::codec::record;
 use crate::codec::script::{self, Request, Script, Step};
-use crate::codec::stores_own;
+use crate::codec::{slots, stores_own};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::step::Delivery;
+use crate::errors;
 use crate::options::restart::check_ttl;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
-use crate::routing::cluster::{Cluster, RedisClusterOptions};
+use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
 
 /// A store on one Redis or Valkey server, behind Sentinels, or on a cluster. Cheap to share in an
@@ -92,8 +93,10 @@ impl RedisStore {
         check_runtime()?;
         let Route::One(shared) = &self.route else {
             let why = "a cluster has no single server to connect to";
-            return Err(StoreError::new(ErrorKind::Unsupported, why)
-                .with_hint("connect to one of its nodes alone"));
+            return Err(errors::unsupported(
+                why,
+                "connect to one of its nodes alone",
+            ));
         };
         Ok(shared.endpoint.connect(None).await?.handshake.connection)
     }
@@ -205,7 +208,7 @@ impl LockStore for RedisStore {
         let steps: Vec<_> = steps.collect();
         let (steps, all) = (&steps, true);
         let steps = Request::Steps { steps, all };
-        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(steps.keys()) {
+        if matches!(self.route, Route::Cluster(_)) && slots::common_slot(steps.keys()).is_none() {
             return Ok(None);
         }
         self.note_claim();
@@ -253,7 +256,7 @@ impl LockStore for RedisStore {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         match &self.route {
             Route::One(shared) => Ok(Box::new(shared.listen(&sink).await?)),
-            Route::Cluster(cluster) => cluster.listen(sink).await,
+            Route::Cluster(cluster) => Ok(Box::new(cluster.listen(sink).await?)),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Key, SetTerms, written};
-use leasehold_store::{Answer, ErrorKind, LockStore, StoreError};
+use leasehold_core::{Claim, Command, Key, SetTerms};
+use leasehold_store::{Answer, LockStore, StoreError};
 use tokio::time::timeout;
 
 use super::options::address;
@@ -14,6 +14,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::run;
+use crate::errors;
 use crate::options::RedisOptions;
 use crate::queue::RedisStore;
 use crate::routing::Route;
@@ -86,11 +87,8 @@ impl Member {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         timeout(limit, work).await.unwrap_or_else(|_| {
-            let silent = || {
-                let message = format!("no answer within {}", written(limit));
-                StoreError::new(ErrorKind::Unavailable, message)
-            };
-            Err(self.shared.last_failure().unwrap_or_else(silent))
+            let why = self.shared.last_failure();
+            Err(why.unwrap_or_else(|| errors::silent(limit)))
         })
     }
 }

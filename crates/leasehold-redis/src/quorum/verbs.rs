@@ -14,6 +14,7 @@ use super::report::Report;
 use super::rounds::{Bid, Known};
 use super::{Inner, RedlockStore};
 use crate::classic::{self, wall};
+use crate::errors;
 
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
@@ -32,11 +33,8 @@ fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 }
 
 pub(super) fn unsupported(why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unsupported,
+    errors::unsupported(
         format!("independent servers cannot do this: {why}"),
-    )
-    .with_hint(
         "a redlock:// store has mutexes and elections only; use a single server for other \
      kinds",
     )
@@ -160,7 +158,7 @@ impl RedlockStore {
                     "fewer than {needed} of {all} servers confirmed the release within {}",
                     written(limit)
                 );
-                return Err(StoreError::new(ErrorKind::Unavailable, message)
+                return Err(errors::unavailable(message)
                     .with_hint("it is repeated in the background until the claim expires"));
             }
         };

@@ -60,7 +60,7 @@ pub use proposal::{Proposal, Void, Voided};
 pub use push::{Proof, Push};
 pub use queue::{
     DROPS_PER_STEP, FOLLOWERS_PER_STEP, PROMOTED_FLOOR, Queue, RUN, TOMBSTONE_LIFE, TOMBSTONES,
-    UNHEARD_CUT,
+    UNHEARD_CUT, record,
 };
 pub use reply::{
     BreakReply, ClaimReply, ReleaseReply, RenewReply, Reply, ResizeReply, Standing, WatchReply,

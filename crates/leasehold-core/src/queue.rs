@@ -21,7 +21,7 @@ mod entry;
 mod essence;
 mod leave;
 mod look;
-mod record;
+pub mod record;
 mod renew;
 mod rule;
 mod run;

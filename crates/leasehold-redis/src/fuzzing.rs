@@ -8,8 +8,7 @@ use redis::Value;
 
 pub use super::classic::fuzzing::*;
 pub use super::doctor::fuzzing::*;
-use crate::codec::record::Record;
-use crate::codec::{push, script};
+use crate::codec::{push, record, script};
 use crate::connection::{gate, rights, sentinel, value};
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use crate::routing::cluster::fuzzing::*;
@@ -72,8 +71,9 @@ pub struct Look {
 /// # Errors
 /// If it is something else, or damaged.
 pub fn look(value: Value) -> Result<Look, StoreError> {
-    let (record, clock) = Record::read(value)?;
-    let entries = record.granted.iter().chain(&record.waiting);
+    let (record, _) = record::read(value.clone())?;
+    let granted = record.granted.iter().map(|(_, entry)| entry);
+    let entries = granted.chain(&record.waiting);
     let released = record.released.iter().map(|tombstone| &tombstone.id);
     Ok(Look {
         ids: entries
@@ -86,7 +86,7 @@ pub fn look(value: Value) -> Result<Look, StoreError> {
             .iter()
             .map(|(inbox, _)| inbox.clone())
             .collect(),
-        snapshot: record.look(clock),
+        snapshot: record::look(value)?,
     })
 }
 

@@ -24,6 +24,8 @@
 //! per node in a cluster). Pushes arrive on the same connection (RESP3). When it connects, the
 //! client finds out which commands the server forbids (`rights`).
 //!
+//! `connection/mod.rs` has a picture of the ways that a step can take.
+//!
 //! Requests are not retried blindly. A lost connection or a late response is `Unavailable` with
 //! an unknown outcome, and the client retries with the same claim id. Scripts are sent by hash,
 //! and in full if the server does not know them, since then nothing has run.

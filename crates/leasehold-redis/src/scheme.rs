@@ -58,11 +58,8 @@ impl Scheme for OneServer {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = RedisOptions::from_url(url)?;
-        let has_password = options.has_password();
-        Ok(Description::with_servers(
-            options.redacted_url(),
-            has_password,
-        ))
+        let url = options.redacted_url();
+        Ok(Description::with_servers(url, options.has_password()))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -108,11 +105,8 @@ impl Scheme for ManyNodes {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = RedisClusterOptions::from_url(url)?;
-        let has_password = options.node.has_password();
-        Ok(Description::with_servers(
-            options.redacted_url(),
-            has_password,
-        ))
+        let url = options.redacted_url();
+        Ok(Description::with_servers(url, options.node.has_password()))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -143,10 +137,8 @@ impl Scheme for Votes {
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = RedlockOptions::from_url(url)?;
         let has_password = options.servers.iter().any(RedisOptions::has_password);
-        Ok(Description::with_servers(
-            options.redacted_url(),
-            has_password,
-        ))
+        let url = options.redacted_url();
+        Ok(Description::with_servers(url, has_password))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {

@@ -1,4 +1,4 @@
-//! Locks and tasks, with what is the same wherever this crate uses them.
+//! Locks, hashes and tasks, with what is the same wherever this crate uses them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +8,13 @@ use tokio::task::AbortHandle;
 /// Locks, and ignores poisoning: what is guarded is consistent at any time.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// FNV-1a, 64 bits: gives things numbers or names, and guards nothing.
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// A task in the background, which ends with its owner.

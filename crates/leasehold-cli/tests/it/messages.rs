@@ -288,12 +288,12 @@ fn names_hint(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(_)] if name == "hint")
 }
 
-/// `Invalid::new(what, hint)`, `warn_with_hint(what, hint)` and `refused(what, hint)`.
+/// `Invalid::new(what, hint)`, `refused(what, hint)` and their like.
 fn takes_a_hint(before: &[TokenTree]) -> bool {
     let mut names = before.iter().rev().map(ToString::to_string);
     let name = names.next();
     match name.as_deref() {
-        Some("warn_with_hint" | "refused") => true,
+        Some("warn_with_hint" | "refused" | "corrupt" | "unsupported") => true,
         Some("new") => names.take(3).eq([":", ":", "Invalid"]),
         _ => false,
     }

@@ -7,38 +7,48 @@ use serde::{Deserialize, Serialize};
 use super::Queue;
 use crate::{Arrival, ClaimId, ClientInfo, Inbox, Mode, Note, OwnerSecret, StoreTime, Token};
 
+/// One claim of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub(super) id: ClaimId,
-    pub(super) arrival: Arrival,
-    pub(super) mode: Mode,
-    pub(super) deadline: StoreTime,
+pub struct Entry {
+    /// Its id.
+    pub id: ClaimId,
+    /// Its number in order of arrival.
+    pub arrival: Arrival,
+    /// The mode in which it holds.
+    pub mode: Mode,
+    /// When it expires.
+    pub deadline: StoreTime,
     /// When it joined; from the grant on, when it was granted.
-    pub(super) since: StoreTime,
-    pub(super) inbox: Option<Inbox>,
-    pub(super) owner: ClientInfo,
+    pub since: StoreTime,
+    /// Where its client receives pushes.
+    pub inbox: Option<Inbox>,
+    /// Its client, for people.
+    pub owner: ClientInfo,
+    /// The secret of its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) secret: Option<OwnerSecret>,
+    pub secret: Option<OwnerSecret>,
+    /// How long it holds at least.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
-    pub(super) min_hold: Duration,
+    pub min_hold: Duration,
     /// With a minimum hold, from the grant on: until when the client has renewed it. The
     /// deadline can be later, and alone it does not tell whether the client still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) renewed: Option<StoreTime>,
+    pub renewed: Option<StoreTime>,
+    /// What its client notes of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) note: Option<Note>,
+    pub note: Option<Note>,
     /// How often the id was replaced.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub(super) version: u64,
+    pub version: u64,
     /// The id before the last rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) previous: Option<ClaimId>,
+    pub previous: Option<ClaimId>,
     /// It has left, and only its minimum hold keeps the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) kept: bool,
+    pub kept: bool,
     /// Its client keeps the order of its claims.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) runs: bool,
+    pub runs: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

@@ -1,33 +1,47 @@
-//! The serialised record of a queue.
+//! The record of a queue: what a store keeps of it, and what is read back.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::tombstone::Tombstone;
-use super::vote::Votes;
-use super::{Entry, Place, Queue};
+pub use super::entry::Entry;
+pub use super::tombstone::Tombstone;
+pub use super::vote::Votes;
+use super::{Place, Queue};
 use crate::time::micros;
 use crate::{Arrival, Capacity, Inbox, Invalid, Mode, OwnerSecret, StoreTime, Token};
 
-/// A queue as it is written down, without what can be computed.
-#[derive(Deserialize)]
-pub(super) struct Record {
-    last_seen: StoreTime,
-    offset: Duration,
-    last_token: Token,
-    last_arrival: Arrival,
-    capacity: Option<Capacity>,
-    earliest: StoreTime,
-    furthest: StoreTime,
-    granted: Vec<(Token, Entry)>,
-    waiting: Vec<Entry>,
+/// A queue as it is written down, without what can be computed. A store that keeps it in a form
+/// of its own reads this, and makes it a [`Queue`], which refuses what no queue writes down.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Record {
+    /// The clock when last seen, as it was read.
+    pub last_seen: StoreTime,
+    /// What steps back of the clock have cost so far.
+    pub offset: Duration,
+    /// The last token that was granted.
+    pub last_token: Token,
+    /// The last arrival number that was given.
+    pub last_arrival: Arrival,
+    /// Set while there are claims.
+    pub capacity: Option<Capacity>,
+    /// No granted claim expires before this.
+    pub earliest: StoreTime,
+    /// The furthest deadline ever given.
+    pub furthest: StoreTime,
+    /// Those with a token, in order of their grants.
+    pub granted: Vec<(Token, Entry)>,
+    /// The rest, in order of arrival.
+    pub waiting: Vec<Entry>,
+    /// Who wants to hear of the first holder, and until when.
     #[serde(default)]
-    watchers: Vec<(Inbox, StoreTime)>,
-    released: Vec<Tombstone>,
+    pub watchers: Vec<(Inbox, StoreTime)>,
+    /// Released ids, oldest first.
+    pub released: Vec<Tombstone>,
+    /// At a member of a set.
     #[serde(default)]
-    votes: Votes,
+    pub votes: Votes,
 }
 
 /// No token, arrival or offset comes near it, and none is raised beyond it.

@@ -7,13 +7,14 @@ use crate::{ClaimId, StoreTime};
 
 /// An id that is not to be used again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Tombstone {
-    pub(super) id: ClaimId,
+pub struct Tombstone {
+    /// The id.
+    pub id: ClaimId,
     /// When to forget it.
-    pub(super) forget: StoreTime,
+    pub forget: StoreTime,
     /// The claim lives on under another id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) rotated: bool,
+    pub rotated: bool,
 }
 
 impl Queue {

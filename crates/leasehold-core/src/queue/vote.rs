@@ -20,11 +20,11 @@ const CALLER_LIFE: Duration = Duration::from_secs(3);
 
 /// What a record keeps besides, at a member of a set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Votes {
+pub struct Votes {
     /// The highest token that was voided.
-    pub(super) void: Token,
+    pub void: Token,
     /// Who asked in vain, in order: one of them is told when the key becomes free.
-    pub(super) callers: Vec<(Inbox, StoreTime)>,
+    pub callers: Vec<(Inbox, StoreTime)>,
 }
 
 impl Votes {

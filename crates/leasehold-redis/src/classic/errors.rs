@@ -1,6 +1,6 @@
 //! Converts errors of a server to store errors, in the classic layout.
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use redis::ServerError;
 
 use crate::errors;
@@ -15,25 +15,21 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
     match error.code() {
         "LHTYPE" => foreign(detail),
         "LHNATIVE" => native(),
-        "NOPERM" => StoreError::new(
-            ErrorKind::Refused,
+        "NOPERM" => errors::refused(
             format!("the user may not do this: {}", errors::tame(detail)),
-        )
-        .with_hint(format!("this rule is enough: {ACL}")),
+            format!("this rule is enough: {ACL}"),
+        ),
         _ => errors::of_server(error),
     }
 }
 
 /// The key contains something that is not a lock of this layout.
 pub(super) fn foreign(found: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    errors::corrupt(
         format!(
             "the key contains a {}, which is not a classic lock; nothing was changed",
             errors::tame(found)
         ),
-    )
-    .with_hint(
         "choose another name or prefix; if it is a lock of leasehold's native layout, leave \
      out layout=classic",
     )
@@ -41,11 +37,10 @@ pub(super) fn foreign(found: &str) -> StoreError {
 
 /// The key contains a record of the native layout.
 pub(super) fn native() -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    errors::corrupt(
         "the key contains a lock of leasehold's native layout; nothing was changed",
+        "leave out layout=classic: all clients of a key must use the same layout",
     )
-    .with_hint("leave out layout=classic: all clients of a key must use the same layout")
 }
 
 /// A grant is named by its token.
@@ -55,11 +50,8 @@ pub(in super::super) fn no_tokens() -> StoreError {
 
 /// What this layout cannot do.
 pub(in super::super) fn unsupported(why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unsupported,
+    errors::unsupported(
         format!("the classic layout cannot do this: {why}"),
-    )
-    .with_hint(
         "the classic layout has mutexes and elections only; leave out layout=classic once every \
          client of this key uses leasehold",
     )

@@ -9,18 +9,15 @@ use leasehold_store::{ErrorKind, StoreError};
 use super::verb::{Found, Left};
 use super::{ClassicStore, wall};
 use crate::routing::names::{Looked, Named, as_key};
+use crate::std_ext::fnv;
 
 /// How much is shown of an id at most, in characters.
 const SHOWN: usize = 6;
 
 /// An arrival number made from the id, since the record has none.
-pub(in super::super) fn arrival(id: &[u8]) -> Arrival {
-    // FNV-1a, 64 bits: it guards nothing. Of an id of 128 random bits it tells
-    // nothing that helps.
-    let hash = id.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    Arrival(hash)
+pub(super) fn arrival(id: &[u8]) -> Arrival {
+    // Of an id of 128 random bits it tells nothing that helps.
+    Arrival(fnv(id))
 }
 
 /// The beginning of an id, half of it at most; of bytes that are no text, in
@@ -35,12 +32,12 @@ fn hint(value: &[u8]) -> String {
     shown.map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(in super::super) fn deadline(at: StoreTime, left: Left) -> StoreTime {
+pub(super) fn deadline(at: StoreTime, left: Left) -> StoreTime {
     left.map_or(StoreTime::NEVER, |left| at + left)
 }
 
 /// A key as people see it.
-pub(in super::super) fn view(found: &Found, at: StoreTime) -> Snapshot {
+pub(super) fn view(found: &Found, at: StoreTime) -> Snapshot {
     let holder = match found {
         Found::Nothing => None,
         Found::Value { value, left } => Some(Holder {
@@ -88,13 +85,13 @@ impl Named for ClassicStore {
 
 /// Whether a string that was found by its name is listed as a lock: only if it expires. A string
 /// without an expiry may be other data.
-pub(in super::super) fn is_listed(look: &Snapshot) -> bool {
+pub(super) fn is_listed(look: &Snapshot) -> bool {
     let lapses = |holder: &Holder| holder.claim.deadline != StoreTime::NEVER;
     look.holders.iter().any(lapses)
 }
 
 /// Refuses to list a whole database, in which locks cannot be distinguished from other strings.
-pub(in super::super) fn check_pattern(prefix: &str, pattern: &str) -> Result<(), Invalid> {
+pub(super) fn check_pattern(prefix: &str, pattern: &str) -> Result<(), Invalid> {
     let literal = !pattern.starts_with(['*', '?', '[']) && !pattern.is_empty();
     if prefix.is_empty() && !literal {
         return Err(Invalid::new(

@@ -17,23 +17,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
-    Capacity, Claim, ClaimId, Command, Inbox, Key, Mode, Release, Renew, Reply, Snapshot, Standing,
-    StoreTime, Token,
+    Capacity, Claim, ClaimId, Command, Inbox, Key, Mode, Renew, Reply, Snapshot, Standing,
+    StoreTime, Token, Void, Voided,
 };
 use leasehold_store::{
-    Answer, Capabilities, ErrorKind, Listening, Listing, LockStore, PushSink, StoreError, clock,
+    Answer, Capabilities, Listening, Listing, LockStore, PushSink, StoreError, clock,
 };
 
 pub(super) use self::errors::{no_tokens, unsupported};
-pub(super) use self::look::deadline;
-use self::look::{arrival, check_pattern, view};
-use self::verb::{Found, look_at};
-pub(super) use self::verb::{Outcome, Step, Verb};
+use self::look::{arrival, check_pattern, deadline, view};
+use self::verb::{Found, LOOK, Outcome, STEP, Verb, millis};
 use super::options::{RedisLayout, RedisOptions};
 use crate::claim_table::ClaimTable;
+use crate::codec::script::Request;
 use crate::codec::stores_own;
 use crate::connection::endpoint::Endpoint;
-use crate::connection::step::Delivery;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
@@ -72,9 +70,9 @@ impl ClassicStore {
     /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the options
     /// have [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        options.check()?;
-        check_layout(options.layout)?;
-        Ok(Self::by(Route::open(Endpoint::new(&options)?).await?))
+        let endpoint = Endpoint::new(&options)?;
+        options.check_layout(RedisLayout::Classic)?;
+        Ok(Self::by(Route::open(endpoint).await?))
     }
 
     /// Opens a store on a cluster.
@@ -84,7 +82,7 @@ impl ClassicStore {
     /// unless the options have [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
-        check_layout(options.node.layout)?;
+        options.node.check_layout(RedisLayout::Classic)?;
         Ok(Self::by(Route::open_cluster(options).await?))
     }
 
@@ -122,15 +120,19 @@ impl ClassicStore {
         id: &str,
         ttl: Duration,
     ) -> Result<Outcome, StoreError> {
-        let (keys, step) = ([&*self.redis_key(key)], Step { verb, id, ttl });
-        let (answer, _) = self.route.ask(Delivery::Plain, &step.call(&keys)).await?;
-        verb::read(&answer)
+        let (key, ttl) = (&self.redis_key(key), millis(ttl).to_string());
+        let step = Request::Call {
+            script: &STEP,
+            key,
+            arguments: &[verb.name(), id, &ttl].map(str::as_bytes),
+            last: verb.is_last(),
+        };
+        verb::read(&self.route.read(&step).await?)
     }
 
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
-        let keys = [&*self.redis_key(key)];
-        let (answer, _) = self.route.ask(Delivery::Plain, &look_at(&keys)).await?;
-        verb::read_found(&answer)
+        let key = self.redis_key(key);
+        verb::read_found(&self.route.run(&LOOK, &key, &[]).await?)
     }
 
     async fn claim(&self, key: &Key, claim: &Claim, at: StoreTime) -> Result<Reply, StoreError> {
@@ -175,37 +177,41 @@ impl ClassicStore {
         )
     }
 
-    async fn release(&self, key: &Key, release: &Release) -> Result<Reply, StoreError> {
-        let id = &release.id;
-        // Noted before it is sent: a claim under way must not come back.
-        self.note_left(key, id);
-        let verb = match release.settled {
-            true => Verb::Release,
-            false => Verb::Withdraw,
-        };
-        Ok(
-            match self.ask(key, verb, id.expose(), Duration::ZERO).await? {
-                Outcome::Ours(_) => Reply::Released { held: true },
-                _ => Reply::Absent,
-            },
-        )
+    async fn release(&self, key: &Key, id: &ClaimId, verb: Verb) -> Result<Reply, StoreError> {
+        let outcome = self.ask(key, verb, id.expose(), Duration::ZERO).await?;
+        Ok(match outcome {
+            Outcome::Ours(_) => Reply::Released { held: true },
+            _ => Reply::Absent,
+        })
+    }
+
+    async fn break_key(&self, key: &Key) -> Result<Reply, StoreError> {
+        let broken = self.ask(key, Verb::Break, "", Duration::ZERO).await?;
+        Ok(Reply::Broken {
+            holders: matches!(broken, Outcome::Ours(_)).into(),
+            token: Token::NONE,
+        })
+    }
+
+    /// As a member of a set is asked. A vote that is only taken back may be asked for again.
+    async fn void(&self, key: &Key, void: &Void) -> Result<Reply, StoreError> {
+        match &void.whose {
+            Voided::Key { .. } => self.break_key(key).await,
+            Voided::Claim { id, released: true } => {
+                self.note_left(key, id);
+                self.release(key, id, Verb::Release).await
+            }
+            Voided::Claim { id, .. } => {
+                self.claims.remove(key, id);
+                self.release(key, id, Verb::Withdraw).await
+            }
+        }
     }
 
     fn note_left(&self, key: &Key, id: &ClaimId) {
         let now = clock::now();
         self.claims.note((key, id), (now, now), |_| Known::Left);
     }
-}
-
-fn check_layout(layout: RedisLayout) -> Result<(), StoreError> {
-    if layout == RedisLayout::Classic {
-        return Ok(());
-    }
-    Err(StoreError::new(
-        ErrorKind::Invalid,
-        "the options are not for the classic layout",
-    )
-    .with_hint("call RedisOptions::classic, or add layout=classic to the URL"))
 }
 
 /// Refuses what a string with an id cannot hold.
@@ -285,22 +291,23 @@ impl LockStore for ClassicStore {
         let reply = match command {
             Command::Claim(claim) => self.claim(key, claim, at).await?,
             Command::Renew(renew) => self.renew(key, renew, at).await?,
-            Command::Release(release) => self.release(key, release).await?,
-            Command::Break { only: Some(_), .. } => return Err(no_tokens()),
-            Command::Break { .. } => {
-                let broken = self.ask(key, Verb::Break, "", Duration::ZERO).await?;
-                Reply::Broken {
-                    holders: matches!(broken, Outcome::Ours(_)).into(),
-                    token: Token::NONE,
-                }
+            Command::Release(release) => {
+                // Noted before it is sent: a claim under way must not come back.
+                self.note_left(key, &release.id);
+                let verb = match release.settled {
+                    true => Verb::Release,
+                    false => Verb::Withdraw,
+                };
+                self.release(key, &release.id, verb).await?
             }
+            Command::Void(void) => self.void(key, void).await?,
+            Command::Break { only: Some(_), .. } => return Err(no_tokens()),
+            Command::Break { .. } => self.break_key(key).await?,
             Command::Resize { .. } => return Err(unsupported(NO_PERMITS)),
             Command::Watch { .. } => {
                 return Err(unsupported("its record cannot store who watches a key"));
             }
-            Command::Void(_) | Command::Unheard { .. } | Command::Bury { .. } => {
-                return Err(stores_own(command));
-            }
+            Command::Unheard { .. } | Command::Bury { .. } => return Err(stores_own(command)),
         };
         Ok(Answer::new(reply, at, 0))
     }

@@ -1,15 +1,13 @@
 //! Requests to the scripts of classic locks, and their results.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_store::StoreError;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::errors;
-use crate::codec::script::{Call, Script, unreadable};
-use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Delivery, run_request};
+use crate::codec::script::{Script, unreadable};
 use crate::connection::value::text_of;
 
 /// The script that takes every step.
@@ -22,7 +20,7 @@ pub(super) static LOOK: LazyLock<Script> =
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Verb {
+pub(super) enum Verb {
     /// The key, for a claim that was never asked for before.
     First,
     /// The key, again.
@@ -35,28 +33,19 @@ pub(in super::super) enum Verb {
     Break,
 }
 
-/// One step, as it is asked for.
-#[derive(Clone, Copy)]
-pub(in super::super) struct Step<'a> {
-    pub(in super::super) verb: Verb,
-    /// The claim; empty for a break.
-    pub(in super::super) id: &'a str,
-    pub(in super::super) ttl: Duration,
-}
-
 /// How long a key lives; `None`: for ever.
-pub(in super::super) type Left = Option<Duration>;
+pub(super) type Left = Option<Duration>;
 
 /// The content of a key.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) enum Found {
+pub(super) enum Found {
     Nothing,
     Value { value: Vec<u8>, left: Left },
 }
 
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Outcome {
+pub(super) enum Outcome {
     /// The claim holds; after a release or a break: the key was held.
     Ours(Left),
     Others(Left),
@@ -65,42 +54,29 @@ pub(in super::super) enum Outcome {
     Nobodys,
 }
 
-impl Step<'_> {
-    /// Rounded up: the server must not end a lease before its holder does.
-    pub(super) fn millis(&self) -> u64 {
-        let millis = self.ttl.as_micros().div_ceil(1_000);
-        u64::try_from(millis).unwrap_or(u64::MAX)
-    }
-
-    /// The call of the script.
-    pub(super) fn call<'a>(&'a self, keys: &'a [&'a str]) -> Call<'a, impl Fn(&mut Cmd) + 'a> {
-        Call {
-            script: &STEP,
-            keys,
-            arguments: |call: &mut Cmd| self.add(call),
-            last: self.verb == Verb::Withdraw,
+impl Verb {
+    /// Its name in the script.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Claim => "claim",
+            Self::Renew => "renew",
+            Self::Release | Self::Withdraw => "release",
+            Self::Break => "break",
         }
     }
 
-    /// Takes the step at one server.
-    pub(in super::super) async fn take(
-        &self,
-        wire: &Arc<Connection>,
-        key: &str,
-    ) -> Result<Outcome, StoreError> {
-        read(&run_request(wire, Delivery::Plain, &self.call(&[key])).await?)
+    /// Whether it is sent only after everything that was given up on the connection.
+    pub(super) fn is_last(self) -> bool {
+        self == Self::Withdraw
     }
+}
 
-    fn add(&self, call: &mut Cmd) {
-        let verb = match self.verb {
-            Verb::First => "first",
-            Verb::Claim => "claim",
-            Verb::Renew => "renew",
-            Verb::Release | Verb::Withdraw => "release",
-            Verb::Break => "break",
-        };
-        call.arg(verb).arg(self.id).arg(self.millis());
-    }
+/// A TTL as the script takes it, rounded up: the server must not end a lease before its holder
+/// does.
+pub(super) fn millis(ttl: Duration) -> u64 {
+    let millis = ttl.as_micros().div_ceil(1_000);
+    u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 /// Reads what the script of the steps answered.
@@ -125,16 +101,6 @@ pub(super) fn read(answer: &Value) -> Result<Outcome, StoreError> {
 /// What `PTTL` answers.
 fn read_left(left: i64) -> Left {
     u64::try_from(left).ok().map(Duration::from_millis)
-}
-
-/// A look at a key.
-pub(super) fn look_at<'a>(keys: &'a [&'a str]) -> Call<'a, impl Fn(&mut Cmd) + 'a> {
-    Call {
-        script: &LOOK,
-        keys,
-        arguments: |_: &mut Cmd| {},
-        last: false,
-    }
 }
 
 /// Reads what it answered: the type, the value and the time to live.
@@ -166,17 +132,6 @@ pub(super) fn read_found(answer: &Value) -> Result<Found, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::script::Request as _;
-
-    const TTL: Duration = Duration::from_secs(10);
-
-    fn step(verb: Verb) -> Step<'static> {
-        Step {
-            verb,
-            id: "mine",
-            ttl: TTL,
-        }
-    }
 
     /// A claim that was given up must not arrive after its release.
     #[test]
@@ -189,18 +144,13 @@ mod tests {
             (Verb::Withdraw, true),
             (Verb::Break, false),
         ] {
-            assert_eq!(step(verb).call(&["k"]).is_last(), last, "{verb:?}");
+            assert_eq!(verb.is_last(), last, "{verb:?}");
         }
     }
 
     #[test]
     fn a_ttl_is_rounded_up() {
-        let ttl = Duration::from_micros(1_001);
-        let brief = Step {
-            ttl,
-            ..step(Verb::Renew)
-        };
-        assert_eq!(brief.millis(), 2);
+        assert_eq!(millis(Duration::from_micros(1_001)), 2);
     }
 
     #[test]

@@ -20,10 +20,8 @@
 
 use std::sync::LazyLock;
 
-use leasehold_core::{
-    Arrival, AuditEntry, AuditEvent, AuditedHold, Capacity, ClientInfo, Key, Mode, StoreTime, Token,
-};
-use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, StoreError};
+use leasehold_core::{Arrival, AuditEntry, AuditEvent, AuditedHold, Key, StoreTime, Token};
+use leasehold_store::{AuditLimit, AuditRecord, StoreError};
 use redis::{Value, from_redis_value_ref};
 
 use super::bytes::Bytes;
@@ -110,11 +108,10 @@ pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;
 pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreError> {
     let entries: Vec<(String, Vec<Vec<u8>>)> = match value {
         Value::ServerError(error) if error.code() == "LHTYPE" => {
-            return Err(StoreError::new(
-                ErrorKind::Corrupt,
+            return Err(errors::corrupt(
                 format!("the key {log} is not an audit log: another program uses this name"),
-            )
-            .with_hint("choose another prefix for one of the two"));
+                "choose another prefix for one of the two",
+            ));
         }
         Value::ServerError(error) => return Err(errors::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
@@ -136,116 +133,80 @@ pub(crate) fn read(prefix: &str, value: &[u8]) -> Option<Vec<AuditRecord>> {
     let mut records = Vec::new();
     let mut body = None;
     while !bytes.0.is_empty() {
-        let note = Noted::read(prefix, &mut bytes, &mut body)?;
-        let event = note.event()?;
-        let (at, hold) = (note.at, note.hold()?);
-        let entry = AuditEntry { at, event, hold };
-        records.push(AuditRecord::new(note.key, entry));
+        records.push(read_note(prefix, &mut bytes, &mut body)?);
     }
     Some(records)
 }
 
-/// What a script has noted, as it lies there.
-struct Noted<'a> {
-    kind: u8,
-    at: StoreTime,
-    token: u64,
-    arrival: u64,
-    one: u64,
-    other: u64,
-    claim: String,
-    key: Key,
-    body: &'a [u8],
-    text: &'a [u8],
-}
-
-impl<'a> Noted<'a> {
-    fn read(prefix: &str, bytes: &mut Bytes<'a>, last_body: &mut Option<&'a [u8]>) -> Option<Self> {
-        let kind = bytes.u8()?;
-        let (at, token, arrival) = (bytes.time()?, bytes.number()?, bytes.number()?);
-        let (one, other) = (bytes.number()?, bytes.number()?);
-        let claim = hint(bytes.take(6)?)?;
-        let key = std::str::from_utf8(bytes.long()?).ok()?;
-        let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
-        let key = Key::new(name).ok()?;
-        let body = match bytes.u16()? {
-            AS_BEFORE => (*last_body)?,
-            size => bytes.take(size.into())?,
-        };
-        *last_body = Some(body);
-        let text = match kind {
-            b'x' | b'i' | b'k' => bytes.long()?,
-            _ => &[],
-        };
-        Some(Self {
-            kind,
-            at,
+/// Reads one note; `last_body` is that of the one before.
+fn read_note<'a>(
+    prefix: &str,
+    bytes: &mut Bytes<'a>,
+    last_body: &mut Option<&'a [u8]>,
+) -> Option<AuditRecord> {
+    let (kind, at) = (bytes.u8()?, bytes.time()?);
+    let (token, arrival) = (Token(bytes.number()?), Arrival(bytes.number()?));
+    let numbers = (bytes.number()?, bytes.number()?);
+    let claim = hint(bytes.take(6)?)?;
+    let key = std::str::from_utf8(bytes.long()?).ok()?;
+    let name = key.strip_prefix(prefix)?.strip_prefix("lock:")?;
+    let body = match bytes.u16()? {
+        AS_BEFORE => (*last_body)?,
+        size => bytes.take(size.into())?,
+    };
+    *last_body = Some(body);
+    let text = match kind {
+        b'x' | b'i' | b'k' => bytes.long()?,
+        _ => &[],
+    };
+    let mut hold = None;
+    if !body.is_empty() {
+        let (_traits, mode, _inbox, owner) = Bytes(body).body()?;
+        hold = Some(AuditedHold {
             token,
             arrival,
-            one,
-            other,
             claim,
-            key,
-            body,
-            text,
-        })
+            mode,
+            owner,
+        });
     }
+    let event = read_event(kind, numbers, text)?;
+    let entry = AuditEntry { at, event, hold };
+    Some(AuditRecord::new(Key::new(name).ok()?, entry))
+}
 
-    fn event(&self) -> Option<AuditEvent> {
-        let (one, other) = (self.one, self.other);
-        let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
-        Some(match self.kind {
-            b'g' => AuditEvent::Granted {
-                asked: since,
-                behind: (other > 0).then_some(Arrival(other)),
-            },
-            b'r' => AuditEvent::Released {
-                since,
-                kept_until: some_time,
-            },
-            b'x' => AuditEvent::Expired {
-                since,
-                deadline: StoreTime(other),
-                found_by: hint(self.text)?,
-            },
-            b'k' => AuditEvent::Broken {
-                since,
-                by: client(&mut Bytes(self.text))?,
-            },
-            b'b' => AuditEvent::Returned,
-            b'a' => AuditEvent::Adopted { former: Token(one) },
-            b'i' => AuditEvent::Rotated {
-                former: hint(self.text)?,
-            },
-            b'd' => AuditEvent::Downgraded,
-            b's' => AuditEvent::Resized {
-                from: u32::try_from(one).ok()?,
-                to: u32::try_from(other).ok()?,
-            },
-            _ => return None,
-        })
-    }
-
-    /// The outer one is none where it cannot be read.
-    #[expect(clippy::option_option, reason = "some notes are of no hold")]
-    fn hold(&self) -> Option<Option<AuditedHold>> {
-        if self.body.is_empty() {
-            return Some(None);
-        }
-        let mut body = Bytes(self.body);
-        let (_traits, of, weight) = (body.u8()?, body.u32()?, body.u32()?);
-        let capacity = match of {
-            0 => Capacity::Lock,
-            of => Capacity::Permits(of),
-        };
-        Some(Some(AuditedHold {
-            token: Token(self.token),
-            arrival: Arrival(self.arrival),
-            claim: self.claim.clone(),
-            mode: Mode::new(capacity, weight.into()),
-            owner: client(&mut body)?,
-        }))
-    }
+fn read_event(kind: u8, (one, other): (u64, u64), text: &[u8]) -> Option<AuditEvent> {
+    let (since, some_time) = (StoreTime(one), (other > 0).then_some(StoreTime(other)));
+    Some(match kind {
+        b'g' => AuditEvent::Granted {
+            asked: since,
+            behind: (other > 0).then_some(Arrival(other)),
+        },
+        b'r' => AuditEvent::Released {
+            since,
+            kept_until: some_time,
+        },
+        b'x' => AuditEvent::Expired {
+            since,
+            deadline: StoreTime(other),
+            found_by: hint(text)?,
+        },
+        b'k' => AuditEvent::Broken {
+            since,
+            by: Bytes(text).client()?.1,
+        },
+        b'b' => AuditEvent::Returned,
+        b'a' => AuditEvent::Adopted { former: Token(one) },
+        b'i' => AuditEvent::Rotated {
+            former: hint(text)?,
+        },
+        b'd' => AuditEvent::Downgraded,
+        b's' => AuditEvent::Resized {
+            from: u32::try_from(one).ok()?,
+            to: u32::try_from(other).ok()?,
+        },
+        _ => return None,
+    })
 }
 
 /// The first characters of an id, as a `ClaimId` is shown; nothing where there is no claim.
@@ -253,12 +214,6 @@ fn hint(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let more = if text.is_empty() { "" } else { "…" };
     Some(text.trim_end_matches('\0').to_owned() + more)
-}
-
-fn client(bytes: &mut Bytes<'_>) -> Option<ClientInfo> {
-    let (_inbox, pid) = (bytes.text()?, bytes.u32()?);
-    let (host, label) = (bytes.text()?, bytes.text()?);
-    Some(ClientInfo::of_texts(host, pid, label))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A reader over packed bytes.
 
-use leasehold_core::{Capacity, ClaimId, Inbox, StoreTime};
+use leasehold_core::{Capacity, ClaimId, ClientInfo, Inbox, Mode, StoreTime};
 
 /// Up to here a double counts one by one.
 const MAX_NUMBER: f64 = 9_007_199_254_740_992.0;
@@ -76,6 +76,24 @@ impl<'a> Bytes<'a> {
             "" => Some(None),
             name => Inbox::new(name).ok().map(Some),
         }
+    }
+
+    /// Who claims: the inbox, and the owner.
+    pub(super) fn client(&mut self) -> Option<(Option<Inbox>, ClientInfo)> {
+        let (inbox, pid) = (self.inbox()?, self.u32()?);
+        let (host, label) = (self.text()?, self.text()?);
+        Some((inbox, ClientInfo::of_texts(host, pid, label)))
+    }
+
+    /// The start of the body of a claim: the traits, the mode and the client. See `record.rs`.
+    pub(super) fn body(&mut self) -> Option<(u8, Mode, Option<Inbox>, ClientInfo)> {
+        let (traits, of, weight) = (self.u8()?, self.u32()?, self.u32()?);
+        let capacity = match of {
+            0 => Capacity::Lock,
+            of => Capacity::Permits(of),
+        };
+        let (inbox, owner) = self.client()?;
+        Some((traits, Mode::new(capacity, weight.into()), inbox, owner))
     }
 
     pub(super) fn id(&mut self) -> Option<ClaimId> {

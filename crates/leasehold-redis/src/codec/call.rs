@@ -73,88 +73,6 @@ pub(crate) struct Terms<'a> {
     pub(crate) audit: Option<&'a Audit>,
 }
 
-/// A request to a server: a script, its keys and its arguments.
-pub(crate) trait Request {
-    fn script(&self) -> &Script;
-
-    fn keys(&self) -> impl Iterator<Item = &str>;
-
-    /// The command, with the hash of the script or with the script itself.
-    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd;
-
-    /// A single step, which may travel with others in one call.
-    fn single(&self) -> Option<&Arc<Step>> {
-        None
-    }
-
-    /// Whether it is sent only after everything that was given up on the connection.
-    fn is_last(&self) -> bool {
-        false
-    }
-}
-
-/// A call of a script that needs to know nothing of the server.
-pub(crate) struct Call<'a, F> {
-    pub(crate) script: &'a Script,
-    pub(crate) keys: &'a [&'a str],
-    pub(crate) arguments: F,
-    /// It is sent only after everything that was given up on the connection.
-    pub(crate) last: bool,
-}
-
-fn call_of(script: &Script, in_full: bool, keys: usize, size: usize) -> Cmd {
-    let (verb, name) = match in_full {
-        true => ("EVAL", &script.text),
-        false => ("EVALSHA", &script.hash),
-    };
-    let mut call = Cmd::with_capacity(2 * keys + 8, name.len() + 256 + size);
-    call.arg(verb).arg(name).arg(keys);
-    call
-}
-
-impl<F: Fn(&mut Cmd)> Request for Call<'_, F> {
-    fn script(&self) -> &Script {
-        self.script
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().copied()
-    }
-
-    fn command(&self, in_full: bool, _: Terms<'_>) -> Cmd {
-        let mut call = call_of(self.script, in_full, self.keys.len(), 0);
-        call.arg(self.keys);
-        (self.arguments)(&mut call);
-        call
-    }
-
-    fn is_last(&self) -> bool {
-        self.last
-    }
-}
-
-/// A look at a key.
-pub(crate) struct Look<'a> {
-    pub(crate) key: &'a str,
-}
-
-impl Request for Look<'_> {
-    fn script(&self) -> &Script {
-        &SCRIPTS.inspect
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.key)
-    }
-
-    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
-        let count = 1 + usize::from(terms.last.is_some());
-        let mut call = call_of(self.script(), in_full, count, 0);
-        call.arg(self.key).arg(terms.last);
-        call
-    }
-}
-
 /// A step of a key, as the script takes it.
 #[derive(Debug)]
 pub(crate) struct Step {
@@ -174,81 +92,137 @@ impl Step {
     }
 }
 
-/// Steps that are taken one after the other.
-pub(crate) struct Steps<'a> {
-    pub(crate) steps: &'a [Arc<Step>],
-    /// All are taken, or none.
-    pub(crate) all: bool,
+/// A request to a server: a script, its keys and its arguments.
+pub(crate) enum Request<'a> {
+    /// Steps that are taken one after the other; with `all`, all of them or none.
+    Steps { steps: &'a [Arc<Step>], all: bool },
+    /// A look at a key.
+    Look { key: &'a str },
+    /// Another script, which needs to know nothing of the server. `last`: it is sent only after
+    /// everything that was given up on the connection.
+    Call {
+        script: &'a Script,
+        key: &'a str,
+        arguments: &'a [&'a [u8]],
+        last: bool,
+    },
 }
 
-impl Request for Steps<'_> {
-    fn script(&self) -> &Script {
-        &SCRIPTS.step
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().map(|step| &*step.key)
-    }
-
-    fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
-        let steps = self.steps;
-        let beside = [
-            terms.last.is_some(),
-            terms.audit.is_some(),
-            terms.gated.is_some(),
-        ];
-        let beside = beside.into_iter().filter(|it| *it).count();
-        let size = steps
-            .iter()
-            .map(|step| step.command.len() + step.key.len() + 32);
-        let mut call = call_of(self.script(), in_full, steps.len() + beside, size.sum());
-        for step in steps {
-            call.arg(&step.key);
+impl<'a> Request<'a> {
+    /// A call that waits for nothing.
+    pub(crate) fn call(script: &'a Script, key: &'a str, arguments: &'a [&'a [u8]]) -> Self {
+        Self::Call {
+            script,
+            key,
+            arguments,
+            last: false,
         }
-        call.arg(terms.last);
-        let audit = terms.audit.zip(steps.first());
-        call.arg(audit.map(|(audit, step)| {
-            let in_cluster = terms.last.is_none() && !terms.is_member;
-            audit.log(&step.key, in_cluster)
-        }));
-        call.arg(terms.gated.map(|gate| &gate.marker));
-        call.arg(self.flags(terms));
-        // Outside of a cluster nothing is kept of an idle key.
-        let kept = terms.retention * u32::from(terms.last.is_none());
-        call.arg(micros(kept));
-        for step in steps {
-            call.arg(&step.command);
-        }
-        call.arg(terms.audit.map(Audit::keep));
-        call.arg(terms.gated.map(|gate| &gate.terms));
-        call
     }
 
-    fn single(&self) -> Option<&Arc<Step>> {
-        match self.steps {
-            [step] if !self.all && step.verb() <= verb::RELEASE => Some(step),
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
+        let (steps, key) = match *self {
+            Self::Steps { steps, .. } => (steps, None),
+            Self::Look { key } | Self::Call { key, .. } => (&[][..], Some(key)),
+        };
+        steps.iter().map(|step| &*step.key).chain(key)
+    }
+
+    /// The command, with the hash of the script or with the script itself.
+    pub(crate) fn command(&self, in_full: bool, terms: Terms<'_>) -> Cmd {
+        let begin = |script: &Script, keys: usize, size: usize| {
+            let (verb, name) = match in_full {
+                true => ("EVAL", &script.text),
+                false => ("EVALSHA", &script.hash),
+            };
+            let mut call = Cmd::with_capacity(2 * keys + 8, name.len() + 256 + size);
+            call.arg(verb).arg(name).arg(keys);
+            call
+        };
+        match *self {
+            Self::Steps { steps, all } => {
+                let size = steps.iter().map(|it| it.command.len() + it.key.len() + 32);
+                let beside = [
+                    terms.last.is_some(),
+                    terms.audit.is_some(),
+                    terms.gated.is_some(),
+                ];
+                let beside = beside.into_iter().filter(|it| *it).count();
+                let mut call = begin(&SCRIPTS.step, steps.len() + beside, size.sum());
+                add_steps(&mut call, steps, all, terms);
+                call
+            }
+            Self::Look { key } => {
+                let count = 1 + usize::from(terms.last.is_some());
+                let mut call = begin(&SCRIPTS.inspect, count, 0);
+                call.arg(key).arg(terms.last);
+                call
+            }
+            Self::Call {
+                script,
+                key,
+                arguments,
+                ..
+            } => {
+                let mut call = begin(script, 1, 0);
+                call.arg(key).arg(arguments);
+                call
+            }
+        }
+    }
+
+    /// A single step, which may travel with others in one call.
+    pub(crate) fn single(&self) -> Option<&'a Arc<Step>> {
+        match *self {
+            Self::Steps {
+                steps: [step],
+                all: false,
+            } => Some(step).filter(|step| step.verb() <= verb::RELEASE),
             _ => None,
         }
     }
+
+    /// Whether it is sent only after everything that was given up on the connection.
+    pub(crate) fn is_last(&self) -> bool {
+        matches!(self, Self::Call { last: true, .. })
+    }
 }
 
-impl Steps<'_> {
-    fn flags(&self, terms: Terms<'_>) -> u16 {
-        let mixed = self.steps.iter().any(|step| step.verb() != verb::CLAIM);
-        let looks = self.steps.iter().all(|step| step.verb() == verb::WATCH);
-        [
-            (terms.believed, flag::BELIEVED),
-            (terms.audit.is_some(), flag::AUDITED),
-            (terms.last.is_none(), flag::IN_CLUSTER),
-            (terms.gated.is_some(), flag::GATED),
-            (looks, flag::LOOKS),
-            (self.all, flag::ALL),
-            (mixed, flag::MIXED),
-        ]
-        .into_iter()
-        .map(|(asked, flag)| if asked { flag } else { 0 })
-        .sum()
+/// Adds keys, flags and commands of steps; see `step.lua`.
+fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
+    for step in steps {
+        call.arg(&step.key);
     }
+    call.arg(terms.last);
+    let audit = terms.audit.zip(steps.first());
+    call.arg(audit.map(|(audit, step)| {
+        let in_cluster = terms.last.is_none() && !terms.is_member;
+        audit.log(&step.key, in_cluster)
+    }));
+    call.arg(terms.gated.map(|gate| &gate.marker));
+    let flags = [
+        (terms.believed, flag::BELIEVED),
+        (terms.audit.is_some(), flag::AUDITED),
+        (terms.last.is_none(), flag::IN_CLUSTER),
+        (terms.gated.is_some(), flag::GATED),
+        (steps.iter().all(|it| it.verb() == verb::WATCH), flag::LOOKS),
+        (all, flag::ALL),
+        (steps.iter().any(|it| it.verb() != verb::CLAIM), flag::MIXED),
+    ];
+    call.arg(sum(flags));
+    // Outside of a cluster nothing is kept of an idle key.
+    let kept = terms.retention * u32::from(terms.last.is_none());
+    call.arg(micros(kept));
+    for step in steps {
+        call.arg(&step.command);
+    }
+    call.arg(terms.audit.map(Audit::keep));
+    call.arg(terms.gated.map(|gate| &gate.terms));
+}
+
+/// The flags that are asked for.
+fn sum<T: std::iter::Sum, const N: usize>(all: [(bool, T); N]) -> T {
+    let asked = all.into_iter().filter(|(is_asked, _)| *is_asked);
+    asked.map(|(_, flag)| flag).sum()
 }
 
 fn pack(command: &Command) -> Option<Vec<u8>> {
@@ -279,14 +253,8 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
     Some(step)
 }
 
-fn flags<const N: usize>(all: [(bool, u8); N]) -> u8 {
-    all.into_iter()
-        .map(|(asked, flag)| if asked { flag } else { 0 })
-        .sum()
-}
-
 fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
-    let flags = flags([
+    let flags = sum([
         (claim.wait, flag::WAIT),
         (claim.ahead, flag::AHEAD),
         (!claim.min_hold.is_zero(), flag::MIN_HOLD),
@@ -315,7 +283,7 @@ fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
         confirms: _,
     } = renew;
     let adopt = rotate.as_ref().and_then(|rotate| rotate.adopt.as_ref());
-    let flags = flags([
+    let flags = sum([
         (*downgrade, flag::DOWNGRADE),
         (note.is_some(), flag::NOTE),
         (rotate.is_some(), flag::ROTATE),
@@ -337,7 +305,7 @@ fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
 }
 
 fn pack_release(step: &mut Vec<u8>, release: &Release) {
-    let flags = flags([
+    let flags = sum([
         (release.hand_off, flag::HAND_OFF),
         (release.settled, flag::SETTLED),
         (release.unused, flag::UNUSED),
@@ -354,7 +322,7 @@ fn pack_void(step: &mut Vec<u8>, void: &Void) {
     };
     match &void.whose {
         Voided::Claim { id, released } => {
-            start(flags([(*released, flag::RELEASED)]), id.expose());
+            start(sum([(*released, flag::RELEASED)]), id.expose());
         }
         Voided::Key { by } => {
             start(flag::KEY, "");
@@ -418,11 +386,6 @@ fn push_long(out: &mut Vec<u8>, text: &str) {
 /// Who claims: the inbox, and the owner.
 pub(crate) fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &ClientInfo) {
     push_short(out, inbox.map_or("", |inbox| inbox.as_str()));
-    push_owner(out, owner);
-}
-
-/// Who it is, for people.
-fn push_owner(out: &mut Vec<u8>, owner: &ClientInfo) {
     out.extend_from_slice(&owner.pid.to_le_bytes());
     push_short(out, &owner.host);
     push_short(out, &owner.label_and_context());

@@ -57,10 +57,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Capacity, ClaimId, ClaimView, ClientInfo, Holder, Inbox, Mode, Note, OwnerSecret,
-    Snapshot, StoreTime, Token, WaiterView,
-};
+use leasehold_core::record::{Entry, Record, Tombstone};
+use leasehold_core::{Arrival, ClaimId, Note, OwnerSecret, Queue, Snapshot, StoreTime, Token};
 use leasehold_store::StoreError;
 use redis::Value;
 
@@ -73,7 +71,7 @@ const VERSION: u8 = 1;
 const LEAN: u8 = 2;
 
 /// What a claim may have besides its kind.
-pub(crate) mod trait_of {
+pub(super) mod trait_of {
     pub(in super::super) const RUNS: u8 = 2;
     pub(in super::super) const SECRET: u8 = 4;
     pub(in super::super) const MIN_HOLD: u8 = 8;
@@ -82,256 +80,160 @@ pub(crate) mod trait_of {
     pub(super) const KEPT: u8 = 64;
 }
 
-/// A record, read in full: the tests compare whole ones.
-#[derive(Debug, Default)]
-#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(crate) struct Record {
-    pub(crate) last_seen: StoreTime,
-    pub(crate) offset: u64,
-    pub(crate) last_token: Token,
-    pub(crate) last_arrival: Arrival,
-    pub(crate) furthest: StoreTime,
-    /// Until when the key lives, at least; zero where it lives as long as the claim.
-    pub(crate) expires: StoreTime,
-    pub(crate) capacity: Option<Capacity>,
-    pub(crate) used: u64,
-    pub(crate) earliest: StoreTime,
-    /// In order of tokens and arrival.
-    pub(crate) granted: Vec<Entry>,
-    /// In order of arrival.
-    pub(crate) waiting: Vec<Entry>,
-    pub(crate) watchers: Vec<(Inbox, StoreTime)>,
-    pub(crate) released: Vec<Tombstone>,
+/// The key as people may look at it, by what `inspect.lua` answers.
+pub(crate) fn look(value: Value) -> Result<Snapshot, StoreError> {
+    let (record, clock) = read(value)?;
+    // What no queue writes down was not written by one.
+    let queue = Queue::try_from(record).map_err(|_| errors::damaged())?;
+    Ok(queue.look(clock))
 }
 
-/// A released id, and when to forget it.
-#[derive(Debug)]
-#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(crate) struct Tombstone {
-    pub(crate) id: ClaimId,
-    pub(crate) forget: StoreTime,
-    /// The claim lives on under another id.
-    pub(crate) rotated: bool,
+/// Reads what `inspect.lua` answers, and the server's clock.
+pub(crate) fn read(value: Value) -> Result<(Record, StoreTime), StoreError> {
+    let items = match value {
+        Value::Array(items) => items,
+        Value::ServerError(error) => return Err(errors::of_server(&error)),
+        other => return Err(unreadable(&other)),
+    };
+    let mut items = items.into_iter();
+    let mut number = || match items.next() {
+        Some(Value::Int(number)) => u64::try_from(number).map_err(|_| errors::damaged()),
+        _ => Err(errors::damaged()),
+    };
+    let (clock, last) = (StoreTime(number()?), Token(number()?));
+    let texts: Option<Vec<Vec<u8>>> = items
+        .map(|item| match item {
+            Value::BulkString(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    let texts = texts.ok_or_else(errors::damaged)?;
+    let mut record = match texts.as_slice() {
+        [] => Record::default(),
+        [text] => of_string(text)?,
+        fields => of_hash(fields)?,
+    };
+    record.last_token = record.last_token.max(last);
+    Ok((record, clock))
 }
 
-/// A claim in a record.
-#[derive(Debug, Clone)]
-#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(crate) struct Entry {
-    pub(crate) id: ClaimId,
-    pub(crate) arrival: Arrival,
-    pub(crate) token: Token,
-    pub(crate) deadline: StoreTime,
-    pub(crate) since: StoreTime,
-    pub(crate) body: Body,
-}
-
-/// What hardly ever changes of a claim.
-#[derive(Debug, Clone)]
-#[cfg_attr(not(test), allow(dead_code, reason = "a look shows less"))]
-pub(crate) struct Body {
-    pub(crate) mode: Mode,
-    pub(crate) inbox: Option<Inbox>,
-    pub(crate) owner: ClientInfo,
-    pub(crate) secret: Option<OwnerSecret>,
-    pub(crate) min_hold: Duration,
-    pub(crate) renewed: Option<StoreTime>,
-    pub(crate) note: Option<Note>,
-    /// How often the id was replaced, and the last one.
-    pub(crate) rotated: Option<(u64, ClaimId)>,
-    pub(crate) kept: bool,
-    pub(crate) runs: bool,
-}
-
-impl Record {
-    /// Reads what `inspect.lua` answers, and the server's clock.
-    pub(crate) fn read(value: Value) -> Result<(Self, StoreTime), StoreError> {
-        let items = match value {
-            Value::Array(items) => items,
-            Value::ServerError(error) => return Err(errors::of_server(&error)),
-            other => return Err(unreadable(&other)),
-        };
-        let mut items = items.into_iter();
-        let mut number = || match items.next() {
-            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| errors::damaged()),
-            _ => Err(errors::damaged()),
-        };
-        let (clock, last) = (StoreTime(number()?), Token(number()?));
-        let texts: Option<Vec<Vec<u8>>> = items
-            .map(|item| match item {
-                Value::BulkString(bytes) => Some(bytes),
-                _ => None,
-            })
-            .collect();
-        let texts = texts.ok_or_else(errors::damaged)?;
-        let mut record = match texts.as_slice() {
-            [] => Self::default(),
-            [text] => Self::of_string(text)?,
-            fields => Self::of_hash(fields)?,
-        };
-        record.last_token = record.last_token.max(last);
-        Ok((record, clock))
+fn of_string(text: &[u8]) -> Result<Record, StoreError> {
+    if text.starts_with(&[MAGIC[0], MAGIC[1], LEAN]) {
+        return parse_lean(&text[3..]).ok_or_else(errors::damaged);
     }
-
-    fn of_string(text: &[u8]) -> Result<Self, StoreError> {
-        if text.starts_with(&[MAGIC[0], MAGIC[1], LEAN]) {
-            return Self::parse_lean(&text[3..]).ok_or_else(errors::damaged);
-        }
-        if text.starts_with(b"lq") {
-            return Err(errors::earlier_vote());
-        }
-        check_magic(text, "string")?;
-        Self::parse_earlier(text).ok_or_else(errors::damaged)
+    if text.starts_with(b"lq") {
+        return Err(errors::earlier_vote());
     }
+    check_magic(text, "string")?;
+    parse_earlier(text).ok_or_else(errors::damaged)
+}
 
-    fn parse_lean(text: &[u8]) -> Option<Self> {
-        let mut bytes = Bytes(text);
-        let (since, last_seen, deadline) = (bytes.time()?, bytes.time()?, bytes.time()?);
-        let token = bytes.number()?;
+fn parse_lean(text: &[u8]) -> Option<Record> {
+    let mut bytes = Bytes(text);
+    let (since, last_seen, deadline) = (bytes.time()?, bytes.time()?, bytes.time()?);
+    let token = bytes.number()?;
+    let mut record = Record {
+        last_seen,
+        last_token: Token(token),
+        last_arrival: Arrival(token),
+        furthest: deadline,
+        ..Record::default()
+    };
+    let id = bytes.id()?;
+    hold_alone(&mut record, id, (deadline, since), &mut bytes)?;
+    Some(record)
+}
+
+/// The only claim, under the last token.
+fn hold_alone(
+    record: &mut Record,
+    id: ClaimId,
+    times: (StoreTime, StoreTime),
+    body: &mut Bytes<'_>,
+) -> Option<()> {
+    let claim = entry(id, record.last_arrival, times, body)?;
+    record.capacity = Some(claim.mode.capacity());
+    record.earliest = claim.deadline;
+    record.granted.push((record.last_token, claim));
+    Some(())
+}
+
+fn parse_earlier(text: &[u8]) -> Option<Record> {
+    let mut bytes = Bytes(text);
+    let (mut record, buried) = parse_start(&mut bytes)?;
+    let size = bytes.u16()?;
+    if size > 0 {
+        let mut claim = Bytes(bytes.take(size.into())?);
+        let (deadline, since, id) = (claim.time()?, claim.time()?, claim.id()?);
+        hold_alone(&mut record, id, (deadline, since), &mut claim)?;
+    }
+    parse_released(&mut record, &mut bytes, buried)?;
+    Some(record)
+}
+
+fn of_hash(fields: &[Vec<u8>]) -> Result<Record, StoreError> {
+    let fields: HashMap<&[u8], &[u8]> = fields
+        .chunks_exact(2)
+        .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
+        .collect();
+    let Some(head) = fields.get(b" head".as_slice()) else {
+        return Err(errors::foreign("hash"));
+    };
+    check_magic(head, "hash")?;
+    parse_hash(head, &fields).ok_or_else(errors::damaged)
+}
+
+fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Record> {
+    let mut head = Bytes(head);
+    let (mut record, buried) = parse_start(&mut head)?;
+    let capacity = head.capacity()?;
+    let _used = head.number()?;
+    record.earliest = head.time()?;
+    let (granted, waiting, watchers) = (head.number()?, head.number()?, head.number()?);
+    record.capacity = Some(capacity).filter(|_| granted + waiting > 0);
+    let _first_waiting = head.take(3 * 8)?;
+    let (first_granted, _) = (head.text()?, head.text()?);
+    let (first_waiting, _) = (head.text()?, head.text()?);
+    record.granted = walk(fields, first_granted, granted)?;
+    let waiting = walk(fields, first_waiting, waiting)?;
+    record.waiting = waiting.into_iter().map(|(_, claim)| claim).collect();
+    if watchers > 0 {
+        let mut bytes = Bytes(fields.get(b" watchers".as_slice())?);
+        for _ in 0..watchers {
+            let until = bytes.time()?;
+            record.watchers.push((bytes.inbox()??, until));
+        }
+    }
+    let released = fields.get(b" released".as_slice())?;
+    parse_released(&mut record, &mut Bytes(released), buried)?;
+    Some(record)
+}
+
+fn parse_start(bytes: &mut Bytes<'_>) -> Option<(Record, u8)> {
+    bytes.take(3)?;
+    let record = Record {
+        last_seen: bytes.time()?,
+        offset: Duration::from_micros(bytes.number()?),
+        last_token: Token(bytes.number()?),
+        last_arrival: Arrival(bytes.number()?),
+        furthest: bytes.time()?,
+        ..Record::default()
+    };
+    let _expires = bytes.time()?;
+    Some((record, bytes.u8()?))
+}
+
+fn parse_released(record: &mut Record, bytes: &mut Bytes<'_>, count: u8) -> Option<()> {
+    for _ in 0..count {
+        let (forget, rotated) = (bytes.time()?, bytes.u8()? == 1);
         let id = bytes.id()?;
-        let mut record = Self {
-            last_seen,
-            last_token: Token(token),
-            last_arrival: Arrival(token),
-            furthest: deadline,
-            ..Self::default()
-        };
-        record.hold_alone(deadline, since, id, Body::parse(&mut bytes)?);
-        Some(record)
-    }
-
-    /// The only claim, under the last token.
-    fn hold_alone(&mut self, deadline: StoreTime, since: StoreTime, id: ClaimId, body: Body) {
-        self.capacity = Some(body.mode.capacity());
-        self.used = body.mode.weight();
-        self.earliest = deadline;
-        self.granted.push(Entry {
+        record.released.push(Tombstone {
             id,
-            arrival: self.last_arrival,
-            token: self.last_token,
-            deadline,
-            since,
-            body,
+            forget,
+            rotated,
         });
     }
-
-    fn parse_earlier(text: &[u8]) -> Option<Self> {
-        let mut bytes = Bytes(text);
-        let (mut record, buried) = Self::parse_start(&mut bytes)?;
-        let size = bytes.u16()?;
-        if size > 0 {
-            let mut claim = Bytes(bytes.take(size.into())?);
-            let (deadline, since, id) = (claim.time()?, claim.time()?, claim.id()?);
-            let body = Body::parse(&mut claim)?;
-            record.hold_alone(deadline, since, id, body);
-        }
-        record.parse_released(&mut bytes, buried)?;
-        Some(record)
-    }
-
-    fn of_hash(fields: &[Vec<u8>]) -> Result<Self, StoreError> {
-        let fields: HashMap<&[u8], &[u8]> = fields
-            .chunks_exact(2)
-            .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
-            .collect();
-        let Some(head) = fields.get(b" head".as_slice()) else {
-            return Err(errors::foreign("hash"));
-        };
-        check_magic(head, "hash")?;
-        Self::parse_hash(head, &fields).ok_or_else(errors::damaged)
-    }
-
-    fn parse_hash(head: &[u8], fields: &HashMap<&[u8], &[u8]>) -> Option<Self> {
-        let mut head = Bytes(head);
-        let (mut record, buried) = Self::parse_start(&mut head)?;
-        let capacity = head.capacity()?;
-        record.used = head.number()?;
-        record.earliest = head.time()?;
-        let (granted, waiting, watchers) = (head.number()?, head.number()?, head.number()?);
-        record.capacity = Some(capacity).filter(|_| granted + waiting > 0);
-        let _first_waiting = head.take(3 * 8)?;
-        let (first_granted, _) = (head.text()?, head.text()?);
-        let (first_waiting, _) = (head.text()?, head.text()?);
-        record.granted = walk(fields, first_granted, granted)?;
-        record.waiting = walk(fields, first_waiting, waiting)?;
-        if watchers > 0 {
-            record.parse_watchers(&mut Bytes(fields.get(b" watchers".as_slice())?), watchers)?;
-        }
-        record.parse_released(&mut Bytes(fields.get(b" released".as_slice())?), buried)?;
-        Some(record)
-    }
-
-    fn parse_start(bytes: &mut Bytes<'_>) -> Option<(Self, u8)> {
-        bytes.take(3)?;
-        let record = Self {
-            last_seen: bytes.time()?,
-            offset: bytes.number()?,
-            last_token: Token(bytes.number()?),
-            last_arrival: Arrival(bytes.number()?),
-            furthest: bytes.time()?,
-            expires: bytes.time()?,
-            ..Self::default()
-        };
-        Some((record, bytes.u8()?))
-    }
-
-    fn parse_released(&mut self, bytes: &mut Bytes<'_>, count: u8) -> Option<()> {
-        for _ in 0..count {
-            let (forget, rotated) = (bytes.time()?, bytes.u8()? == 1);
-            self.released.push(Tombstone {
-                id: bytes.id()?,
-                forget,
-                rotated,
-            });
-        }
-        Some(())
-    }
-
-    fn parse_watchers(&mut self, bytes: &mut Bytes<'_>, count: u64) -> Option<()> {
-        for _ in 0..count {
-            let until = bytes.time()?;
-            self.watchers.push((bytes.inbox()??, until));
-        }
-        Some(())
-    }
-
-    /// `Queue::look`: the key as people may look at it.
-    pub(crate) fn look(self, clock: StoreTime) -> Snapshot {
-        let offset = self.offset + self.last_seen.0.saturating_sub(clock.0);
-        let now = StoreTime(clock.0 + offset);
-        let alive = |entry: &Entry| entry.deadline > now;
-        let live = self.granted.into_iter().filter(alive);
-        let live: Vec<_> = live.collect();
-        let first = live.first().map(|entry| entry.token);
-        let follows =
-            |entry: &Entry| entry.body.mode == Mode::EXCLUSIVE && Some(entry.token) != first;
-        let (followers, holding): (Vec<_>, Vec<_>) = live.into_iter().partition(follows);
-        let holders: Vec<_> = holding
-            .into_iter()
-            .map(|entry| Holder {
-                token: entry.token,
-                claim: entry.view(),
-            })
-            .collect();
-        let waiters: Vec<_> = followers
-            .into_iter()
-            .chain(self.waiting.into_iter().filter(alive))
-            .zip(1..)
-            .map(|(entry, position)| WaiterView {
-                claim: entry.view(),
-                position,
-            })
-            .collect();
-        let empty = holders.is_empty() && waiters.is_empty();
-        Snapshot {
-            capacity: self.capacity.filter(|_| !empty),
-            last_token: self.last_token,
-            at: now,
-            clock,
-            holders,
-            waiters,
-        }
-    }
+    Some(())
 }
 
 fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
@@ -342,8 +244,8 @@ fn check_magic(text: &[u8], kind: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Follows the links of one list.
-fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<Entry>> {
+/// Follows the links of one list: the claims, and their tokens.
+fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<(Token, Entry)>> {
     let mut id = first;
     let mut list = Vec::new();
     // Links of a damaged record can lead in a circle.
@@ -354,74 +256,52 @@ fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<E
         }
         let mut bytes = Bytes(fields.get(id.as_bytes())?);
         let (next, _prev) = (bytes.text()?, bytes.text()?);
-        let arrival = Arrival(bytes.number()?);
-        let token = Token(bytes.number()?);
-        let (deadline, since) = (bytes.time()?, bytes.time()?);
-        list.push(Entry {
-            id: ClaimId::new(id).ok()?,
-            arrival,
-            token,
-            deadline,
-            since,
-            body: Body::parse(&mut bytes)?,
-        });
+        let (arrival, token) = (Arrival(bytes.number()?), Token(bytes.number()?));
+        let times = (bytes.time()?, bytes.time()?);
+        let claim = entry(ClaimId::new(id).ok()?, arrival, times, &mut bytes)?;
+        list.push((token, claim));
         id = next;
     }
     Some(list)
 }
 
-impl Body {
-    fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
-        let (traits, of, weight) = (bytes.u8()?, bytes.u32()?, bytes.u32()?);
-        let capacity = match of {
-            0 => Capacity::Lock,
-            of => Capacity::Permits(of),
-        };
-        let mode = Mode::new(capacity, weight.into());
-        let inbox = bytes.inbox()?;
-        let pid = bytes.u32()?;
-        let (host, label) = (bytes.text()?, bytes.text()?);
-        let mut body = Self {
-            mode,
-            inbox,
-            owner: ClientInfo::of_texts(host, pid, label),
-            secret: None,
-            min_hold: Duration::ZERO,
-            renewed: None,
-            note: None,
-            rotated: None,
-            kept: traits & trait_of::KEPT > 0,
-            runs: traits & trait_of::RUNS > 0,
-        };
-        if traits & trait_of::SECRET > 0 {
-            body.secret = Some(OwnerSecret::parse(bytes.text()?).ok()?);
-        }
-        if traits & trait_of::MIN_HOLD > 0 {
-            body.min_hold = Duration::from_micros(bytes.number()?);
-            body.renewed = Some(bytes.time()?).filter(|renewed| *renewed > StoreTime(0));
-        }
-        if traits & trait_of::NOTE > 0 {
-            body.note = Some(Note::new(bytes.long_text()?).ok()?);
-        }
-        if traits & trait_of::ROTATED > 0 {
-            body.rotated = Some((bytes.number()?, bytes.id()?));
-        }
-        Some(body)
+/// A claim with the body that follows.
+fn entry(
+    id: ClaimId,
+    arrival: Arrival,
+    (deadline, since): (StoreTime, StoreTime),
+    body: &mut Bytes<'_>,
+) -> Option<Entry> {
+    let (traits, mode, inbox, owner) = body.body()?;
+    let mut entry = Entry {
+        id,
+        arrival,
+        mode,
+        deadline,
+        since,
+        inbox,
+        owner,
+        secret: None,
+        min_hold: Duration::ZERO,
+        renewed: None,
+        note: None,
+        version: 0,
+        previous: None,
+        kept: traits & trait_of::KEPT > 0,
+        runs: traits & trait_of::RUNS > 0,
+    };
+    if traits & trait_of::SECRET > 0 {
+        entry.secret = Some(OwnerSecret::parse(body.text()?).ok()?);
     }
-}
-
-impl Entry {
-    fn view(self) -> ClaimView {
-        ClaimView {
-            arrival: self.arrival,
-            mode: self.body.mode,
-            owner: self.body.owner,
-            since: self.since,
-            deadline: self.deadline,
-            id_hint: self.id.to_string(),
-            note: self.body.note,
-            kept: self.body.kept,
-            renewed: self.body.renewed,
-        }
+    if traits & trait_of::MIN_HOLD > 0 {
+        entry.min_hold = Duration::from_micros(body.number()?);
+        entry.renewed = Some(body.time()?).filter(|renewed| *renewed > StoreTime(0));
     }
+    if traits & trait_of::NOTE > 0 {
+        entry.note = Some(Note::new(body.long_text()?).ok()?);
+    }
+    if traits & trait_of::ROTATED > 0 {
+        (entry.version, entry.previous) = (body.number()?, Some(body.id()?));
+    }
+    Some(entry)
 }

@@ -1,7 +1,7 @@
 //! Decodes the answers of the scripts.
 
 use leasehold_core::{Arrival, Reply, Standing, StoreTime, Token};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use redis::Value;
 
 use super::bytes::Bytes;
@@ -126,14 +126,13 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
 }
 
 pub(crate) fn unreadable(value: &Value) -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    errors::corrupt(
         format!(
             "the server sent an answer that leasehold does not understand: {}",
             shape(value)
         ),
+        "check whether a proxy between this client and the server changes its answers",
     )
-    .with_hint("check whether a proxy between this client and the server changes its answers")
 }
 
 /// What sort of answer it is. What is in it is not repeated: it can be long, and hold

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-pub(crate) use super::call::{Call, Gate, Look, Request, Step, Steps, Terms, micros, push_short};
+pub(crate) use super::call::{Gate, Request, Step, Terms, micros, push_short};
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 
 /// A script and the hash by which the server knows it.

@@ -45,7 +45,7 @@ impl AckPolicy {
                 // The script has run: what it wrote stands.
                 let refused = errors::of_server(error);
                 let why = format!("the write was not acknowledged: {refused}");
-                return Err(StoreError::new(ErrorKind::Unavailable, why).with_source(refused));
+                return Err(errors::unavailable(why).with_source(refused));
             }
             Value::Array(both) if self.disk && both.len() == 2 => {
                 (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
@@ -107,11 +107,10 @@ impl AckPolicy {
         info: &HashMap<String, String>,
     ) -> Result<(), StoreError> {
         let refused = |what: &str, hint: &str| {
-            Err(StoreError::new(
-                ErrorKind::Refused,
+            Err(errors::refused(
                 format!("the `acknowledge` policy needs the disk, and the server has {what}"),
-            )
-            .with_hint(hint))
+                hint,
+            ))
         };
         if info
             .get("aof_enabled")

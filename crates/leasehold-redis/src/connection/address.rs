@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use redis::ConnectionAddr;
 
+use crate::errors;
 use crate::options::{RedisOptions, sentinels};
 
 /// A name or IP address, and a port.
@@ -35,8 +36,7 @@ impl Address {
             });
         }
         let why = "this build of leasehold has no TLS";
-        Err(StoreError::new(ErrorKind::Unsupported, why)
-            .with_hint("build it with the feature `tls`"))
+        Err(errors::unsupported(why, "build it with the feature `tls`"))
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::{RwLock, oneshot};
 
 use super::line::{Line, Sender};
 use super::multiplexed::{Connection, closed};
-use crate::codec::script::{Request as _, Step, Steps, each_reply};
+use crate::codec::script::{Request, Step, each_reply};
 
 /// Into how many parts all that is in flight is divided, at least. All answers of a call come
 /// together: in one call of all, client and server would take turns instead of working at the same
@@ -123,7 +123,7 @@ fn in_parts<T>(all: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
 async fn send_steps(wire: &Connection, parts: Vec<Waiting<Arc<Step>>>) {
     let (steps, waiting): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let (steps, all) = (&steps, false);
-    let command = Steps { steps, all }.command(false, wire.terms());
+    let command = Request::Steps { steps, all }.command(false, wire.terms());
     let sent = wire.connection.clone().send_packed_command(&command).await;
     let each = match sent {
         Ok(value) if steps.len() > 1 => each_reply(value).map_err(Ok),

@@ -14,6 +14,7 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
 use super::address::Address;
 use super::rights::ReportedMissing;
+use crate::errors;
 use crate::errors::Dialling;
 use crate::options::RedisOptions;
 
@@ -37,7 +38,7 @@ impl Common {
     ) -> Result<Client, StoreError> {
         client(address, options).map_err(|error| match self.has_worked() {
             // The files may be about to be replaced.
-            true => StoreError::new(ErrorKind::Unavailable, error.to_string())
+            true => errors::unavailable(error.to_string())
                 .with_hint_of(&error)
                 .with_source(error),
             false => error,

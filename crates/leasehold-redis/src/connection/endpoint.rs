@@ -15,7 +15,7 @@ use super::handshake::{Handshake, Server};
 use super::multiplexed::Signals;
 use super::primary::Search;
 use super::sentinel::Named;
-use crate::options::{RedisAddress, RedisLayout, RedisOptions};
+use crate::options::{RedisAddress, RedisOptions};
 
 /// A server, and how to connect to it.
 pub(crate) struct Endpoint {
@@ -56,7 +56,7 @@ pub(crate) struct Opened {
 
 impl Endpoint {
     pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
-        options.check_all_but_retention()?;
+        options.check()?;
         let common: Arc<Common> = Arc::default();
         // Whatever cannot work should fail now, not when it is needed.
         let fixed = |address: ConnectionAddr| {
@@ -127,18 +127,14 @@ impl Endpoint {
     /// Also checks whether pushes are received on this channel.
     pub(crate) fn hearing(mut self, channel: &str) -> Self {
         // In the classic layout nobody is told anything.
-        self.channel = (!self.is_classic()).then(|| channel.to_owned());
+        self.channel = (!self.options.is_classic()).then(|| channel.to_owned());
         self
-    }
-
-    pub(super) fn is_classic(&self) -> bool {
-        self.options.layout == RedisLayout::Classic
     }
 
     /// The same for a member of a set.
     pub(crate) fn of_set(mut self, terms: &SetTerms) -> Self {
         // A vote of the classic layout is a lock like any other.
-        self.set = (!self.is_classic()).then(|| terms.clone());
+        self.set = (!self.options.is_classic()).then(|| terms.clone());
         self
     }
 

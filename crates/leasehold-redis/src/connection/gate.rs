@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{Marked, SetTerms};
 use leasehold_store::StoreError;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::multiplexed::Connection;
 use super::step::run;
@@ -37,10 +37,9 @@ impl Gate {
         wire: &Arc<Connection>,
         starts: bool,
     ) -> Result<(), StoreError> {
-        let terms = |call: &mut Cmd| {
-            call.arg(&self.terms).arg(u8::from(starts));
-        };
-        match run(wire, &SCRIPTS.touch, &[&self.marker], terms).await? {
+        let starting: &[u8] = if starts { b"1" } else { b"0" };
+        let arguments: [&[u8]; 2] = [&self.terms, starting];
+        match run(wire, &SCRIPTS.touch, &self.marker, &arguments).await? {
             Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
                 Err(errors::of_server(&error))
             }
@@ -74,12 +73,9 @@ pub(crate) async fn mark(
     run_id: &str,
     terms: &SetTerms,
 ) -> Result<Marked, StoreError> {
-    let value = run(wire, &SCRIPTS.init, &[marker], |call| {
-        call.arg(run_id)
-            .arg(&terms.set)
-            .arg(micros(terms.quarantine));
-    })
-    .await?;
+    let quarantine = micros(terms.quarantine).to_string();
+    let arguments = [run_id, &terms.set, &quarantine].map(str::as_bytes);
+    let value = run(wire, &SCRIPTS.init, marker, &arguments).await?;
     let (left, became) = read_left(&value)?;
     Ok(match became {
         1 => Marked::New,

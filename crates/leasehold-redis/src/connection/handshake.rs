@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo};
 
@@ -146,11 +146,10 @@ fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), Stor
     let options = &endpoint.options;
     let quarantine = options.restart.quarantine().is_some();
     if quarantine && endpoint.is_cluster() {
-        return Err(StoreError::new(
-            ErrorKind::Unsupported,
+        return Err(errors::unsupported(
             "restart=quarantine does not work with this server: it is a node of a cluster",
-        )
-        .with_hint("leave out restart; docs/stores/cluster.md says what a fail-over can lose"));
+            "leave out restart; docs/stores/cluster.md says what a fail-over can lose",
+        ));
     }
     // Its length stands in one byte of the mark.
     let unmarked = !matches!(run_id.len(), 1..=255);
@@ -249,11 +248,10 @@ fn is_primary(role: &str) -> Result<bool, StoreError> {
     match role {
         "master" | "" => Ok(true),
         "slave" => Ok(false),
-        other => Err(StoreError::new(
-            ErrorKind::Refused,
+        other => Err(errors::refused(
             format!("the server is neither a primary nor a replica: it names its role {other:?}"),
-        )
-        .with_hint("check that the URL names a Redis or Valkey server, and use `redis-sentinel://` for Sentinels")),
+            "check that the URL names a Redis or Valkey server, and use `redis-sentinel://` for Sentinels",
+        )),
     }
 }
 
@@ -261,17 +259,18 @@ fn check_version(version: &str) -> Result<(), StoreError> {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
     let known = (parts.next().flatten(), parts.next().flatten());
     match known {
-        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(StoreError::new(
-            ErrorKind::Refused,
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(errors::refused(
             format!("the server is Redis {version}; 6.2 or later is needed"),
-        )
-        .with_hint("upgrade it, or use Valkey")),
+            "upgrade it, or use Valkey",
+        )),
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::ErrorKind;
+
     use super::*;
 
     #[test]

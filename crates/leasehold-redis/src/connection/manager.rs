@@ -62,15 +62,7 @@ impl ConnectionManager {
         observer: Option<Observer>,
     ) -> Result<Arc<Self>, StoreError> {
         let shared = Self::start(endpoint, observer);
-        match shared.endpoint.search() {
-            // During a fail-over there is no primary for a moment.
-            Some(_) => {
-                let limit = shared.endpoint.options.connect_timeout;
-                let settled = shared.settled(limit, errors::is_answered).await;
-                settled.map_err(|last| last.unwrap_or_else(|| errors::no_connection(None)))?;
-            }
-            None => shared.first_try().await?,
-        }
+        shared.first_try().await?;
         Ok(shared)
     }
 
@@ -160,7 +152,15 @@ impl ConnectionManager {
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.
     pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
-        match self.settled(Duration::MAX, |_| true).await {
+        let settled = match self.endpoint.search() {
+            // During a fail-over there is no primary for a moment.
+            Some(_) => {
+                let limit = self.endpoint.options.connect_timeout;
+                self.settled(limit, errors::is_answered).await
+            }
+            None => self.settled(Duration::MAX, |_| true).await,
+        };
+        match settled {
             Ok(_) => Ok(()),
             Err(last) => Err(last.unwrap_or_else(|| errors::no_connection(None))),
         }
@@ -168,7 +168,7 @@ impl ConnectionManager {
 
     /// The connection, once it stands; or the last failure, once it is one that is not
     /// waited out, or time is up.
-    async fn settled(
+    pub(super) async fn settled(
         &self,
         limit: Duration,
         is_final: impl Fn(&StoreError) -> bool,

@@ -159,7 +159,7 @@ impl Search {
         let client = self.common.client_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
         let opened = timeout(limit, endpoint.open_at(&client, hearing)).await;
-        let mut opened = opened.unwrap_or_else(|_| Err(sentinel::silent(limit)))?;
+        let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
         if !opened.server.is_primary {
             return Err(sentinel::not_primary());
         }
@@ -187,7 +187,7 @@ impl Search {
         let client = self.client_for_sentinel(node)?;
         let config = config.set_response_timeout(Some(limit));
         let Ok(opened) = timeout(limit, dial(&client, config, limit)).await else {
-            return Err(sentinel::silent(limit));
+            return Err(errors::silent(limit));
         };
         opened.map_err(|error| {
             let error = errors::of_opening(error, &self.common.dialling(&client, limit));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use futures_util::future::join3;
+use leasehold_store::StoreError;
 use leasehold_store::random::random_u128;
-use leasehold_store::{ErrorKind, StoreError};
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, ServerError, Value};
 
@@ -27,7 +27,7 @@ const OF_LOCKS: &[&str] = &[
 
 /// The commands that the scripts run, as far as it is safe to try them.
 fn commands(endpoint: &Endpoint) -> Vec<&'static str> {
-    if endpoint.is_classic() {
+    if endpoint.options.is_classic() {
         // Its keys may be anybody's.
         return Vec::new();
     }
@@ -49,60 +49,58 @@ static PROBE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
 
 /// Something that is forbidden here, and can be done without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum MissingPermission {
-    Resp3,
-    Subscribe,
-    Publish,
-    Info,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MissingPermission {
+    /// What it takes away.
+    pub(crate) check: &'static str,
+    pub(crate) found: &'static str,
+    pub(crate) cost: &'static str,
+    /// What would do, with `<prefix>` in it.
+    remedy: &'static str,
 }
 
+const PUSHES: &str = "pushes";
+const UNSUBSCRIBED: &str =
+    "clients poll for their grants; a dead waiter delays the others by its waiter TTL";
+
 impl MissingPermission {
-    /// What is missing, what that costs, and what would do, with `<prefix>` in it.
-    const fn about(self) -> (&'static str, &'static str, &'static str) {
-        let unsubscribed = "clients poll for their grants; a dead waiter delays the others by its \
-         waiter TTL";
-        match self {
-            Self::Resp3 => (
-                "the server does not speak RESP3",
-                unsubscribed,
-                "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
-            ),
-            Self::Subscribe => (
-                "SUBSCRIBE is forbidden",
-                unsubscribed,
-                "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
-            ),
-            Self::Publish => (
-                "PUBLISH is forbidden",
-                unsubscribed,
-                "add +publish &<prefix>* to the user's ACL rule",
-            ),
-            Self::Info => (
-                "INFO is forbidden",
-                "version, role, memory policy and restarts are unknown; a dead waiter delays \
-                 others by its waiter TTL",
-                "add +info to the user's ACL rule",
-            ),
-        }
-    }
+    const RESP3: &Self = &Self {
+        check: PUSHES,
+        found: "the server does not speak RESP3",
+        cost: UNSUBSCRIBED,
+        remedy: "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
+    };
 
-    pub(crate) fn found(self) -> &'static str {
-        self.about().0
-    }
+    const SUBSCRIBE: &Self = &Self {
+        check: PUSHES,
+        found: "SUBSCRIBE is forbidden",
+        cost: UNSUBSCRIBED,
+        remedy: "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
+    };
 
-    pub(crate) fn cost(self) -> &'static str {
-        self.about().1
-    }
+    pub(crate) const PUBLISH: &Self = &Self {
+        check: PUSHES,
+        found: "PUBLISH is forbidden",
+        cost: UNSUBSCRIBED,
+        remedy: "add +publish &<prefix>* to the user's ACL rule",
+    };
 
-    pub(crate) fn remedy(self, prefix: &str) -> String {
-        self.about().2.replace("<prefix>", prefix)
+    pub(crate) const INFO: &Self = &Self {
+        check: "info",
+        found: "INFO is forbidden",
+        cost: "version, role, memory policy and restarts are unknown; a dead waiter delays others \
+         by its waiter TTL",
+        remedy: "add +info to the user's ACL rule",
+    };
+
+    pub(crate) fn remedy(&self, prefix: &str) -> String {
+        self.remedy.replace("<prefix>", prefix)
     }
 }
 
 /// The missing permissions that were already logged.
 #[derive(Debug, Default)]
-pub(crate) struct ReportedMissing(Mutex<Vec<MissingPermission>>);
+pub(crate) struct ReportedMissing(Mutex<Vec<&'static MissingPermission>>);
 
 impl ReportedMissing {
     /// Logs missing permissions, each once.
@@ -111,8 +109,7 @@ impl ReportedMissing {
         for missing in &rights.missing {
             if !said.contains(missing) {
                 said.push(*missing);
-                let (found, cost, remedy) =
-                    (missing.found(), missing.cost(), missing.remedy(prefix));
+                let (found, cost, remedy) = (missing.found, missing.cost, missing.remedy(prefix));
                 tracing::warn!(%url, "{found}, so {cost}: {remedy}");
             }
         }
@@ -122,7 +119,7 @@ impl ReportedMissing {
 /// The permissions of the client at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    pub(crate) missing: Vec<MissingPermission>,
+    pub(crate) missing: Vec<&'static MissingPermission>,
     /// Whether `PUBLISH` counted the one listener that there was.
     pub(crate) counts: bool,
 }
@@ -130,9 +127,7 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether pushes can be received and sent.
     pub(crate) fn push(&self) -> bool {
-        // Without `INFO` there are pushes; without any of the others there are none.
-        let info = |missing: &MissingPermission| *missing == MissingPermission::Info;
-        self.missing.iter().all(info)
+        self.missing.iter().all(|missing| missing.check != PUSHES)
     }
 }
 
@@ -171,10 +166,10 @@ pub(super) async fn find(
     let forbidden = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
     let published = published.first();
     let facts = [
-        (MissingPermission::Info, info.is_empty()),
-        (MissingPermission::Resp3, channel.is_some() && !resp3),
-        (MissingPermission::Subscribe, subscribed.is_err()),
-        (MissingPermission::Publish, published.is_some_and(forbidden)),
+        (MissingPermission::INFO, info.is_empty()),
+        (MissingPermission::RESP3, channel.is_some() && !resp3),
+        (MissingPermission::SUBSCRIBE, subscribed.is_err()),
+        (MissingPermission::PUBLISH, published.is_some_and(forbidden)),
     ];
     let rights = match forbidden(in_full) || forbidden(by_hash) {
         true => Err(errors::no_scripts(prefix)),
@@ -271,9 +266,8 @@ fn is_forbidden(error: &ServerError) -> bool {
 
 /// The error of a feature that needs the run id of the server process.
 pub(crate) fn no_run_id(what: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unsupported,
+    errors::unsupported(
         format!("the server does not report its run id, so {what}"),
+        "add +info to the user's ACL rule, and connect without a proxy",
     )
-    .with_hint("add +info to the user's ACL rule, and connect without a proxy")
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -53,7 +52,7 @@ pub(super) async fn ask(
         sentinel(&["MASTER", master]),
     ];
     let Ok(answers) = timeout(limit, send_together(connection, questions)).await else {
-        return Err(silent(limit).into());
+        return Err(errors::silent(limit).into());
     };
     let answers = answers.map_err(errors::of_connection)?;
     let [whom, about] = answers.as_slice() else {
@@ -162,32 +161,23 @@ impl Failures {
     }
 }
 
-pub(crate) fn silent(limit: Duration) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        format!("no answer within {}", written(limit)),
-    )
-}
-
 fn odd() -> StoreError {
-    StoreError::new(ErrorKind::Refused, "the answer is not that of a Sentinel")
-        .with_hint("check that it is a Sentinel; their default port is 26379")
+    errors::refused(
+        "the answer is not that of a Sentinel",
+        "check that it is a Sentinel; their default port is 26379",
+    )
 }
 
 /// A server that a Sentinel names, and that is not the primary.
 pub(crate) fn not_primary() -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
+    errors::unavailable(
         "that server is a replica: a fail-over is in progress, or this Sentinel is out of date",
     )
 }
 
 /// A Sentinel that has not heard of the last fail-over.
 pub(crate) fn behind() -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        "this Sentinel does not know of the last fail-over yet",
-    )
+    errors::unavailable("this Sentinel does not know of the last fail-over yet")
 }
 
 #[cfg(test)]
@@ -198,7 +188,7 @@ mod tests {
     fn failures_name_the_sentinels_and_what_each_said() {
         let node = |name: &str| Address::new(name, 26379);
         let mut failures = Failures::default();
-        let late = silent(Duration::from_millis(500));
+        let late = errors::silent(Duration::from_millis(500));
         failures.not_named(&node("a"), late.into());
         let unknown = |names: &[&str]| {
             let names = names.iter().map(ToString::to_string);

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 
 use leasehold_core::{ClaimId, Reply, StoreTime};
 use leasehold_store::{Acknowledged, Answer, StoreError};
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::time::Instant;
 
 use super::manager::ConnectionManager;
 use super::multiplexed::Connection;
-use crate::codec::script::{Call, Request, Script};
+use crate::codec::script::{Request, Script};
 use crate::errors;
 
 /// How the answer to a script comes to count.
@@ -50,7 +50,7 @@ impl Context {
 pub(crate) async fn ask_primary(
     shared: &ConnectionManager,
     delivery: Delivery<'_>,
-    request: &impl Request,
+    request: &Request<'_>,
 ) -> Result<(Value, Context), StoreError> {
     let limit = shared.endpoint.options.response_timeout;
     let mut end = None;
@@ -80,43 +80,29 @@ pub(crate) async fn ask_primary(
     }
 }
 
-/// Runs a script, whose answer counts at once.
+/// Runs a script that needs to know nothing of the server, and whose answer counts at once.
 pub(crate) async fn run(
     wire: &Arc<Connection>,
     script: &Script,
-    keys: &[&str],
-    arguments: impl Fn(&mut Cmd),
+    key: &str,
+    arguments: &[&[u8]],
 ) -> Result<Value, StoreError> {
-    let call = Call {
-        script,
-        keys,
-        arguments,
-        last: false,
-    };
-    run_request(wire, Delivery::Plain, &call).await
-}
-
-/// The same for any request.
-pub(crate) async fn run_request(
-    wire: &Arc<Connection>,
-    delivery: Delivery<'_>,
-    request: &impl Request,
-) -> Result<Value, StoreError> {
-    let (value, _) = send(wire, delivery, request).await?;
+    let call = Request::call(script, key, arguments);
+    let (value, _) = send(wire, Delivery::Plain, &call).await?;
     Ok(value)
 }
 
 /// What was answered, and who else has it, where that was asked for.
-type Sent = (Value, Option<Result<Acknowledged, StoreError>>);
+pub(crate) type Sent = (Value, Option<Result<Acknowledged, StoreError>>);
 
 /// How often a request that met `NOSCRIPT` relies on another to make the script known, before it
 /// does so itself. Twice, since the first that it waits for may be about another script.
 const RELIES: u32 = 2;
 
-async fn send(
+pub(crate) async fn send(
     wire: &Arc<Connection>,
     delivery: Delivery<'_>,
-    request: &impl Request,
+    request: &Request<'_>,
 ) -> Result<Sent, StoreError> {
     let mut relied = 0;
     loop {
@@ -140,7 +126,7 @@ async fn send(
 async fn send_in_full(
     wire: &Arc<Connection>,
     delivery: Delivery<'_>,
-    request: &impl Request,
+    request: &Request<'_>,
     loads: Option<u64>,
 ) -> Result<Option<Sent>, StoreError> {
     let _turn = match loads {
@@ -160,7 +146,7 @@ async fn send_in_full(
 async fn send_as(
     wire: &Arc<Connection>,
     delivery: Delivery<'_>,
-    request: &impl Request,
+    request: &Request<'_>,
     in_full: bool,
 ) -> Result<Sent, StoreError> {
     if request.is_last() {

@@ -16,7 +16,7 @@ use leasehold_store::trial::Trial;
 use self::facts::{Facts, Part};
 use crate::classic::ClassicStore;
 use crate::connection::endpoint::Endpoint;
-use crate::options::{RedisLayout, RedisOptions};
+use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
@@ -37,14 +37,14 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
 
 /// Examines the primaries of a cluster.
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
-    let (nodes, trial, promise) = if options.node.layout == RedisLayout::Classic {
+    let (nodes, trial, promise) = if options.node.is_classic() {
         let store = ClassicStore::connect_cluster(options.clone()).await;
         let nodes = store.as_ref().map(ClassicStore::nodes).unwrap_or_default();
         (nodes, trial::run(store, None).await, judge::CLASSIC)
     } else {
         let mut brief = options.clone();
-        brief.node.retention = trial::RETENTION;
-        let store = RedisStore::open_cluster(brief).await;
+        brief.node.retention = SHORTEST_RETENTION;
+        let store = RedisStore::connect_cluster(brief).await;
         let nodes = store.as_ref().map(RedisStore::nodes).unwrap_or_default();
         (nodes, trial::run(store, None).await, judge::CLUSTER)
     };
@@ -65,9 +65,9 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     } else {
         let mut brief = options.clone();
         for server in &mut brief.servers {
-            server.retention = trial::RETENTION;
+            server.retention = SHORTEST_RETENTION;
         }
-        Some(trial::run(RedlockStore::open(brief).await, None).await)
+        Some(trial::run(RedlockStore::connect(brief).await, None).await)
     };
     let promise = match options.is_classic() {
         true => judge::CLASSIC_REDLOCK,

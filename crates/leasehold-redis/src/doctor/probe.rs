@@ -12,12 +12,13 @@ use redis::{Pipeline, Value};
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
 use crate::classic::ClassicStore;
-use crate::codec::script::Gate;
+use crate::codec::record::Bytes;
+use crate::codec::script::micros;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::value::text_of;
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
-use crate::options::{RedisAddress, RedisLayout, RedisOptions};
+use crate::options::{RedisAddress, RedisOptions, SHORTEST_RETENTION};
 use crate::queue::RedisStore;
 
 /// How many round trips are measured.
@@ -42,7 +43,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         part,
         server: options.address.shown(),
         prefix: options.prefix.clone(),
-        classic: options.layout == RedisLayout::Classic,
+        classic: options.is_classic(),
         restart: options.restart,
         sought: matches!(options.address, RedisAddress::Sentinel(_)),
         ..Facts::default()
@@ -68,10 +69,10 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
             let brief = RedisOptions {
-                retention: trial::RETENTION,
+                retention: SHORTEST_RETENTION,
                 ..options.clone()
             };
-            let store = RedisStore::open(brief).await;
+            let store = RedisStore::connect(brief).await;
             let longest = options.restart.quarantine().map(|it| it.max_ttl);
             facts.trial = Some(trial::run(store, longest).await);
         }
@@ -176,39 +177,35 @@ async fn read_vote(
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
     let now = ours.saturating_add(theirs);
-    if let Some(terms) = terms {
-        let gate = Gate::new(&facts.prefix, "", terms);
-        if !is_of(&marker, &gate.terms) {
-            return Ok(Some(Vote::Foreign));
-        }
+    Ok(vote_of(&marker, facts.info("run_id"), now, terms))
+}
+
+/// A marker is: when the quarantine ends, how long one is, the run id, and the set. `terms`: what
+/// the last of these should be.
+pub(super) fn vote_of(
+    marker: &[u8],
+    run_id: &str,
+    now: i64,
+    terms: Option<&SetTerms>,
+) -> Option<Vote> {
+    let mut marker = Bytes(marker);
+    let mut read = || {
+        let (ends, quarantine) = (marker.number()?, marker.number()?);
+        Some((ends, quarantine, marker.text()?, marker.text()?))
+    };
+    let Some((ends, quarantine, run, set)) = read() else {
+        return terms.map(|_| Vote::Foreign);
+    };
+    if terms.is_some_and(|it| micros(it.quarantine) != quarantine || it.set != set) {
+        return Some(Vote::Foreign);
     }
-    Ok(vote_of(&marker, facts.info("run_id"), now))
-}
-
-/// Whether a marker has these terms, but for the run id, which is left out of them.
-fn is_of(marker: &[u8], terms: &[u8]) -> bool {
-    let quarantine = marker.get(8..16);
-    let set = marker
-        .get(16)
-        .and_then(|run| marker.get(17 + usize::from(*run)..));
-    quarantine == terms.get(..8) && set == terms.get(9..)
-}
-
-/// A marker is: when the quarantine ends, how long one is, the run id after its
-/// length, and more.
-pub(super) fn vote_of(marker: &[u8], run_id: &str, now: i64) -> Option<Vote> {
-    let (ends, rest) = marker.split_first_chunk::<8>()?;
-    let (_, rest) = rest.split_first_chunk::<8>()?;
-    let (length, rest) = rest.split_first()?;
-    let run = rest.get(..usize::from(*length))?;
-    if run != run_id.as_bytes() {
+    if run != run_id {
         return Some(Vote::Restarted);
     }
-    #[allow(clippy::cast_possible_truncation, reason = "a time of day in µs fits")]
-    let left = (f64::from_le_bytes(*ends) as i64).saturating_sub(now);
-    Some(match u64::try_from(left) {
-        Ok(left) if left > 0 => Vote::After(Duration::from_micros(left)),
-        _ => Vote::Now,
+    let left = ends.saturating_sub(u64::try_from(now).unwrap_or(0));
+    Some(match left {
+        0 => Vote::Now,
+        left => Vote::After(Duration::from_micros(left)),
     })
 }
 
@@ -300,18 +297,22 @@ mod tests {
             (b"short".to_vec(), None),
             (marker(0.0, "run")[..18].to_vec(), None),
         ] {
-            assert_eq!(vote_of(&marker, "run", 1_000), expected, "{marker:?}");
+            let vote = vote_of(&marker, "run", 1_000, None);
+            assert_eq!(vote, expected, "{marker:?}");
         }
-        let terms = |set: &str, quarantine: f64| {
-            let mut terms = quarantine.to_le_bytes().to_vec();
-            terms.extend([0, u8::try_from(set.len()).unwrap()]);
-            terms.extend(set.as_bytes());
-            terms
-        };
-        let ours = marker(1_500.0, "former");
-        assert!(is_of(&ours, &terms("set", 1e6)));
-        assert!(!is_of(&ours, &terms("set", 2e6)));
-        assert!(!is_of(&ours, &terms("sea", 1e6)));
-        assert!(!is_of(b"short", &terms("set", 1e6)));
+        let former = marker(1_500.0, "former");
+        for (marker, set, seconds, expected) in [
+            (&*former, "set", 1, Vote::Restarted),
+            (&*former, "set", 2, Vote::Foreign),
+            (&*former, "sea", 1, Vote::Foreign),
+            (b"short", "set", 1, Vote::Foreign),
+        ] {
+            let terms = SetTerms {
+                set: set.to_owned(),
+                quarantine: Duration::from_secs(seconds),
+            };
+            let vote = vote_of(marker, "run", 1_000, Some(&terms));
+            assert_eq!(vote, Some(expected), "{set} {seconds}");
+        }
     }
 }

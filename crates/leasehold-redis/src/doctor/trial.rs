@@ -12,10 +12,6 @@ use crate::codec::script::Script;
 use crate::queue::RedisStore;
 use crate::quorum::RedlockStore;
 
-/// How long the record of the trial's key is kept if we do not come to remove it.
-/// Too short for the locks of clients, which ask again for what they released.
-pub(super) const RETENTION: Duration = Duration::from_secs(5);
-
 /// Removes a key, by what the rights of every user here allow.
 static FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));

@@ -7,7 +7,7 @@ mod tests;
 
 use std::time::Duration;
 
-use leasehold_core::StoreTime;
+use leasehold_core::{StoreTime, written};
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{RedisError, ServerError};
 
@@ -101,7 +101,7 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
         let why = tame(&error.to_string());
         format!("the connection to the server failed ({why}); the outcome is unknown")
     };
-    StoreError::new(ErrorKind::Unavailable, message).with_source(error)
+    unavailable(message).with_source(error)
 }
 
 /// Whether it is about who we are.
@@ -125,8 +125,10 @@ pub(super) fn is_without_resp3(error: &RedisError, login: bool) -> bool {
 
 /// A server that does not speak RESP3.
 pub(super) fn old_protocol() -> StoreError {
-    StoreError::new(ErrorKind::Refused, "the server does not speak RESP3")
-        .with_hint("use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only")
+    refused(
+        "the server does not speak RESP3",
+        "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
+    )
 }
 
 /// The code of an error, also of one within another.
@@ -162,9 +164,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A server that cannot do it now, and has carried out nothing.
 fn passing(message: &str, hint: &str) -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, message)
-        .with_hint(hint)
-        .with_retry_after(AGAIN)
+    unavailable(message).with_hint(hint).with_retry_after(AGAIN)
 }
 
 /// How much of what a server says is passed on: it goes to logs and terminals.
@@ -210,13 +210,6 @@ pub(super) fn loading(address: &impl std::fmt::Display) -> StoreError {
     error.with_message(message)
 }
 
-fn not_logged_in(_: &str) -> StoreError {
-    refused(
-        "the server asks for a password, and none was given (NOAUTH)",
-        "log in: redis://user:password@host, or a password file",
-    )
-}
-
 fn wrong_password(detail: &str) -> StoreError {
     refused(
         format!(
@@ -260,34 +253,46 @@ fn misses_command(detail: &str) -> StoreError {
 
 /// A key of another type, which a command met.
 fn damaged_type() -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    corrupt(
         "the key contains data of another type; nothing was changed",
+        "choose another prefix, or delete the key",
     )
-    .with_hint("choose another prefix, or delete the key")
 }
 
-fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+/// Whether waiting helps says [`is_answered`]; the message says whether something was carried out.
+pub(super) fn unavailable(message: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, message)
+}
+
+/// The server refuses what was asked, until somebody does what the hint says.
+pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
     StoreError::new(ErrorKind::Refused, message).with_hint(hint)
+}
+
+/// Something at a key or in an answer is not what it should be.
+pub(super) fn corrupt(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Corrupt, message).with_hint(hint)
+}
+
+/// This store, or this build, cannot do it.
+pub(super) fn unsupported(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Unsupported, message).with_hint(hint)
 }
 
 /// The key contains something that is not leasehold's.
 pub(super) fn foreign(found: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    corrupt(
         format!(
             "the key contains a {} that is not leasehold's; nothing was changed",
             tame(found)
         ),
-    )
-    .with_hint(
         "choose another prefix, or delete the key; if it is a lock of another library, \
          layout=classic shares it",
     )
 }
 
 /// The server belongs to clients with other settings, or of another set.
-pub(super) fn other_settings() -> StoreError {
+fn other_settings() -> StoreError {
     refused(
         "the server belongs to another set of servers, or to clients with other settings",
         "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
@@ -336,20 +341,21 @@ pub(super) fn no_key() -> StoreError {
 
 /// A record of ours that cannot be read.
 pub(super) fn damaged() -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
+    corrupt(
         "the record of the key is damaged; nothing was changed",
+        "inspect it, and delete it when nobody holds the key",
     )
-    .with_hint("inspect it, and delete it when nobody holds the key")
+}
+
+/// No answer came in this time.
+pub(super) fn silent(limit: Duration) -> StoreError {
+    unavailable(format!("no answer within {}", written(limit)))
 }
 
 /// There is no connection, so nothing can have been carried out.
 pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     let Some(last) = last else {
-        return StoreError::new(
-            ErrorKind::Unavailable,
-            "there is no connection to the server",
-        );
+        return unavailable("there is no connection to the server");
     };
     let message = format!("there is no connection to the server: {last}");
     let error = StoreError::new(last.kind(), message)

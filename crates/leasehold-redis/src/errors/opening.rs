@@ -8,7 +8,7 @@ use leasehold_core::written;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::RedisError;
 
-use super::{is_answered, of_connection, refused, tame};
+use super::{is_answered, of_connection, refused, silent, tame, unavailable};
 
 /// An attempt to open a connection.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> St
     }
     let why = "the server closes connections at the first request";
     let message = format!("cannot connect to {address}: {why}");
-    let closed = StoreError::new(ErrorKind::Unavailable, message);
+    let closed = unavailable(message);
     let closed = match encrypted {
         true => closed.with_hint(
             "a proxy that forbids HELLO, INFO or scripts (such as twemproxy) cannot be used: \
@@ -63,9 +63,7 @@ pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> St
 pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
     let limit = dialling.limit;
     let io = io_error(&error);
-    let said = |message: String, hint: &str| {
-        StoreError::new(ErrorKind::Unavailable, message).with_hint(hint)
-    };
+    let said = |message: String, hint: &str| unavailable(message).with_hint(hint);
     let text = tame(&error.to_string());
     let failed = match io.map(io::Error::kind) {
         _ if text.contains(UNRESOLVED) || text.contains("No address found") => {
@@ -79,10 +77,8 @@ pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
             format!("no TLS connection within {}", written(limit)),
             "is the server running? a port without TLS does not answer: use redis:// for it",
         ),
-        _ if error.is_timeout() => said(
-            format!("no answer within {}", written(limit)),
-            "is the server running, and reachable from here? does the port expect TLS?",
-        ),
+        _ if error.is_timeout() => silent(limit)
+            .with_hint("is the server running, and reachable from here? does the port expect TLS?"),
         Some(io::ErrorKind::ConnectionRefused) => said(
             "connection refused".to_owned(),
             "is the server running, and is it this port?",

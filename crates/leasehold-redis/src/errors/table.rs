@@ -6,7 +6,7 @@ use leasehold_store::StoreError;
 
 use super::{
     clock_too_late, closed_to_others, damaged_type, earlier_vote, foreign, misses_command, newer,
-    no_permission, not_logged_in, old_protocol, other_settings, wrong_password,
+    no_permission, old_protocol, other_settings, wrong_password,
 };
 
 /// Whether waiting helps.
@@ -135,7 +135,10 @@ pub(super) const ANSWERS: &[Answer] = &[
     answer("MOVED", Stays, Of(ELSEWHERE, USE_CLUSTER)),
     answer("ASK", Stays, Of(ELSEWHERE, USE_CLUSTER)),
     answer("CROSSSLOT", Stays, Of(ELSEWHERE, USE_CLUSTER)),
-    answer("NOAUTH", Stays, By(not_logged_in)),
+    answer("NOAUTH", Stays, Of(
+        "the server asks for a password, and none was given (NOAUTH)",
+        "log in: redis://user:password@host, or a password file",
+    )),
     answer("WRONGPASS", Stays, By(wrong_password)),
     answer("NOPERM", Stays, By(no_permission)),
     answer("DENIED", Stays, By(closed_to_others)),

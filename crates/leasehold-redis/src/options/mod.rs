@@ -1,6 +1,8 @@
 //! Options of a connection to Redis: address, login, prefix, time-outs and policies.
 
 pub(crate) mod acknowledge;
+mod address;
+mod check;
 pub(crate) mod params;
 pub(crate) mod restart;
 pub(crate) mod sentinels;
@@ -10,12 +12,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::Invalid;
 use leasehold_store::AuditLimit;
-use leasehold_store::params::check_bounds;
+use leasehold_store::params::Field::{self, DurationOr, File, Refused, TextOr, YesNo};
+use leasehold_store::params::Param;
 
 use self::acknowledge::Acknowledge;
-use self::params::only_native;
+pub use self::address::{RedisAddress, RedisLayout};
+use self::params::{
+    OF_SENTINELS, OF_SOCKETS, acknowledged, certificate, only_native, parse_db, quarantined,
+};
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
@@ -31,38 +36,6 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// What the names of all keys and channels of the native layout begin with.
 const PREFIX: &str = "leasehold:";
 
-/// The layout of a lock in Redis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum RedisLayout {
-    /// The native layout: a queue with tokens, at `<prefix>lock:<name>`, with all features of
-    /// leasehold.
-    #[default]
-    Native,
-    /// The classic layout, shared with other libraries: the string of `SET key id NX PX ttl`, at
-    /// `<prefix><name>`. One holder, no queue, no pushes, no fencing tokens. See
-    /// `docs/stores/classic.md`.
-    Classic,
-}
-
-/// The address of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedisAddress {
-    /// TCP.
-    Tcp {
-        /// Name or IP address.
-        host: String,
-        /// Port; Redis uses 6379 by default.
-        port: u16,
-        /// Whether the connection is encrypted (feature `tls`).
-        tls: bool,
-    },
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// The primary that Sentinels report.
-    Sentinel(Sentinels),
-}
-
 /// Options for [`RedisStore::connect`](crate::RedisStore::connect). Plain data;
 /// `Debug` hides the password.
 ///
@@ -73,6 +46,21 @@ pub enum RedisAddress {
 /// assert_eq!(options.redacted_url(), "redis://alice:***@localhost:6379/2?prefix=app%3A");
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
+///
+/// # The parameters of a URL
+/// `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
+/// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
+/// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `1h30m`, `7d`), `db`; with TLS
+/// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
+/// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
+///
+/// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
+/// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
+/// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
+/// `acknowledge_renewals=no`; see [`Acknowledge`](crate::Acknowledge).
+///
+/// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
+/// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`](crate::Restart).
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// The address of the server.
@@ -113,16 +101,68 @@ pub struct RedisOptions {
     pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
-impl RedisAddress {
-    /// Host and port, or the path.
-    pub(crate) fn shown(&self) -> String {
-        match self {
-            Self::Tcp { host, port, .. } => sentinels::address(host, *port),
-            Self::Unix(path) => path.display().to_string(),
-            Self::Sentinel(sentinels) => format!("the primary {:?}", sentinels.master),
-        }
-    }
-}
+/// The parameters of the URLs of all stores on Redis. One that depends on another stands behind it.
+const OF_ALL: &[Param<RedisOptions>] = &[
+    // Where the path of a URL says the same, it is shown there.
+    ("db", |options| {
+        let is_socket = matches!(options.address, RedisAddress::Unix(_));
+        let shown = is_socket.then(|| options.db.to_string());
+        Field::custom(shown, |text| parse_db(text).map(|it| options.db = it))
+    }),
+    ("layout", |options| {
+        let shown = options.is_classic().then(|| "classic".to_owned());
+        Field::custom(shown, |text| options.set_layout(text))
+    }),
+    ("prefix", |options| {
+        let usual = if options.is_classic() { "" } else { PREFIX };
+        TextOr(&mut options.prefix, usual)
+    }),
+    ("retention", |options| match options.layout {
+        RedisLayout::Native => DurationOr(&mut options.retention, USUAL_RETENTION),
+        RedisLayout::Classic => Refused(only_native("retention", "no tokens to remember")),
+    }),
+    ("audit", |options| Field::Audit(&mut options.audit)),
+    ("connect_timeout", |options| {
+        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
+    }),
+    ("response_timeout", |options| {
+        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
+    }),
+    ("acknowledge", |options| {
+        let shown = options.acknowledge.map(|policy| policy.by.to_string());
+        Field::custom(shown, |text| {
+            acknowledge::parse(text).map(|it| options.acknowledge = it)
+        })
+    }),
+    ("acknowledge_timeout", |options| {
+        acknowledged(options, |policy| {
+            DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT)
+        })
+    }),
+    ("acknowledge_renewals", |options| {
+        acknowledged(options, |policy| YesNo(&mut policy.renewals, true))
+    }),
+    ("restart", |options| {
+        let shown = options.restart.quarantine();
+        let shown = shown.map(|_| "quarantine".to_owned());
+        Field::custom(shown, |text| {
+            restart::parse(text).map(|it| options.restart = it)
+        })
+    }),
+    ("max_ttl", |options| {
+        quarantined(options, |it| {
+            DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL)
+        })
+    }),
+    ("quarantine", |options| {
+        quarantined(options, |it| Field::Duration(&mut it.lasts))
+    }),
+    ("ca", |options| {
+        File(options.ca_file.get_or_insert_default())
+    }),
+    ("cert", |options| File(&mut certificate(options).0)),
+    ("key", |options| File(&mut certificate(options).1)),
+];
 
 impl Default for RedisOptions {
     fn default() -> Self {
@@ -278,97 +318,14 @@ impl RedisOptions {
         self
     }
 
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// [`Invalid`] with the option and its bounds.
-    pub fn check(&self) -> Result<(), Invalid> {
-        let day = Duration::from_secs(24 * 3600);
-        let choose = "choose between 1 min and 366 d; 24 h is a good default";
-        let bounds = SHORTEST_RETENTION..=366 * day;
-        check_bounds("a retention", self.retention, bounds, choose)?;
-        self.check_all_but_retention()
-    }
-
-    /// The same for a key that is used once, by the doctor, and need not be
-    /// remembered.
-    pub(crate) fn check_all_but_retention(&self) -> Result<(), Invalid> {
-        let prefix = &self.prefix;
-        let classic = self.is_classic();
-        // The native scripts find the name of a lock behind the first `lock:`.
-        let misleading = !classic && prefix.contains("lock:");
-        if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
-            return Err(Invalid::new(
-                format!("the prefix {prefix:?} is not allowed"),
-                "use at most 128 bytes, without control characters and without `lock:`",
-            ));
-        }
-        if classic && self.acknowledge.is_some() {
-            return Err(Invalid::new(
-                "in the classic layout, grants do not wait for acknowledgements",
-                "leave out acknowledge: locks of other libraries would not be acknowledged, and a \
-                 fail-over could lose them",
-            ));
-        }
-        if classic && self.audit.is_some() {
-            return Err(only_native("audit", "no record of holders"));
-        }
-        if classic && self.restart != Restart::Trust {
-            return Err(Invalid::new(
-                "the classic layout has no quarantine after a restart",
-                "leave out restart: other libraries would ignore the quarantine",
-            ));
-        }
-        for (name, timeout) in [
-            ("a connect_timeout", self.connect_timeout),
-            ("a response_timeout", self.response_timeout),
-        ] {
-            let bounds = Duration::from_millis(10)..=Duration::from_secs(300);
-            check_bounds(name, timeout, bounds, "choose between 10 ms and 5 min")?;
-        }
-        if let RedisAddress::Sentinel(sentinels) = &self.address {
-            sentinels.check()?;
-        }
-        if let Some(policy) = &self.acknowledge {
-            policy.check()?;
-        }
-        self.restart.check()?;
-        if let Some((certificate, key)) = &self.client_certificate
-            && (certificate.as_os_str().is_empty() || key.as_os_str().is_empty())
-        {
-            return Err(Invalid::plain(
-                "the URL must have both cert and key, or neither",
-            ));
-        }
-        if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
-            return Err(Invalid::new(
-                "certificates are given, but the connection is not encrypted",
-                "use rediss://",
-            ));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_classic(&self) -> bool {
-        self.layout == RedisLayout::Classic
-    }
-
-    /// Whether the connections are encrypted.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        matches!(
-            self.address,
-            RedisAddress::Tcp { tls: true, .. }
-                | RedisAddress::Sentinel(Sentinels { tls: true, .. })
-        )
-    }
-
-    /// Forgets the passwords.
-    pub(crate) fn without_passwords(mut self) -> Self {
-        (self.password, self.password_file) = (None, None);
-        if let RedisAddress::Sentinel(sentinels) = &mut self.address {
-            sentinels.password = None;
-        }
-        self
+    /// The parameters that the URL of such a server can have.
+    pub(super) fn params(&self) -> [&'static [Param<Self>]; 2] {
+        let own = match &self.address {
+            RedisAddress::Tcp { .. } => &[],
+            RedisAddress::Unix(_) => OF_SOCKETS,
+            RedisAddress::Sentinel(_) => OF_SENTINELS,
+        };
+        [own, OF_ALL]
     }
 }
 

@@ -1,26 +1,25 @@
-//! The parameters of a server's URL.
+//! The parameters of a server's URL that are not like others: those of an address, and those that
+//! depend on another. The table of all is beside [`RedisOptions`].
 
 use std::path::PathBuf;
 
 use leasehold_core::Invalid;
-use leasehold_store::params::Field::{
-    self, DurationOr, File, Refused, Secret, Text, TextOr, YesNo,
-};
+use leasehold_store::params::Field::{self, Refused, Secret, Text};
 use leasehold_store::params::{Param, Params};
 
 use super::acknowledge::{self, Acknowledge};
-use super::restart::{self, Quarantine, Restart};
+use super::restart::{Quarantine, Restart};
 use super::sentinels::Sentinels;
-use super::{PREFIX, RedisAddress, RedisLayout, RedisOptions, USUAL_RETENTION, USUAL_TIMEOUT};
+use super::{RedisAddress, RedisLayout, RedisOptions};
 
 /// The login of a server with a socket, whose URL has no other place for it.
-const OF_SOCKETS: &[Param<RedisOptions>] = &[
+pub(super) const OF_SOCKETS: &[Param<RedisOptions>] = &[
     ("user", |options| Text(&mut options.username)),
     ("pass", |options| Secret(&mut options.password)),
 ];
 
 /// The login at the Sentinels.
-const OF_SENTINELS: &[Param<RedisOptions>] = &[
+pub(super) const OF_SENTINELS: &[Param<RedisOptions>] = &[
     ("sentinel_user", |options| {
         at_sentinels(options, |them| Text(&mut them.username))
     }),
@@ -29,81 +28,8 @@ const OF_SENTINELS: &[Param<RedisOptions>] = &[
     }),
 ];
 
-/// Those of every server. One that depends on another stands behind it.
-const OF_ALL: &[Param<RedisOptions>] = &[
-    // Where the path of a URL says the same, it is shown there.
-    ("db", |options| {
-        let is_socket = matches!(options.address, RedisAddress::Unix(_));
-        let shown = is_socket.then(|| options.db.to_string());
-        Field::custom(shown, |text| parse_db(text).map(|it| options.db = it))
-    }),
-    ("layout", |options| {
-        let shown = options.is_classic().then(|| "classic".to_owned());
-        Field::custom(shown, |text| options.set_layout(text))
-    }),
-    ("prefix", |options| {
-        let usual = if options.is_classic() { "" } else { PREFIX };
-        TextOr(&mut options.prefix, usual)
-    }),
-    ("retention", |options| match options.layout {
-        RedisLayout::Native => DurationOr(&mut options.retention, USUAL_RETENTION),
-        RedisLayout::Classic => Refused(only_native("retention", "no tokens to remember")),
-    }),
-    ("audit", |options| Field::Audit(&mut options.audit)),
-    ("connect_timeout", |options| {
-        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
-    }),
-    ("response_timeout", |options| {
-        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
-    }),
-    ("acknowledge", |options| {
-        let shown = options.acknowledge.map(|policy| policy.by.to_string());
-        Field::custom(shown, |text| {
-            acknowledge::parse(text).map(|it| options.acknowledge = it)
-        })
-    }),
-    ("acknowledge_timeout", |options| {
-        acknowledged(options, |policy| {
-            DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT)
-        })
-    }),
-    ("acknowledge_renewals", |options| {
-        acknowledged(options, |policy| YesNo(&mut policy.renewals, true))
-    }),
-    ("restart", |options| {
-        let shown = options.restart.quarantine();
-        let shown = shown.map(|_| "quarantine".to_owned());
-        Field::custom(shown, |text| {
-            restart::parse(text).map(|it| options.restart = it)
-        })
-    }),
-    ("max_ttl", |options| {
-        quarantined(options, |it| {
-            DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL)
-        })
-    }),
-    ("quarantine", |options| {
-        quarantined(options, |it| Field::Duration(&mut it.lasts))
-    }),
-    ("ca", |options| {
-        File(options.ca_file.get_or_insert_default())
-    }),
-    ("cert", |options| File(&mut certificate(options).0)),
-    ("key", |options| File(&mut certificate(options).1)),
-];
-
 impl RedisOptions {
-    /// The parameters that the URL of such a server can have.
-    pub(super) fn params(&self) -> [&'static [Param<Self>]; 2] {
-        let own = match &self.address {
-            RedisAddress::Tcp { .. } => &[],
-            RedisAddress::Unix(_) => OF_SOCKETS,
-            RedisAddress::Sentinel(_) => OF_SENTINELS,
-        };
-        [own, OF_ALL]
-    }
-
-    fn set_layout(&mut self, text: &str) -> Result<(), Invalid> {
+    pub(super) fn set_layout(&mut self, text: &str) -> Result<(), Invalid> {
         match text {
             "native" => {}
             "classic" => {
@@ -137,7 +63,10 @@ fn at_sentinels(options: &mut RedisOptions, field: fn(&mut Sentinels) -> Field<'
     }
 }
 
-fn acknowledged(options: &mut RedisOptions, field: fn(&mut Acknowledge) -> Field<'_>) -> Field<'_> {
+pub(super) fn acknowledged(
+    options: &mut RedisOptions,
+    field: fn(&mut Acknowledge) -> Field<'_>,
+) -> Field<'_> {
     let why = "the URL has options for acknowledgements, and no `acknowledge`";
     match &mut options.acknowledge {
         Some(policy) => field(policy),
@@ -145,7 +74,10 @@ fn acknowledged(options: &mut RedisOptions, field: fn(&mut Acknowledge) -> Field
     }
 }
 
-fn quarantined(options: &mut RedisOptions, field: fn(&mut Quarantine) -> Field<'_>) -> Field<'_> {
+pub(super) fn quarantined(
+    options: &mut RedisOptions,
+    field: fn(&mut Quarantine) -> Field<'_>,
+) -> Field<'_> {
     match &mut options.restart {
         Restart::Quarantine(quarantine) => field(quarantine),
         Restart::Trust => Refused(Invalid::new(
@@ -156,7 +88,7 @@ fn quarantined(options: &mut RedisOptions, field: fn(&mut Quarantine) -> Field<'
 }
 
 /// Checked when both were read.
-fn certificate(options: &mut RedisOptions) -> &mut (PathBuf, PathBuf) {
+pub(super) fn certificate(options: &mut RedisOptions) -> &mut (PathBuf, PathBuf) {
     options.client_certificate.get_or_insert_default()
 }
 

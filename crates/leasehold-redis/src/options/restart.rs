@@ -80,23 +80,17 @@ impl Quarantine {
             quarantine: self.lasts(),
         }
     }
+}
 
-    /// Refuses a TTL that would outlive the quarantine.
-    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
-        if ttl <= self.max_ttl {
-            return Ok(());
-        }
-        let max = self.max_ttl;
-        Err(StoreError::new(
-            ErrorKind::Invalid,
-            format!(
-                "a TTL of {} is longer than max_ttl of the server, {}",
-                written(ttl),
-                written(max)
-            ),
-        )
-        .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the server"))
+/// Refuses a TTL that would outlive the quarantine of a `server` or a `set`.
+pub(crate) fn check_ttl(ttl: Duration, max: Duration, whose: &str) -> Result<(), StoreError> {
+    if ttl <= max {
+        return Ok(());
     }
+    let (ttl, max) = (written(ttl), written(max));
+    let why = format!("a TTL of {ttl} is longer than max_ttl of the {whose}, {max}");
+    let hint = format!("choose a shorter TTL, or raise max_ttl in all clients of the {whose}");
+    Err(StoreError::new(ErrorKind::Invalid, why).with_hint(hint))
 }
 
 impl Restart {

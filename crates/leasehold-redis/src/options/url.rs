@@ -29,19 +29,7 @@ impl RedisOptions {
     /// rediss-sentinel://…                        the same with TLS
     /// ```
     ///
-    /// Parameters: `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
-    /// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
-    /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `1h30m`, `7d`), `db`; with TLS
-    /// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
-    /// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
-    ///
-    /// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
-    /// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
-    /// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
-    /// `acknowledge_renewals=no`; see [`Acknowledge`](crate::Acknowledge).
-    ///
-    /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
-    /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`](crate::Restart).
+    /// The parameters are listed at [`RedisOptions`].
     ///
     /// # Errors
     /// [`Invalid`] with the invalid part. The password is never repeated.
@@ -118,7 +106,7 @@ impl RedisOptions {
     }
 
     /// Names without a password are hidden.
-    fn without_lone_users(&self) -> Self {
+    pub(crate) fn without_lone_users(&self) -> Self {
         let mut shown = self.clone();
         let hide = |user: &mut Option<String>| *user = user.take().map(|_| HIDDEN.to_owned());
         if self.password.is_none() && self.password_file.is_none() {
@@ -133,35 +121,11 @@ impl RedisOptions {
     }
 
     fn shown(&self) -> String {
-        let mut url = self.shown_address();
-        for table in self.params() {
-            add_params(&mut url, table, self);
-        }
-        url
-    }
-
-    /// All but the parameters.
-    fn shown_address(&self) -> String {
-        let begin = |kind: &str| {
-            let tls = if self.is_encrypted() { "s" } else { "" };
-            let mut url = format!("redis{tls}{kind}://");
-            encode_name(self.username.as_deref().unwrap_or_default(), &mut url);
-            if self.password.is_some() {
-                url.push(':');
-                url.push_str(HIDDEN);
-            }
-            if self.username.is_some() || self.password.is_some() {
-                url.push('@');
-            }
-            url
-        };
-        match &self.address {
-            RedisAddress::Tcp { host, port, .. } => {
-                begin("") + &format!("{}/{}", sentinels::address(host, *port), self.db)
-            }
-            RedisAddress::Sentinel(sentinels) => {
-                begin("-sentinel") + &format!("{}/{}", sentinels.show(), self.db)
-            }
+        let tls = if self.is_encrypted() { "s" } else { "" };
+        let (login, params) = (self.shown_login(), self.shown_params());
+        let (kind, place) = match &self.address {
+            RedisAddress::Tcp { .. } => ("", self.address.shown()),
+            RedisAddress::Sentinel(sentinels) => ("-sentinel", sentinels.show()),
             RedisAddress::Unix(path) => {
                 let mut url = "redis+unix://".to_owned();
                 let path = path.to_string_lossy();
@@ -173,9 +137,33 @@ impl RedisOptions {
                     }
                     _ => encode(&path, &mut url),
                 }
-                url
+                return url + &params;
             }
+        };
+        format!("redis{tls}{kind}://{login}{place}/{}{params}", self.db)
+    }
+
+    /// User and password, as they stand before a host.
+    pub(crate) fn shown_login(&self) -> String {
+        let mut login = String::new();
+        encode_name(self.username.as_deref().unwrap_or_default(), &mut login);
+        if self.password.is_some() {
+            login.push(':');
+            login.push_str(HIDDEN);
         }
+        if self.username.is_some() || self.password.is_some() {
+            login.push('@');
+        }
+        login
+    }
+
+    /// The parameters, behind a `?` if there are any.
+    pub(crate) fn shown_params(&self) -> String {
+        let mut params = String::new();
+        for table in self.params() {
+            add_params(&mut params, table, self);
+        }
+        params
     }
 }
 

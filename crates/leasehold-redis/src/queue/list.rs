@@ -5,9 +5,7 @@ use leasehold_store::StoreError;
 use redis::Value;
 
 use super::RedisStore;
-use crate::codec::record::Record;
-use crate::codec::script::Look;
-use crate::connection::step::Delivery;
+use crate::codec::record;
 use crate::errors;
 use crate::routing::names::{Looked, Named, as_key};
 
@@ -18,19 +16,13 @@ impl Named for RedisStore {
             Ok(key) => key,
             Err(error) => return Ok(Err(error)),
         };
-        let look = Look {
-            key: &self.redis_key(key.as_str()),
-        };
-        let (value, _) = self.route.ask(Delivery::Plain, &look).await?;
+        let value = self.record(&key).await?;
         match &value {
             // It is about the server or the user, and not about this key.
             Value::ServerError(error) if !matches!(error.code(), "LHTYPE" | "LHVERSION") => {
                 Err(errors::of_server(error))
             }
-            _ => Ok(Record::read(value).map(|(record, clock)| {
-                let seen = record.look(clock);
-                seen.capacity.is_some().then_some((key, seen))
-            })),
+            _ => Ok(record::look(value).map(|it| it.capacity.is_some().then_some((key, it)))),
         }
     }
 }

@@ -3,13 +3,11 @@
 use async_trait::async_trait;
 use leasehold_core::{Key, StoreTime};
 use leasehold_store::{AuditLog, AuditRecord, StoreError};
-use redis::Cmd;
 use tokio::time::Instant;
 
 use super::RedisStore;
 use crate::codec::audit::{self, Entries, PAGE, read_entries};
-use crate::codec::script::{Call, SCRIPTS};
-use crate::connection::step::Delivery;
+use crate::codec::script::SCRIPTS;
 use crate::routing::Route;
 use crate::routing::names::Names;
 
@@ -83,17 +81,12 @@ impl<'a> StreamLog<'a> {
     }
 
     async fn read(&self, stream: &Stream) -> Result<Entries, StoreError> {
-        let call = Call {
-            script: &SCRIPTS.log,
-            keys: &[&*stream.name],
-            arguments: |call: &mut Cmd| {
-                call.arg(&stream.from).arg(PAGE);
-            },
-            last: false,
-        };
+        let page = PAGE.to_string();
+        let arguments = [&*stream.from, &page].map(str::as_bytes);
+        let key = &stream.name;
         read_entries(
-            &stream.name,
-            self.store.route.ask(Delivery::Plain, &call).await?.0,
+            key,
+            self.store.route.run(&SCRIPTS.log, key, &arguments).await?,
         )
     }
 

@@ -12,20 +12,22 @@ use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
-    Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, ErrorKind, Listening, Listing,
-    LockStore, PushSink, StoreError, check_parts,
+    Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, Listening, Listing, LockStore,
+    PushSink, StoreError, check_parts,
 };
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::codec::push;
-use crate::codec::record::Record;
-use crate::codec::script::{self, Call, Look, Request, Script, Step, Steps};
-use crate::codec::stores_own;
+use crate::codec::record;
+use crate::codec::script::{self, Request, Script, Step};
+use crate::codec::{slots, stores_own};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::step::Delivery;
+use crate::errors;
+use crate::options::restart::check_ttl;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
-use crate::routing::cluster::{Cluster, RedisClusterOptions};
+use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
 
 /// A store on one Redis or Valkey server, behind Sentinels, or on a cluster. Cheap to share in an
@@ -42,15 +44,9 @@ impl RedisStore {
     /// replica, or refuses the credentials. `Invalid` for invalid options. `Unsupported` for TLS
     /// without the feature `tls`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        options.check()?;
-        Self::open(options).await
-    }
-
-    /// The same for options that were checked.
-    pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
-        check_layout(&options)?;
-        let route = Route::open(Endpoint::new(&options)?).await?;
-        Ok(Self { route })
+        let endpoint = Endpoint::new(&options)?;
+        options.check_layout(RedisLayout::Native)?;
+        Ok(Self::by(Route::open(endpoint).await?))
     }
 
     /// The same for a server that is reached so.
@@ -66,14 +62,8 @@ impl RedisStore {
     /// `Refused` if they are not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
         options.check()?;
-        Self::open_cluster(options).await
-    }
-
-    /// The same for options that were checked.
-    pub(crate) async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
-        check_layout(&options.node)?;
-        let route = Route::open_cluster(options).await?;
-        Ok(Self { route })
+        options.node.check_layout(RedisLayout::Native)?;
+        Ok(Self::by(Route::open_cluster(options).await?))
     }
 
     /// Opens a store with the address, the login and the certificates of an existing client. Only
@@ -89,9 +79,9 @@ impl RedisStore {
         options: RedisOptions,
     ) -> Result<Self, StoreError> {
         options.check()?;
-        check_layout(&options)?;
-        let route = Route::open(Endpoint::of_client(client, &options)?).await?;
-        Ok(Self { route })
+        options.check_layout(RedisLayout::Native)?;
+        let endpoint = Endpoint::of_client(client, &options)?;
+        Ok(Self::by(Route::open(endpoint).await?))
     }
 
     /// Opens a further connection to the server, with the same login, for other commands than those
@@ -103,8 +93,10 @@ impl RedisStore {
         check_runtime()?;
         let Route::One(shared) = &self.route else {
             let why = "a cluster has no single server to connect to";
-            return Err(StoreError::new(ErrorKind::Unsupported, why)
-                .with_hint("connect to one of its nodes alone"));
+            return Err(errors::unsupported(
+                why,
+                "connect to one of its nodes alone",
+            ));
         };
         Ok(shared.endpoint.connect(None).await?.handshake.connection)
     }
@@ -127,7 +119,7 @@ impl RedisStore {
     /// Refuses a TTL that would outlive the quarantine of the server.
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         let quarantine = self.route.options().restart.quarantine();
-        quarantine.map_or(Ok(()), |quarantine| quarantine.check_ttl(ttl))
+        quarantine.map_or(Ok(()), |it| check_ttl(ttl, it.max_ttl, "server"))
     }
 
     /// This client does not only look.
@@ -144,27 +136,14 @@ impl RedisStore {
     /// Runs a script that knows nothing of queues where a key is.
     pub(crate) async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
         let key = self.redis_key(key.as_str());
-        let call = Call {
-            script,
-            keys: &[&*key],
-            arguments: |_: &mut Cmd| {},
-            last: false,
-        };
-        let (value, _) = self.route.ask(Delivery::Plain, &call).await?;
-        Ok(value)
+        self.route.run(script, &key, &[]).await
     }
-}
 
-/// This store keeps queues.
-fn check_layout(options: &RedisOptions) -> Result<(), StoreError> {
-    if options.layout == RedisLayout::Native {
-        return Ok(());
+    /// What lies at a key.
+    async fn record(&self, key: &Key) -> Result<Value, StoreError> {
+        let key = &self.redis_key(key.as_str());
+        self.route.read(&Request::Look { key }).await
     }
-    Err(StoreError::new(
-        ErrorKind::Invalid,
-        "these options are for the classic layout",
-    )
-    .with_hint("open them with ClassicStore"))
 }
 
 #[async_trait]
@@ -212,7 +191,8 @@ impl LockStore for RedisStore {
             return Err(stores_own(command));
         };
         let (steps, all) = (&[step], false);
-        let (value, context) = self.route.ask(delivery, &Steps { steps, all }).await?;
+        let request = Request::Steps { steps, all };
+        let (value, context) = self.route.ask(delivery, &request).await?;
         context.answer(script::read_reply(&value)?)
     }
 
@@ -227,8 +207,8 @@ impl LockStore for RedisStore {
         });
         let steps: Vec<_> = steps.collect();
         let (steps, all) = (&steps, true);
-        let steps = Steps { steps, all };
-        if matches!(self.route, Route::Cluster(_)) && !Cluster::are_together(steps.keys()) {
+        let steps = Request::Steps { steps, all };
+        if matches!(self.route, Route::Cluster(_)) && slots::common_slot(steps.keys()).is_none() {
             return Ok(None);
         }
         self.note_claim();
@@ -253,10 +233,7 @@ impl LockStore for RedisStore {
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        let key = self.redis_key(key.as_str());
-        let (value, _) = self.route.ask(Delivery::Plain, &Look { key: &key }).await?;
-        let (record, clock) = Record::read(value)?;
-        Ok(record.look(clock))
+        record::look(self.record(key).await?)
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
@@ -278,8 +255,8 @@ impl LockStore for RedisStore {
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         match &self.route {
-            Route::One(shared) => Ok(Box::new(shared.listen(sink).await?)),
-            Route::Cluster(cluster) => cluster.listen(sink).await,
+            Route::One(shared) => Ok(Box::new(shared.listen(&sink).await?)),
+            Route::Cluster(cluster) => Ok(Box::new(cluster.listen(sink).await?)),
         }
     }
 }

@@ -1,84 +1,56 @@
 //! Opens the inbox at every server that can be reached.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_core::Backoff;
-use leasehold_store::random::random_u64;
-use leasehold_store::{ErrorKind, Listening, Push, PushSink, StoreError};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use leasehold_store::{Listening, Push, PushSink, StoreError};
+use tokio::time::timeout;
 
 use super::Inner;
-use crate::connection::manager::ConnectionManager;
+use crate::connection::inbox::Subscription;
+use crate::std_ext::BackgroundTask;
 
 /// Open inboxes; closed on drop.
 pub(super) struct Subscriptions {
-    _tasks: JoinSet<()>,
+    _opened: Vec<Subscription>,
+    _late: BackgroundTask,
 }
 
 impl Listening for Subscriptions {}
 
-/// Opens the inbox everywhere, and gives the answer when a quorum listens, or
-/// all have been asked for as long as an answer may take.
+/// Opens the inbox everywhere, and gives the answer when a quorum listens, or after as long as an
+/// answer may take. From then on each connection subscribes whenever it is opened.
 pub(super) async fn listen(
-    inner: &Arc<Inner>,
+    inner: &Inner,
     sink: Arc<dyn PushSink>,
 ) -> Result<Subscriptions, StoreError> {
-    let mut tasks = JoinSet::new();
-    let (opened, mut open) = mpsc::unbounded_channel();
-    for member in &inner.members {
-        let shared = Arc::clone(&member.shared);
-        tasks.spawn(hear(shared, Arc::clone(&sink), opened.clone()));
-    }
-    drop(opened);
+    let links = || {
+        inner
+            .members
+            .iter()
+            .map(|member| Arc::clone(&member.shared))
+    };
+    let opened: Result<_, _> = links().map(|link| link.open_inbox(&sink)).collect();
+    let opened = opened?;
+    let mut subscribed: FuturesUnordered<_> = links()
+        .map(|link| async move { link.subscribed().await })
+        .collect();
     let quorum = async {
         for _ in 0..inner.size.quorum() {
-            open.recv().await;
+            subscribed.next().await;
         }
     };
-    // Whoever comes later is told of by a reset.
-    if tokio::time::timeout(inner.options.node_timeout, quorum)
-        .await
-        .is_err()
-        && open.is_closed()
-    {
-        return Err(StoreError::new(
-            ErrorKind::Unavailable,
-            "cannot subscribe at any server",
-        ));
-    }
-    Ok(Subscriptions { _tasks: tasks })
-}
-
-/// Keeps the inbox at one server open.
-async fn hear(
-    shared: Arc<ConnectionManager>,
-    sink: Arc<dyn PushSink>,
-    opened: mpsc::UnboundedSender<()>,
-) {
-    let mut pauses = Backoff::new(
-        Duration::from_millis(50),
-        Duration::from_secs(2),
-        random_u64(),
-    );
-    let mut late = false;
-    loop {
-        match shared.listen(Arc::clone(&sink)).await {
-            Ok(_ear) => {
-                if opened.send(()).is_err() || late {
-                    // Something may have been pushed before.
-                    sink.push(Push::Reset);
-                }
-                // The link opens it anew after each reconnect.
-                return std::future::pending().await;
-            }
-            Err(error) => {
-                tracing::debug!(url = %shared.endpoint.redacted, %error, "cannot subscribe at this \
-                 server");
-                late = true;
-                tokio::time::sleep(pauses.pause()).await;
-            }
+    let _ = timeout(inner.options.node_timeout, quorum).await;
+    let late = BackgroundTask::default();
+    late.start(async move {
+        while subscribed.next().await.is_some() {
+            // Something may have been pushed before.
+            sink.push(Push::Reset);
         }
-    }
+    });
+    Ok(Subscriptions {
+        _opened: opened,
+        _late: late,
+    })
 }

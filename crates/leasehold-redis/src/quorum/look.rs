@@ -5,7 +5,6 @@ use leasehold_core::{Holder, Key, Snapshot, StoreTime};
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::Inner;
-use super::report::Report;
 use crate::classic::wall;
 
 impl Inner {
@@ -13,18 +12,11 @@ impl Inner {
     pub(super) async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
         let limit = self.options.node_timeout;
         let looks = self.each(limit, |member| member.store.inspect(key)).await;
-        let mut report = Report::new(self.size);
-        for (member, look) in looks.iter().enumerate() {
-            report.note(member, look);
-        }
-        // Something else stands there. Where votes are our own, it is one that is missing.
-        let errors = looks.iter().filter_map(|look| look.as_ref().err());
-        let mut foreign = errors.filter(|error| error.kind() == ErrorKind::Corrupt);
-        let foreign = foreign.next().cloned();
-        let seen: Vec<_> = looks.into_iter().flatten().collect();
+        let (seen, report) = self.gather(looks);
         let is_quorum = seen.len() >= self.size.quorum();
-        match foreign {
-            Some(error) if !is_quorum || self.options.is_classic() => Err(error),
+        // Something else stands there. Where votes are our own, it is one that is missing.
+        match report.errors(ErrorKind::Corrupt).next() {
+            Some(error) if !is_quorum || self.options.is_classic() => Err(error.clone()),
             _ if !is_quorum => Err(report.error(self, ErrorKind::Unavailable, limit)),
             _ => Ok(view(self.size, &seen, wall())),
         }

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Key, SetTerms, written};
-use leasehold_store::{Answer, ErrorKind, LockStore, StoreError};
-use redis::Cmd;
+use leasehold_core::{Claim, Command, Key, SetTerms};
+use leasehold_store::{Answer, LockStore, StoreError};
 use tokio::time::timeout;
 
-use super::classic_votes;
 use super::options::address;
-use crate::classic::{ClassicStore, wall};
+use crate::classic::ClassicStore;
 use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::run;
-use crate::options::{RedisLayout, RedisOptions};
+use crate::errors;
+use crate::options::RedisOptions;
 use crate::queue::RedisStore;
 use crate::routing::Route;
 
@@ -24,8 +23,6 @@ pub(super) struct Member {
     /// Host and port, for people.
     pub(super) name: String,
     pub(super) store: Box<dyn LockStore>,
-    /// Whether it has the classic layout, where the set knows which claims are new.
-    classic: bool,
     /// The connection, which is opened in the background, again and again.
     pub(super) shared: Arc<ConnectionManager>,
 }
@@ -36,34 +33,26 @@ impl Member {
     pub(super) fn start(options: &RedisOptions, terms: &SetTerms) -> Result<Self, StoreError> {
         let shared = ConnectionManager::start(Endpoint::new(options)?.of_set(terms), None);
         let route = Route::One(Arc::clone(&shared));
-        let classic = options.layout == RedisLayout::Classic;
         Ok(Self {
             name: address(options),
-            store: match classic {
+            store: match options.is_classic() {
                 true => Box::new(ClassicStore::by(route)),
                 false => Box::new(RedisStore::by(route)),
             },
-            classic,
             shared,
         })
-    }
-
-    fn lock_key(&self, key: &Key) -> String {
-        let lock = if self.classic { "" } else { "lock:" };
-        format!("{}{lock}{key}", self.shared.endpoint.options.prefix)
     }
 
     pub(super) fn marker_key(&self) -> String {
         marker_key(&self.shared.endpoint.options.prefix)
     }
 
-    /// Takes a step, for `limit` at most. `first`: of a claim that was never asked for before.
+    /// Takes a step, for `limit` at most.
     pub(super) async fn take(
         &self,
         key: &Key,
         command: &Command,
         limit: Duration,
-        first: bool,
     ) -> Result<Answer, StoreError> {
         // Each server knows its clients by another inbox.
         let inbox = self.shared.inbox();
@@ -78,23 +67,16 @@ impl Member {
             },
             other => other.clone(),
         };
-        self.within(limit, async {
-            if !self.classic {
-                return self.store.step(key, command).await;
-            }
-            let wire = self.shared.connection().await?;
-            let key = self.lock_key(key);
-            let reply = classic_votes::take(&wire, &key, command, first).await?;
-            Ok(Answer::new(reply, wall(), 0))
-        })
-        .await
+        self.within(limit, self.store.step(key, command)).await
     }
 
     /// Runs a script that knows nothing of votes.
     pub(super) async fn run(&self, script: &Script, key: &Key) -> Result<(), StoreError> {
         let wire = self.shared.connection().await?;
-        let key = self.lock_key(key);
-        run(&wire, script, &[&key], |_: &mut Cmd| {}).await?;
+        let options = &self.shared.endpoint.options;
+        let lock = if options.is_classic() { "" } else { "lock:" };
+        let key = format!("{}{lock}{key}", options.prefix);
+        run(&wire, script, &key, &[]).await?;
         Ok(())
     }
 
@@ -105,11 +87,8 @@ impl Member {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         timeout(limit, work).await.unwrap_or_else(|_| {
-            let silent = || {
-                let message = format!("no answer within {}", written(limit));
-                StoreError::new(ErrorKind::Unavailable, message)
-            };
-            Err(self.shared.last_failure().unwrap_or_else(silent))
+            let why = self.shared.last_failure();
+            Err(why.unwrap_or_else(|| errors::silent(limit)))
         })
     }
 }

@@ -7,7 +7,6 @@
 //! The answer is complete with the last vote of a quorum; slower members are not waited for.
 //! `docs/stores/redlock.md` describes the guarantees, and `docs/proof/quorum.md` explains them.
 
-mod classic_votes;
 mod init;
 mod list;
 mod listen;
@@ -30,7 +29,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::QuorumSize;
-use leasehold_core::{Command, Inbox, Key, Reply, SetTerms, Snapshot, StoreTime, written};
+use leasehold_core::{Command, Inbox, Key, Reply, SetTerms, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
@@ -47,6 +46,7 @@ use crate::claim_table::ClaimTable;
 use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
+use crate::options::restart::check_ttl;
 
 /// What the store and its tasks share.
 struct Inner {
@@ -74,11 +74,6 @@ impl RedlockStore {
     pub async fn connect(options: RedlockOptions) -> Result<Self, StoreError> {
         check_runtime()?;
         options.check()?;
-        Self::open(options).await
-    }
-
-    /// The same for options that were checked.
-    pub(super) async fn open(options: RedlockOptions) -> Result<Self, StoreError> {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let mut report = Report::new(inner.size);
@@ -145,20 +140,12 @@ impl RedlockStore {
     }
 
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
-        let max = self.inner.options.max_ttl;
+        let options = &self.inner.options;
         // The classic layout knows no quarantine that a longer claim would outlive.
-        if ttl > max && !self.inner.options.is_classic() {
-            return Err(StoreError::new(
-                ErrorKind::Invalid,
-                format!(
-                    "a TTL of {} is longer than max_ttl of the set, {}",
-                    written(ttl),
-                    written(max)
-                ),
-            )
-            .with_hint("choose a shorter TTL, or raise max_ttl in all clients of the set"));
+        match options.is_classic() {
+            true => Ok(()),
+            false => check_ttl(ttl, options.max_ttl, "set"),
         }
-        Ok(())
     }
 }
 
@@ -239,6 +226,15 @@ impl Inner {
     {
         let each = self.members.iter();
         join_all(each.map(|member| member.within(limit, work(member)))).await
+    }
+
+    /// What members answered, and a report with the errors of the others.
+    fn gather<T>(&self, results: Vec<Result<T, StoreError>>) -> (Vec<T>, Report) {
+        let mut report = Report::new(self.size);
+        for (member, result) in results.iter().enumerate() {
+            report.note(member, result);
+        }
+        (results.into_iter().flatten().collect(), report)
     }
 
     /// How long one server's answer may take.

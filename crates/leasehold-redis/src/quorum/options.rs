@@ -13,6 +13,7 @@ use crate::options::params::{of_query, only_native};
 use crate::options::restart::{Restart, USUAL_MAX_TTL, check_times};
 use crate::options::sentinels::discreet;
 use crate::options::{RedisAddress, RedisOptions};
+use crate::std_ext::fnv;
 
 const USUAL_NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -259,33 +260,26 @@ impl RedlockOptions {
     /// gives the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        self.shown(RedisOptions::redacted_url)
+        self.shown(RedisOptions::without_lone_users)
     }
 
     /// The URL by which others open the same store, with passwords that they have from elsewhere.
     pub(crate) fn url_for_others(&self) -> String {
-        self.shown(RedisOptions::url_for_others)
+        self.shown(|server| server.clone().without_passwords())
     }
 
-    fn shown(&self, one: impl Fn(&RedisOptions) -> String) -> String {
-        let tls = matches!(
-            self.servers.first().map(|server| &server.address),
-            Some(RedisAddress::Tcp { tls: true, .. })
-        );
-        let mut url = format!("redlock{}://", if tls { "s" } else { "" });
-        let mut tail = String::new();
-        for (number, server) in self.servers.iter().enumerate() {
-            let shown = one(server);
-            let rest = shown.split_once("://").map_or("", |(_, rest)| rest);
-            let (member, end) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            if number == 0 {
-                end.clone_into(&mut tail);
-            } else {
-                url.push(',');
-            }
-            url.push_str(member);
-        }
-        url.push_str(&tail);
+    fn shown(&self, one: impl Fn(&RedisOptions) -> RedisOptions) -> String {
+        let servers: Vec<_> = self.servers.iter().map(one).collect();
+        let member = |server: &RedisOptions| server.shown_login() + &server.address.shown();
+        let members: Vec<_> = servers.iter().map(member).collect();
+        let first = servers.first();
+        let tls = match first.is_some_and(RedisOptions::is_encrypted) {
+            true => "s",
+            false => "",
+        };
+        let tail = first.map(|first| format!("/{}{}", first.db, first.shown_params()));
+        let tail = tail.unwrap_or_default();
+        let mut url = format!("redlock{tls}://{}{tail}", members.join(","));
         add_params(&mut url, PARAMS, self);
         url
     }
@@ -298,13 +292,6 @@ pub(super) fn address(server: &RedisOptions) -> String {
         RedisAddress::Tcp { host, port, .. } => format!("{host}:{port}/{}", server.db),
         RedisAddress::Unix(_) | RedisAddress::Sentinel(_) => server.address.shown(),
     }
-}
-
-/// FNV-1a, 64 bits: names a set, guards nothing.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 impl fmt::Debug for RedlockOptions {

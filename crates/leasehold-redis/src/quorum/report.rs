@@ -28,6 +28,14 @@ impl Report {
         Self(vec![Said::Nothing; size.servers()])
     }
 
+    /// The errors of a kind.
+    pub(super) fn errors(&self, kind: ErrorKind) -> impl Iterator<Item = &StoreError> {
+        self.0.iter().filter_map(move |said| match said {
+            Said::Error(error) if error.kind() == kind => Some(error),
+            _ => None,
+        })
+    }
+
     /// Whether a server has done what was asked.
     pub(super) fn note<T>(&mut self, server: usize, result: &Result<T, StoreError>) {
         self.0[server] = match result {
@@ -75,21 +83,18 @@ impl Report {
             ),
         );
         // Too few were left because servers said so, and not for want of answers.
-        let answered = self.0.iter().filter_map(not_now);
-        let (count, soonest) = (answered.clone().count(), answered.min());
+        let not_now = || self.errors(ErrorKind::Unavailable);
+        let answered = || not_now().filter_map(StoreError::retry_after);
+        let (count, soonest) = (answered().count(), answered().min());
         if let (ErrorKind::Unavailable, Some(soonest)) = (kind, soonest)
             && all - refused - count < needed
         {
             error = error.with_retry_after(soonest);
         }
-        let refused = self.0.iter().find_map(|said| match said {
-            Said::Error(error) if error.kind() == ErrorKind::Refused => error.hint(),
-            _ => None,
-        });
+        let mut refused = self.errors(ErrorKind::Refused);
         let quarantined = |said: &Said| matches!(said, Said::Reply(Reply::Quarantined { .. }, ..));
-        if let Some(hint) = refused {
-            let hint = hint.to_owned();
-            error.with_hint(hint)
+        if let Some(refused) = refused.find(|refused| refused.hint().is_some()) {
+            error.with_hint_of(refused)
         } else if self.0.iter().any(quarantined) {
             error.with_hint(
                 "a server that has restarted, or lost its data, votes again after its quarantine; \
@@ -109,14 +114,6 @@ fn skew(said: &Said) -> Option<Duration> {
         Said::Reply(Reply::Outbid { most, .. }, _, token) if token > most => {
             Some(Duration::from_micros(token.0 - most.0))
         }
-        _ => None,
-    }
-}
-
-/// When a server that cannot do it now is to be asked again.
-fn not_now(said: &Said) -> Option<Duration> {
-    match said {
-        Said::Error(error) if error.kind() == ErrorKind::Unavailable => error.retry_after(),
         _ => None,
     }
 }

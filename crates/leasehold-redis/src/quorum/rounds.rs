@@ -44,11 +44,10 @@ impl Inner {
         key: &Key,
         command: Command,
         limit: Duration,
-        first: bool,
     ) -> Asked {
         let (inner, key) = (Arc::clone(self), key.clone());
         Box::pin(async move {
-            let asked = inner.members[member].take(&key, &command, limit, first);
+            let asked = inner.members[member].take(&key, &command, limit);
             (member, token, asked.await)
         })
     }
@@ -59,14 +58,13 @@ impl Inner {
         key: &Key,
         round: &mut QuorumRound,
         limit: Duration,
-        first: bool,
         propose: impl Fn(Token) -> Command,
     ) -> Report {
         let mut report = Report::new(self.size);
         let mut asked = FuturesUnordered::new();
         while round.verdict().is_none() {
             while let Some((member, token)) = round.poll_transmit() {
-                asked.push(self.ask(member, token, key, propose(token), limit, first));
+                asked.push(self.ask(member, token, key, propose(token), limit));
             }
             let next = round.poll_timeout();
             let pause = next.map_or(Duration::ZERO, |next| next.since(clock::now()));
@@ -89,26 +87,19 @@ impl Inner {
         report
     }
 
-    /// Asks all members, and gives the replies of a quorum or more.
+    /// Asks all members, and gives the answers of a quorum or more.
     pub(super) async fn ask_quorum(
-        self: &Arc<Self>,
+        &self,
         key: &Key,
         command: &Command,
-    ) -> Result<Vec<Reply>, StoreError> {
+    ) -> Result<Vec<Answer>, StoreError> {
         let limit = self.options.node_timeout;
-        let mut report = Report::new(self.size);
-        let mut asked: FuturesUnordered<_> = (0..self.members.len())
-            .map(|member| self.ask(member, Token::NONE, key, command.clone(), limit, false))
-            .collect();
-        let mut replies = Vec::new();
-        while let Some((member, _, result)) = asked.next().await {
-            report.note(member, &result);
-            replies.extend(result.map(|answer| answer.reply));
+        let asked = self.each(limit, |member| member.take(key, command, limit));
+        let (answers, report) = self.gather(asked.await);
+        match answers.len() < self.size.quorum() {
+            true => Err(report.error(self, ErrorKind::Unavailable, limit)),
+            false => Ok(answers),
         }
-        if replies.len() < self.size.quorum() {
-            return Err(report.error(self, ErrorKind::Unavailable, limit));
-        }
-        Ok(replies)
     }
 
     /// Takes back what a claim has proposed in vain.
@@ -169,7 +160,7 @@ impl Inner {
         loop {
             let now = clock::now();
             while let Some(member) = release.poll_transmit(now) {
-                asked.push(self.ask(member, Token::NONE, &key, command.clone(), limit, false));
+                asked.push(self.ask(member, Token::NONE, &key, command.clone(), limit));
             }
             if let Some(verdict) = release.verdict()
                 && let Some(told) = told.take()

@@ -14,6 +14,7 @@ use super::report::Report;
 use super::rounds::{Bid, Known};
 use super::{Inner, RedlockStore};
 use crate::classic::{self, wall};
+use crate::errors;
 
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
@@ -32,11 +33,8 @@ fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 }
 
 pub(super) fn unsupported(why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unsupported,
+    errors::unsupported(
         format!("independent servers cannot do this: {why}"),
-    )
-    .with_hint(
         "a redlock:// store has mutexes and elections only; use a single server for other \
      kinds",
     )
@@ -160,7 +158,7 @@ impl RedlockStore {
                     "fewer than {needed} of {all} servers confirmed the release within {}",
                     written(limit)
                 );
-                return Err(StoreError::new(ErrorKind::Unavailable, message)
+                return Err(errors::unavailable(message)
                     .with_hint("it is repeated in the background until the claim expires"));
             }
         };
@@ -194,10 +192,10 @@ impl RedlockStore {
         };
         let whose = Voided::Key { by: by.clone() };
         let command = Command::Void(Void { up_to, whose });
-        let replies = inner.ask_quorum(key, &command).await?;
-        let held = |reply: &Reply| matches!(reply, Reply::Broken { holders: 1.., .. });
+        let answers = inner.ask_quorum(key, &command).await?;
+        let held = |answer: &Answer| matches!(answer.reply, Reply::Broken { holders: 1.., .. });
         let reply = Reply::Broken {
-            holders: replies.iter().any(held).into(),
+            holders: answers.iter().any(held).into(),
             token: up_to,
         };
         Ok(Answer::new(reply, wall(), 0))
@@ -236,18 +234,14 @@ impl Inner {
         };
         let lapses = sent + claim.lease_ttl + limit;
         let note = |token| {
-            let proposed = |before: Option<Proposed>| match before {
-                Some(before) if before.token == token => before,
-                _ => Proposed {
-                    token,
-                    at: sent,
-                    held: false,
-                },
+            let new = Proposed {
+                token,
+                at: sent,
+                held: false,
             };
-            self.note_here(key, claim, (lapses, sent), |bid| {
-                let deadline = bid.map_or(StoreTime(0), |bid| bid.deadline);
-                (proposed(bid.map(|bid| bid.proposed)), deadline)
-            });
+            let same = |before: &Proposed| before.token == token;
+            let proposed = |before: Option<Proposed>| before.filter(same).unwrap_or(new);
+            self.note_here(key, claim, (lapses, sent), proposed, StoreTime(0));
         };
         let first = round.token();
         note(first);
@@ -257,8 +251,7 @@ impl Inner {
             }
             propose(token)
         };
-        let new = before.is_none();
-        let report = self.drive(key, &mut round, limit, new, propose).await;
+        let report = self.drive(key, &mut round, limit, propose).await;
         let verdict = round.verdict().unwrap_or(RoundVerdict::Unanswered);
         if let Some((Known::Left, _)) = self.claims.get(key, &claim.id) {
             // It was released while it was asked for.
@@ -268,40 +261,41 @@ impl Inner {
         (verdict, report)
     }
 
-    /// Notes what a claim has proposed, and its deadline, unless it was released.
+    /// Notes what a claim has proposed, and its deadline, unless it was released. Returns the
+    /// deadline, which is never before one that was told.
     fn note_here(
         &self,
         key: &Key,
         claim: &Claim,
         times: (Moment, Moment),
-        noted: impl FnOnce(Option<&Bid>) -> (Proposed, StoreTime),
-    ) {
+        proposed: impl FnOnce(Option<Proposed>) -> Proposed,
+        mut deadline: StoreTime,
+    ) -> StoreTime {
         self.claims.note((key, &claim.id), times, |known| {
             let bid = match known {
                 Some(Known::Left) => return Known::Left,
-                Some(Known::Here(bid)) => Some(&**bid),
+                Some(Known::Here(bid)) => Some(bid),
                 None => None,
             };
-            let (proposed, deadline) = noted(bid);
-            let claim = claim.clone();
+            deadline = bid.map_or(deadline, |bid| bid.deadline.max(deadline));
             Known::Here(Box::new(Bid {
-                proposed,
-                claim,
+                proposed: proposed(bid.map(|bid| bid.proposed)),
+                claim: claim.clone(),
                 deadline,
             }))
         });
+        deadline
     }
 
     /// A quorum votes for the claim.
     fn held(&self, key: &Key, claim: &Claim, token: Token, at: StoreTime) -> Reply {
-        let mut deadline = at + claim.lease_ttl;
         let now = clock::now();
-        self.note_here(key, claim, (now, now), |bid| {
-            let told = bid.map_or(StoreTime(0), |bid| bid.deadline);
-            deadline = deadline.max(told);
-            let (at, held) = (bid.map_or(now, |bid| bid.proposed.at), true);
-            (Proposed { token, at, held }, deadline)
-        });
+        let held = |before: Option<Proposed>| Proposed {
+            token,
+            at: before.map_or(now, |before| before.at),
+            held: true,
+        };
+        let deadline = self.note_here(key, claim, (now, now), held, at + claim.lease_ttl);
         if self.options.is_classic() {
             return classic::standing(claim.id.expose(), deadline);
         }

@@ -11,7 +11,7 @@ use leasehold_store::sync::check_runtime;
 use redis::Value;
 
 use self::cluster::{Cluster, RedisClusterOptions};
-use crate::codec::script::Request;
+use crate::codec::script::{Request, Script};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::{Context, Delivery, ask_primary};
@@ -74,12 +74,28 @@ impl Route {
     pub(crate) async fn ask(
         &self,
         delivery: Delivery<'_>,
-        request: &impl Request,
+        request: &Request<'_>,
     ) -> Result<(Value, Context), StoreError> {
         match self {
             Self::One(shared) => ask_primary(shared, delivery, request).await,
             // Following a slot is large, and must not make every request to one server larger.
             Self::Cluster(cluster) => Box::pin(cluster.run(request)).await,
         }
+    }
+
+    /// The same where the value is all that counts.
+    pub(crate) async fn read(&self, request: &Request<'_>) -> Result<Value, StoreError> {
+        let (value, _) = self.ask(Delivery::Plain, request).await?;
+        Ok(value)
+    }
+
+    /// Runs a script that needs to know nothing of the server.
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Value, StoreError> {
+        self.read(&Request::call(script, key, arguments)).await
     }
 }

@@ -76,7 +76,10 @@ impl Names {
             self.cursor = START.to_vec();
             self.wire = Some(Arc::clone(&wire));
         }
-        let answer = wire.send(scan(&self.cursor, &self.glob)).await;
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&self.cursor).arg("MATCH").arg(&self.glob);
+        scan.arg("COUNT").arg(PAGE);
+        let answer = wire.send(scan).await;
         let (cursor, names) = read_page(&answer.map_err(errors::of_connection)?)?;
         if cursor == START {
             self.nodes.pop_front();
@@ -164,18 +167,7 @@ impl<S: Named> Listing for NamedKeys<'_, S> {
 }
 
 /// Where a scan begins, and what tells that it has ended.
-pub(crate) const START: &[u8] = b"0";
-
-/// One step of a scan.
-pub(crate) fn scan(cursor: &[u8], glob: &str) -> redis::Cmd {
-    let mut scan = redis::cmd("SCAN");
-    scan.arg(cursor)
-        .arg("MATCH")
-        .arg(glob)
-        .arg("COUNT")
-        .arg(PAGE);
-    scan
-}
+const START: &[u8] = b"0";
 
 /// One answer of `SCAN`: where to go on, and the names found.
 pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {

@@ -12,7 +12,7 @@ use redis::{Pipeline, Value};
 use super::twin::Kind;
 use crate::codec::audit::Audit;
 use crate::codec::script::Gate;
-use crate::codec::script::{Request, SCRIPTS, Step, Steps};
+use crate::codec::script::{Request, SCRIPTS, Step};
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";
@@ -119,7 +119,7 @@ fn calls(
             .iter()
             .map(|(key, step)| Step::new(key.clone(), step).unwrap());
         let (steps, all) = (&steps.collect::<Vec<_>>(), false);
-        Steps { steps, all }.command(false, kind.terms(&gate, false, audit))
+        Request::Steps { steps, all }.command(false, kind.terms(&gate, false, audit))
     };
     steps.chunks(together).map(call).collect()
 }

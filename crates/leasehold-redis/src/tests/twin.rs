@@ -15,9 +15,8 @@ use super::super::errors;
 use super::record;
 use crate::codec::audit::{self, Audit};
 use crate::codec::push;
-use crate::codec::record::Record;
 use crate::codec::script::Gate;
-use crate::codec::script::{self, Look, Request, SCRIPTS, Script, Step, Steps, Terms};
+use crate::codec::script::{self, Request, SCRIPTS, Script, Step, Terms};
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const QUARANTINE: Duration = Duration::from_millis(500);
@@ -217,7 +216,7 @@ impl Twin {
     fn look(&mut self, place: usize, clock: StoreTime) -> Value {
         let key = self.places[place].redis_key();
         let gate = self.boot.gate();
-        let look = Look { key: &key }.command(false, self.kind.terms(&gate, true, None));
+        let look = Request::Look { key: &key }.command(false, self.kind.terms(&gate, true, None));
         self.run(&look, 1, clock).unwrap()
     }
 
@@ -234,7 +233,7 @@ impl Twin {
         });
         let steps: Vec<_> = steps.collect();
         let (gate, steps) = (self.boot.gate(), &steps);
-        let steps = Steps { steps, all };
+        let steps = Request::Steps { steps, all };
         let terms = self.kind.terms(&gate, true, self.audit.as_ref());
         let call = steps.command(false, terms);
         self.run(&call, 0, clock)
@@ -579,10 +578,9 @@ impl Twin {
         }
         let last_token = queue.last_token().max(self.last_token);
         record::compare(&value, &queue, last_token, look.at);
-        let (record, _) = Record::read(value).unwrap();
-        let expires = record.expires;
+        let expires = record::expires(&value);
         let look = Snapshot { last_token, ..look };
-        assert_eq!(record.look(clock), look, "the look");
+        assert_eq!(crate::codec::record::look(value).unwrap(), look, "the look");
 
         assert!(left > 0, "it expires");
         let keep = match self.kind {

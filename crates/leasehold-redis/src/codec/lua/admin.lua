@@ -24,6 +24,16 @@ local function revoke(claim, by)
   tell('r', claim, '%.0f ', now)
 end
 
+-- Takes a key from all such claims that are granted: how many.
+local function revoke_all(like, by)
+  local held = granted_by(like)
+  for _, claim in ipairs(held) do
+    revoke(claim, by)
+  end
+  promote()
+  return #held
+end
+
 -- Queue::break_holds: takes a key from all who hold it, or who hold by one token, after raising the
 -- token. Works when the memory is full.
 local function break_holds(command)
@@ -42,14 +52,10 @@ local function break_holds(command)
   last_token = raised
   reclaim()
   disband(0)
-  local held = granted_by(function(claim)
+  local held = revoke_all(function(claim)
     return only == 0 or claim.token == only
-  end)
-  for _, claim in ipairs(held) do
-    revoke(claim, string.sub(command, 10))
-  end
-  promote()
-  return {7, now, #held, raised}, true
+  end, string.sub(command, 10))
+  return {7, now, held, raised}, true
 end
 
 -- Queue::resize: changes the number of permits of a semaphore in use.

@@ -187,18 +187,10 @@ local function changed_fields(fresh)
     put_or_drop(' o' .. secret, texts)
   end
   if watching_changed then
-    local texts = {}
-    for at, watcher in ipairs(watching) do
-      texts[at] = struct.pack('<dBc0', watcher.ends, #watcher.inbox, watcher.inbox)
-    end
-    put_or_drop(' watchers', texts)
+    put_or_drop(' watchers', pack_inboxes(watching, {}))
   end
   if votes and votes.changed then
-    local texts = {struct.pack('<d', votes.void)}
-    for _, caller in ipairs(votes.callers) do
-      texts[#texts + 1] = struct.pack('<dBc0', caller.ends, #caller.inbox, caller.inbox)
-    end
-    put(' votes', table.concat(texts))
+    put(' votes', table.concat(pack_inboxes(votes.callers, {struct.pack('<d', votes.void)})))
     votes.changed = false
   end
   return fields, count, dropped

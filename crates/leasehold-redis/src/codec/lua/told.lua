@@ -35,21 +35,41 @@ local function hint()
   end
 end
 
--- ---- those who watch: until when, and the inbox ----
+-- ---- lists of inboxes: until when each counts, and its name ----
 
--- Reads them when somebody asks. What is over is left out: it means nothing.
+local function read_inboxes(text, at)
+  local list = {}
+  while at <= #text do
+    local ends, inbox
+    ends, inbox, at = struct.unpack('<dBc0', text, at)
+    list[#list + 1] = {ends = ends, inbox = inbox, arrival = 0}
+  end
+  return list
+end
+
+-- Those whose time is not over, without this one.
+local function still(list, but)
+  local kept = {}
+  for _, entry in ipairs(list) do
+    if entry.ends > now and entry.inbox ~= but then
+      kept[#kept + 1] = entry
+    end
+  end
+  return kept, #kept < #list
+end
+
+-- Adds them, packed, to these texts.
+local function pack_inboxes(list, texts)
+  for _, entry in ipairs(list) do
+    texts[#texts + 1] = struct.pack('<dBc0', entry.ends, #entry.inbox, entry.inbox)
+  end
+  return texts
+end
+
+-- Those who watch, read when somebody asks. What is over is left out: it means nothing.
 local function all_watching()
   if not watching then
-    watching = {}
-    local text = watchers > 0 and call('HGET', key, ' watchers') or ''
-    local at = 1
-    while at <= #text do
-      local ends, inbox
-      ends, inbox, at = struct.unpack('<dBc0', text, at)
-      if ends > now then
-        watching[#watching + 1] = {ends = ends, inbox = inbox, arrival = 0}
-      end
-    end
+    watching = still(read_inboxes(watchers > 0 and call('HGET', key, ' watchers') or '', 1))
     watching_changed = #watching ~= watchers
     watchers = #watching
   end
@@ -57,12 +77,9 @@ local function all_watching()
 end
 
 local function unwatch(inbox)
-  for at, watcher in ipairs(all_watching()) do
-    if watcher.inbox == inbox then
-      table.remove(watching, at)
-      watchers, watching_changed = #watching, true
-      return
-    end
+  local kept, fewer = still(all_watching(), inbox)
+  if fewer then
+    watching, watchers, watching_changed = kept, #kept, true
   end
 end
 
@@ -82,31 +99,16 @@ local CALLERS, CALLER_LIFE = 64, 3000000
 -- Reads them when a step needs them.
 local function open_votes()
   if not votes then
-    votes = {void = 0, callers = {}}
     local text = is_hash and call('HGET', key, ' votes') or ''
-    local at = 9
-    if text ~= '' then
-      votes.void = struct.unpack('<d', text)
-    end
-    while at <= #text do
-      local ends, inbox
-      ends, inbox, at = struct.unpack('<dBc0', text, at)
-      table.insert(votes.callers, {ends = ends, inbox = inbox, arrival = 0})
-    end
+    votes = {void = text ~= '' and struct.unpack('<d', text) or 0, callers = read_inboxes(text, 9)}
   end
   return votes
 end
 
 -- Leaves out those whose time is over, and this one.
 local function keep_callers(but)
-  local kept = {}
-  for _, caller in ipairs(open_votes().callers) do
-    if caller.ends > now and caller.inbox ~= but then
-      kept[#kept + 1] = caller
-    end
-  end
-  votes.changed = votes.changed or #kept < #votes.callers
-  votes.callers = kept
+  local kept, fewer = still(open_votes().callers, but)
+  votes.callers, votes.changed = kept, votes.changed or fewer
 end
 
 -- Queue::remember_caller

@@ -51,15 +51,11 @@ local function void(command)
   end
   if flags >= 2 then
     reclaim()
-    local held = granted_by(function(claim)
+    local held = revoke_all(function(claim)
       return claim.token <= up_to
-    end)
-    for _, claim in ipairs(held) do
-      revoke(claim, string.sub(command, at))
-    end
-    promote()
+    end, string.sub(command, at))
     call_first()
-    return {7, now, #held, up_to}, true
+    return {7, now, held, up_to}, true
   end
   local claim, released = live(id), flags % 2 >= 1
   local held = claim and claim.token > 0

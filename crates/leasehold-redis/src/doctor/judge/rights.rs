@@ -4,7 +4,6 @@ use leasehold_store::report::{Finding, Severity};
 use leasehold_store::trial::Trial;
 
 use super::super::facts::Facts;
-use crate::connection::rights::MissingPermission;
 use crate::errors;
 
 /// What the server, or its access control, forbids.
@@ -17,18 +16,12 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         }
         _ => return Vec::new(),
     };
-    let finding = |missing: &MissingPermission| {
-        let (severity, check) = match missing {
-            MissingPermission::Resp3
-            | MissingPermission::Subscribe
-            | MissingPermission::Publish => (Severity::Warning, "pushes"),
-            MissingPermission::Info => (Severity::Warning, "info"),
-        };
-        Finding::new(severity, check, missing.found())
-            .meaning(missing.cost())
+    let missing = rights.missing.iter().map(|missing| {
+        Finding::new(Severity::Warning, missing.check, missing.found)
+            .meaning(missing.cost)
             .remedied(missing.remedy(&facts.prefix))
-    };
-    rights.missing.iter().map(finding).collect()
+    });
+    missing.collect()
 }
 
 /// Whether grants are pushed where that is not forbidden.

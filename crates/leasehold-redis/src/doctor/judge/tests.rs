@@ -384,7 +384,7 @@ fn who_is_not_there_is_all_there_is_to_say() {
 fn what_is_forbidden_is_found_with_what_would_do() {
     let mut facts = good();
     facts.rights = Some(Ok(Rights {
-        missing: vec![MissingPermission::Publish, MissingPermission::Info],
+        missing: vec![MissingPermission::PUBLISH, MissingPermission::INFO],
         ..Rights::default()
     }));
     facts.trial = Some(Trial {

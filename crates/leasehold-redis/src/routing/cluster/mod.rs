@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{Backoff, Inbox};
+use leasehold_store::StoreError;
 use leasehold_store::random::random_u128;
-use leasehold_store::{ErrorKind, Listening, PushSink, StoreError};
 use redis::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -38,7 +38,7 @@ use crate::connection::address::Address;
 use crate::connection::client::Common;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Context, Delivery, run_request};
+use crate::connection::step::{Context, Delivery, send};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
 
@@ -52,6 +52,8 @@ const LONG: Duration = Duration::from_millis(500);
 /// So many nodes in a row may send us on at once; more do not agree yet on who
 /// has the slot.
 const HOPS: u32 = 3;
+
+const UNANSWERED: &str = "the cluster did not answer in time; the outcome is unknown";
 
 /// What a store on a cluster and its tasks share.
 pub(crate) struct Cluster {
@@ -107,24 +109,12 @@ impl Cluster {
         Endpoint::of_cluster(node, &self.options.at(node), &self.common)
     }
 
-    pub(crate) async fn listen(
-        self: &Arc<Self>,
-        sink: Arc<dyn PushSink>,
-    ) -> Result<Box<dyn Listening>, StoreError> {
-        Ok(Box::new(subscription_node::listen(self, sink).await?))
-    }
-
-    /// Whether these keys lie in one slot, so that one script can have them all.
-    pub(crate) fn are_together<'a>(keys: impl Iterator<Item = &'a str>) -> bool {
-        slots::common_slot(keys).is_some()
-    }
-
     // ---- a step ----
 
     /// Runs a script at the node of its keys, which all lie in one slot. With several keys, `TRYAGAIN` is an answer.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        request: &impl Request,
+        request: &Request<'_>,
     ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
@@ -137,21 +127,16 @@ impl Cluster {
         let Ok(answer) = timeout(limit, followed).await else {
             return Err(unsettled.why.clone());
         };
-        let (value, epoch) = answer?;
-        unsettled.settled = true;
-        let context = Context {
-            epoch,
-            acknowledged: None,
-        };
-        Ok((value, context))
+        unsettled.settled = answer.is_ok();
+        answer
     }
 
     async fn follow(
         self: &Arc<Self>,
         slot: u16,
-        request: &impl Request,
+        request: &Request<'_>,
         why: &mut StoreError,
-    ) -> Result<(Value, u64), StoreError> {
+    ) -> Result<(Value, Context), StoreError> {
         // The node to which the slot is on its way, if one was named.
         let (mut asking, mut hops) = (None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
@@ -163,31 +148,36 @@ impl Cluster {
             };
             let Some(address) = address else {
                 *why = not_served(&format!("no node serves slot {slot}"));
-                self.until_changed(backoff.pause(), &mut changes).await;
+                self.refresh();
+                // Somebody may have it when this is over.
+                let _ = timeout(backoff.pause(), changes.changed()).await;
                 continue;
             };
             let Some(connection) = self.reach(&address, &mut changes, why).await? else {
                 continue;
             };
-            *why = unanswered();
+            *why = errors::unavailable(UNANSWERED);
             // Before sending: what is sent before the inbox is open may go without pushes.
-            let epoch = self.home.epoch();
-            let asked = run_request(&connection, delivery, request);
+            let context = Context {
+                epoch: self.home.epoch(),
+                acknowledged: None,
+            };
+            let asked = send(&connection, delivery, request);
             let asked = self.unless_replaced(&address, delivery, asked);
-            let answer = asked.await.unwrap_or_else(|| Err(why.clone()))?;
+            let (answer, _) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
             let (said, redirect) = match &answer {
                 Value::ServerError(said) => (said, Redirect::of(said, &address)),
-                _ => return Ok((answer, epoch)),
+                _ => return Ok((answer, context)),
             };
             let Some(redirect) = redirect else {
-                return Ok((answer, epoch));
+                return Ok((answer, context));
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
                 Redirect::Ask(node) => asking = Some(node),
-                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, epoch)),
+                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, context)),
                 Redirect::Torn => hops += HOPS,
                 Redirect::Elsewhere => {
                     hops += HOPS;
@@ -199,12 +189,6 @@ impl Cluster {
                 sleep(backoff.pause()).await;
             }
         }
-    }
-
-    /// Somebody may have the slot when this is over.
-    async fn until_changed(self: &Arc<Self>, pause: Duration, changes: &mut watch::Receiver<u64>) {
-        self.refresh();
-        let _ = timeout(pause, changes.changed()).await;
     }
 
     /// The connection to a node; `None` where the map has changed: another may have the
@@ -274,17 +258,7 @@ impl Drop for Unsettled<'_> {
     }
 }
 
-fn unanswered() -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        "the cluster did not answer in time; the outcome is unknown",
-    )
-}
-
 fn not_served(reason: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        format!("the cluster cannot serve this key now: {reason}"),
-    )
-    .with_hint("check CLUSTER INFO on one of its nodes; retrying is safe")
+    errors::unavailable(format!("the cluster cannot serve this key now: {reason}"))
+        .with_hint("check CLUSTER INFO on one of its nodes; retrying is safe")
 }

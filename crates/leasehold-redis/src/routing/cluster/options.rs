@@ -1,7 +1,6 @@
 //! Options of a cluster.
 
 use std::fmt;
-use std::fmt::Write;
 
 use leasehold_core::Invalid;
 
@@ -145,26 +144,19 @@ impl RedisClusterOptions {
     /// the same options.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        self.shown(RedisOptions::redacted_url)
+        self.shown(&self.node.without_lone_users())
     }
 
     /// The URL by which others open the same store, with passwords that they have from elsewhere.
     pub(crate) fn url_for_others(&self) -> String {
-        self.shown(RedisOptions::url_for_others)
+        self.shown(&self.node.clone().without_passwords())
     }
 
-    fn shown(&self, node: impl Fn(&RedisOptions) -> String) -> String {
-        let mark = Address::new("h", 1);
-        let one = node(&self.at(&mark));
-        let (head, tail) = one.split_once("h:1/0").unwrap_or((&one, ""));
-        let login = head.split_once("://").map_or("", |(_, login)| login);
-        let mut url = format!("redis{}-cluster://{login}", if self.tls { "s" } else { "" });
-        for (at, seed) in self.seeds().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
-            // Writing to a string cannot fail.
-            let _ = write!(url, "{comma}{seed}");
-        }
-        url + "/" + tail
+    fn shown(&self, node: &RedisOptions) -> String {
+        let tls = if self.tls { "s" } else { "" };
+        let seeds: Vec<_> = self.seeds().map(|seed| seed.to_string()).collect();
+        let (login, params) = (node.shown_login(), node.shown_params());
+        format!("redis{tls}-cluster://{login}{}/{params}", seeds.join(","))
     }
 
     pub(super) fn seeds(&self) -> impl Iterator<Item = Address> {

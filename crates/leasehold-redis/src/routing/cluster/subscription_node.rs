@@ -63,50 +63,52 @@ impl SubscriptionNode {
     }
 }
 
-/// Opens the inbox, on one of the primaries, whichever can.
-pub(super) async fn listen(
-    cluster: &Arc<Cluster>,
-    sink: Arc<dyn PushSink>,
-) -> Result<ClusterSubscription, StoreError> {
-    let home = &cluster.home;
-    home.inbox.open(sink)?;
-    let subscription = ClusterSubscription {
-        cluster: Arc::clone(cluster),
-        looks_after: BackgroundTask::default(),
-    };
-    if !home.inbox.hears() {
-        // Those who wait ask.
-        return Ok(subscription);
-    }
-    let weak = Arc::downgrade(cluster);
-    let (found, lost) = (weak.clone(), weak);
-    let tried = AtomicBool::new(false);
-    let nodes = move || {
-        let Some(cluster) = found.upgrade() else {
-            return Vec::new();
+impl Cluster {
+    /// Opens the inbox, on one of the primaries, whichever can.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        sink: Arc<dyn PushSink>,
+    ) -> Result<ClusterSubscription, StoreError> {
+        let home = &self.home;
+        home.inbox.open(sink)?;
+        let subscription = ClusterSubscription {
+            cluster: Arc::clone(self),
+            looks_after: BackgroundTask::default(),
         };
-        if tried.swap(true, Ordering::AcqRel) {
-            // None could be reached, or the last is lost.
-            cluster.refresh();
+        if !home.inbox.hears() {
+            // Those who wait ask.
+            return Ok(subscription);
         }
-        cluster.in_turn(cluster.primaries())
-    };
-    let observer = move |up: bool| {
-        if let (false, Some(cluster)) = (up, lost.upgrade()) {
-            cluster.refresh();
-        }
-    };
-    let any = cluster.options.at(&Address::new("", 0));
-    let endpoint = Endpoint::any(&any, nodes, &cluster.common);
-    let inbox = Arc::clone(&home.inbox);
-    // Its inbox is open, so it subscribes whenever it connects.
-    let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
-    *lock(&home.link) = Some(Arc::clone(&link));
-    subscription
-        .looks_after
-        .start(look_after(Arc::downgrade(&link)));
-    link.connection().await?;
-    Ok(subscription)
+        let weak = Arc::downgrade(self);
+        let (found, lost) = (weak.clone(), weak);
+        let tried = AtomicBool::new(false);
+        let nodes = move || {
+            let Some(cluster) = found.upgrade() else {
+                return Vec::new();
+            };
+            if tried.swap(true, Ordering::AcqRel) {
+                // None could be reached, or the last is lost.
+                cluster.refresh();
+            }
+            cluster.in_turn(cluster.primaries())
+        };
+        let observer = move |up: bool| {
+            if let (false, Some(cluster)) = (up, lost.upgrade()) {
+                cluster.refresh();
+            }
+        };
+        let any = self.options.at(&Address::new("", 0));
+        let endpoint = Endpoint::any(&any, nodes, &self.common);
+        let inbox = Arc::clone(&home.inbox);
+        // Its inbox is open, so it subscribes whenever it connects.
+        let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
+        *lock(&home.link) = Some(Arc::clone(&link));
+        subscription
+            .looks_after
+            .start(look_after(Arc::downgrade(&link)));
+        link.connection().await?;
+        Ok(subscription)
+    }
 }
 
 /// Leaves a node that has fallen silent: nothing else is asked there.
@@ -121,7 +123,7 @@ async fn look_after(link: Weak<ConnectionManager>) {
 }
 
 /// An open inbox; closed on drop.
-pub(super) struct ClusterSubscription {
+pub(crate) struct ClusterSubscription {
     cluster: Arc<Cluster>,
     looks_after: BackgroundTask,
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -97,10 +97,9 @@ impl Cluster {
             return Err(errors::of_topology(error));
         }
         match Topology::read(&answer, node) {
-            Some(topology) if topology.primaries().is_empty() => Err(StoreError::new(
-                ErrorKind::Unavailable,
-                format!("{node} knows no node that serves slots"),
-            )
+            Some(topology) if topology.primaries().is_empty() => Err(errors::unavailable(format!(
+                "{node} knows no node that serves slots"
+            ))
             .with_hint("check that the cluster is created; see redis-cli --cluster create")),
             Some(topology) => Ok(topology),
             None => Err(script::unreadable(&answer)),

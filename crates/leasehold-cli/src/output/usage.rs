@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/test` runs this without the feature, too.
+    /// Also without the feature: `cargo test -p leasehold-cli --no-default-features --bins`.
     #[test]
     fn what_it_was_built_without_is_said() {
         for name in ["top", "serve"] {

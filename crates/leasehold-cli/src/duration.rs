@@ -12,3 +12,33 @@ pub(crate) fn at_least(least: &'static str) -> impl Fn(&str) -> Result<Duration,
         duration => Ok(duration),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_short_says_how_long_it_may_be() {
+        for (least, millis) in [("50ms", 50), ("100ms", 100), ("1s", 1_000)] {
+            let read = at_least(least);
+            let shorter = millis - 1;
+            for short in [
+                "0",
+                "0s",
+                "1ns",
+                &format!("{shorter}ms"),
+                &format!("{shorter}999us"),
+            ] {
+                assert_eq!(read(short), Err(format!("use {least} or more")), "{short}");
+            }
+            for enough in [millis, millis + 1, 7_200_000] {
+                let duration = Duration::from_millis(enough);
+                assert_eq!(read(&format!("{enough}ms")), Ok(duration));
+            }
+            for wrong in ["", "30", "5M", "-1s", "soon"] {
+                assert_eq!(read(wrong), parse(wrong), "{wrong}");
+                assert!(read(wrong).is_err(), "{wrong}");
+            }
+        }
+    }
+}

@@ -28,15 +28,25 @@ pub(crate) fn boot() -> String {
 #[cfg(target_os = "linux")]
 pub(crate) fn process_fields(pid: Pid) -> io::Result<Vec<String>> {
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    // The name may hold anything.
-    let stat = String::from_utf8_lossy(&stat);
-    let behind = stat.rsplit(')').next().unwrap_or_default();
-    Ok(behind.split_whitespace().map(str::to_owned).collect())
+    behind_name(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Of "PID (NAME) STATE PARENT …"; the name may hold anything.
+#[cfg(target_os = "linux")]
+fn behind_name(stat: &[u8]) -> Option<Vec<String>> {
+    let stat = String::from_utf8_lossy(stat);
+    let (_, behind) = stat.rsplit_once(')')?;
+    Some(behind.split_whitespace().map(str::to_owned).collect())
 }
 
 #[cfg(target_os = "linux")]
 pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
-    Pid::from_raw(process_fields(pid).ok()?.get(1)?.parse().ok()?)
+    parent(&process_fields(pid).ok()?)
+}
+
+#[cfg(target_os = "linux")]
+fn parent(fields: &[String]) -> Option<Pid> {
+    Pid::from_raw(fields.get(1)?.parse().ok()?)
 }
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
@@ -214,4 +224,38 @@ pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
     let fd = unsafe { AsyncFd::register_with_interest(fd.as_fd(), Interest::READABLE) };
     let fd = fd.ok()?;
     Some(async move { drop(fd.readable().await) })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_kernel_says_of_a_process() {
+        let read = |stat: &[u8]| {
+            let fields = behind_name(stat)?;
+            Some((
+                fields.first()?.clone(),
+                parent(&fields)?.as_raw_nonzero().get(),
+            ))
+        };
+        let state_and_parent = |state: &str| Some((state.to_owned(), 7));
+        assert_eq!(read(b"12 (sh) S 7 12 12 0 -1"), state_and_parent("S"));
+        assert_eq!(read(b"12 (a) R 1 (b) c) D 7 12"), state_and_parent("D"));
+        assert_eq!(read(b"12 (\xff\n) Z 7 12"), state_and_parent("Z"));
+        for torn in [
+            &b""[..],
+            b"12 (sh",
+            b"12 (sh)",
+            b"12 (sh) S",
+            b"12 (sh) S x",
+        ] {
+            assert_eq!(read(torn), None);
+        }
+        assert_eq!(
+            behind_name(b"12 S 7"),
+            None,
+            "without its name nothing is known"
+        );
+    }
 }

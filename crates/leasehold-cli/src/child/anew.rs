@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::shim;
+use crate::failure::Failure;
+use crate::output::Printer;
 
 /// The first argument of a leasehold that is to be a shim.
 pub(super) const SHIM: &str = "__shim";
@@ -15,12 +17,20 @@ pub(super) const PROBE: &str = "__probe";
 /// Is what this process was started as, if that is no command of a user; answers the exit status.
 pub(crate) fn run_if_started_anew() -> Option<u8> {
     let mut arguments = std::env::args_os().skip(1);
-    match arguments.next()?.to_str()? {
-        SHIM => Some(shim::run(arguments)),
+    let role = arguments.next()?;
+    let role = role.to_str()?;
+    let ended = match role {
+        SHIM => shim::run(arguments),
         #[cfg(target_os = "linux")]
-        PROBE => Some(super::probe::run(arguments)),
-        _ => None,
-    }
+        PROBE => super::probe::run(arguments),
+        _ => return None,
+    };
+    Some(ended.unwrap_or_else(|| {
+        let failure = Failure::usage(format!("only leasehold itself starts leasehold {role}"))
+            .hint("leasehold run starts a command under a lock");
+        Printer::default().failure(&failure);
+        failure.status
+    }))
 }
 
 /// The program that runs here, whatever stands at its path by now.

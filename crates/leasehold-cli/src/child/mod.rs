@@ -143,7 +143,14 @@ impl Child {
                 terminal.give_at_start(group);
             }
         });
-        let pid = shim.start(start, before)?;
+        let pid = match shim.start(start, before) {
+            Ok(pid) => pid,
+            Err(error) => {
+                // One that is only late would begin the command when the lock is another's.
+                shim.end();
+                return Err(error);
+            }
+        };
         let reports = shim.socket.try_clone()?;
         reports.set_nonblocking(true)?;
         Ok(Self {
@@ -305,4 +312,27 @@ mod probe {
 #[cfg(not(target_os = "linux"))]
 fn handle(_pid: Pid) -> Option<OwnedFd> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_shim_that_does_not_start_its_command_in_time_is_ended() {
+        let mut late = Command::new("sleep").arg("60").spawn().unwrap();
+        let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let pid = Pid::from_child(&late);
+        let start = Start {
+            program: OsStr::new("true"),
+            given: Vec::new(),
+            withheld: Vec::new(),
+            lifelines: Vec::new(),
+        };
+        Child::start(Shim { pid, socket }, &start, None).unwrap_err();
+        assert_eq!(late.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 }

@@ -71,15 +71,16 @@ impl Probe {
     }
 }
 
-/// Is the probe, to its end. Answers the exit status, which nobody reads.
-pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
+/// Is the probe, to its end. Answers the exit status, which nobody reads; nothing where it was not
+/// leasehold that has started it.
+pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     sys::block(Blocked::Everything);
-    let leasehold = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
-    let leasehold = leasehold.and_then(Pid::from_raw);
+    let leasehold = arguments.next()?.to_str()?.parse().ok();
+    let leasehold = leasehold.filter(|&pid| pid > 0).and_then(Pid::from_raw);
     let dies_with = set_parent_process_death_signal(Some(Signal::KILL));
     // A parent that died before that sends nothing any more.
     if leasehold.is_none() || getppid() != leasehold || dies_with.is_err() {
-        return exit::USAGE;
+        return None;
     }
     let _ = rustix::thread::set_name(c"leasehold-probe");
     let _ = std::env::set_current_dir("/");
@@ -87,7 +88,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
     let mut out = io::stdout();
     let mut say = |byte| out.write_all(&[byte]).and_then(|()| out.flush());
     if say(0).is_err() {
-        return exit::OUTPUT;
+        return Some(exit::OUTPUT);
     }
     let [hangup, interrupt, quit] = SENT;
     while let Some((signal, sender)) = sys::next_signal(&[hangup, interrupt, quit, OVER]) {
@@ -101,5 +102,5 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
             }
         }
     }
-    exit::OK
+    Some(exit::OK)
 }

@@ -105,7 +105,9 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
             Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
         }
         // Of the socket on which the shim reports.
-        io::ErrorKind::UnexpectedEof => {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset => {
             Failure::new(exit::SYSTEM, format!("cannot start {name}: {SHIM_KILLED}"))
         }
         _ => Failure::new(exit::CANNOT_RUN, format!("cannot run {name}: {error}")),
@@ -122,9 +124,12 @@ mod tests {
 
     #[test]
     fn a_shim_that_is_killed_at_once_is_the_systems_doing() {
-        let failure = failure("sh".as_ref(), &io::ErrorKind::UnexpectedEof.into());
-        assert_eq!(failure.status, 71);
-        assert!(failure.message.ends_with("the command was killed"));
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        for seen in [UnexpectedEof, BrokenPipe, ConnectionReset] {
+            let failure = failure("sh".as_ref(), &seen.into());
+            assert_eq!(failure.status, 71);
+            assert!(failure.message.ends_with("the command was killed"));
+        }
     }
 
     #[test]

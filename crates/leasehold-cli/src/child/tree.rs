@@ -35,20 +35,35 @@ mod linux {
         }
     }
 
-    /// Whether the process has not ended (a zombie has) and descends from `root`.
+    /// Whether the process has not ended and descends from `root`.
     fn is_below(pid: Pid, root: Pid) -> bool {
-        let runs = sys::process_fields(pid).is_ok_and(|fields| {
-            let state = fields.first().map_or("", String::as_str);
-            !["", "Z", "X", "x"].contains(&state)
-        });
+        let runs = sys::process_fields(pid).is_ok_and(|fields| runs(&fields));
         let above = std::iter::successors(sys::parent_of(pid), |&above| sys::parent_of(above));
         let mut above = above.take_while(|&above| above != Pid::INIT || root == Pid::INIT);
         runs && above.by_ref().take(DEEPEST).any(|above| above == root)
     }
 
+    /// Whether a process of which the kernel says this has not ended: a zombie has.
+    fn runs(fields: &[String]) -> bool {
+        let state = fields.first().map_or("", String::as_str);
+        !["", "Z", "X", "x"].contains(&state)
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn a_zombie_has_ended() {
+            for (state, expected) in [("S", true), ("D", true), ("Z", false), ("X", false)] {
+                assert_eq!(
+                    runs(&[state.to_owned(), "7".to_owned()]),
+                    expected,
+                    "{state}"
+                );
+            }
+            assert!(!runs(&[]));
+        }
 
         #[test]
         fn finds_a_child_below_its_parent_and_nobody_else_there() {

@@ -84,11 +84,10 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     exit::USAGE
 }
 
-/// What to do for a subcommand that this leasehold was built without.
+/// What to do for a subcommand that is not known, if another build has it.
 fn of_left_out(arguments: &[OsString]) -> Option<String> {
     let name = arguments.first()?.to_str()?;
-    let is_left_out = !cfg!(feature = "console") && matches!(name, "top" | "serve");
-    is_left_out.then(|| {
+    matches!(name, "top" | "serve").then(|| {
         format!("this leasehold was built without {name}: build it with --features console")
     })
 }
@@ -149,4 +148,25 @@ fn built(subcommand: &str) -> Option<Command> {
     let mut all = Cli::command();
     all.build();
     all.find_subcommand(subcommand).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// Also without the feature: `cargo test -p leasehold-cli --no-default-features --bins`.
+    #[test]
+    fn what_it_was_built_without_is_said() {
+        for name in ["top", "serve"] {
+            let parsed = Cli::try_parse_from(["leasehold", name]);
+            let is_unknown = parsed.is_err_and(|it| it.kind() == ErrorKind::InvalidSubcommand);
+            assert_eq!(is_unknown, !cfg!(feature = "console"), "{name}");
+            let hint = of_left_out(&[name.into()]).unwrap();
+            let said = format!("without {name}: build it with --features console");
+            assert!(hint.ends_with(&said), "{hint}");
+        }
+        assert_eq!(of_left_out(&["tops".into()]), None);
+    }
 }

@@ -102,26 +102,26 @@ async fn a_shim_that_is_killed_ends_the_command() {
 }
 
 /// A process that is known after its end.
-struct Watched {
-    pid: Pid,
+pub(crate) struct Watched {
+    pub(crate) pid: Pid,
     handle: OwnedFd,
 }
 
 impl Watched {
-    fn new(pid: Pid) -> Self {
+    pub(crate) fn new(pid: Pid) -> Self {
         let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
         Self { pid, handle }
     }
 
     /// Waits until it has.
-    fn has_ended(&self) {
+    pub(crate) fn has_ended(&self) {
         let mut ended = [PollFd::new(&self.handle, PollFlags::IN)];
         assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "it runs for ever");
     }
 }
 
 /// The only child of a leasehold that waits.
-fn shim_of(waiting: &Process) -> Pid {
+pub(crate) fn shim_of(waiting: &Process) -> Pid {
     let children = format!("/proc/{0}/task/{0}/children", waiting.pid());
     let children = std::fs::read_to_string(children).unwrap();
     Pid::from_raw(children.trim().parse().unwrap()).unwrap()

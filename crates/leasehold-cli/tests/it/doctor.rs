@@ -275,6 +275,32 @@ async fn servers_with_a_vote_each_are_examined_together() {
 }
 
 #[tokio::test]
+async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
+    let rights = "on >secret ~leasehold:* resetchannels &leasehold:* +@all";
+    let each = RedisServer::builder().persistent().user("bob", rights);
+    let servers = Independent::builder(3).each(each).start();
+    servers[1].command(&["ACL", "SETUSER", "bob", "-hset"]);
+    let url = servers.url().replace("127.0.0.1", "bob:secret@127.0.0.1");
+    let mut init = leasehold(&["init"]);
+    init.env("LEASEHOLD_STORE", &url);
+    Process::run(init).await;
+    let seen = doctor(&url).await;
+    let report: Value = serde_json::from_str(&seen.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let lacks: Vec<_> = findings
+        .iter()
+        .filter(|it| it["check"] == "scripts" && it["severity"] == "warning")
+        .collect();
+    assert_eq!(lacks.len(), 1, "{}", seen.stdout);
+    let said = lacks[0].to_string();
+    let port = servers[1].port().to_string();
+    for part in [&*port, "HSET", "ACL SETUSER", "+hset"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
+}
+
+#[tokio::test]
 async fn each_primary_of_a_cluster_is_examined() {
     let cluster = Cluster::start();
     let seen = doctor(&cluster.url()).await;

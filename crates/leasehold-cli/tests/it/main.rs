@@ -9,6 +9,7 @@
     reason = "a test fails with the message"
 )]
 
+mod anew;
 mod callers;
 mod child;
 mod children;

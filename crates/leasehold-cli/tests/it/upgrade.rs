@@ -135,8 +135,10 @@ fn of(version: Version, arguments: &[&str]) -> Command {
     let program = env::var_os("LEASEHOLD_EARLIER").expect("scripts/upgrade says where it is");
     let mut earlier = Command::new(program);
     for (name, value) in present.get_envs() {
-        assert!(value.is_none(), "nothing is set yet");
-        earlier.env_remove(name);
+        match value {
+            Some(value) => earlier.env(name, value),
+            None => earlier.env_remove(name),
+        };
     }
     earlier.args(arguments);
     earlier

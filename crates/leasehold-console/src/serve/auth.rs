@@ -95,11 +95,14 @@ impl Auth {
             return false;
         };
         let name = authority.host();
+        // Behind the name is a port, if anything; names of users before it are for no browser to send.
+        let is_plain = host.strip_prefix(name).is_some_and(|rest| {
+            rest.is_empty() || (rest.starts_with(':') && authority.port_u16().is_some())
+        });
         let bare = name.trim_matches(['[', ']']);
         let is_address = bare.parse::<IpAddr>().is_ok();
         let mut known = self.hosts.iter().map(|known| &**known).chain(["localhost"]);
-        // Names of users are for no browser to send.
-        !host.contains('@') && (is_address || known.any(|known| known.eq_ignore_ascii_case(name)))
+        is_plain && (is_address || known.any(|known| known.eq_ignore_ascii_case(name)))
     }
 
     fn check_token(&self, request: &Request) -> Result<(), Problem> {
@@ -213,9 +216,46 @@ mod tests {
         }
         for unknown in [
             "",
+            ":",
+            ":7480",
             "evil.example",
             "localhost.evil.example",
             "evil.example:7480",
+            // Ports that are none.
+            "localhost:65536",
+            "localhost:",
+            "localhost:x",
+            "localhost:-1",
+            "127.0.0.1:65536",
+            "[::1]:65536",
+            "locks.example:7480:1",
+            // Names of users.
+            "@",
+            "@localhost",
+            "localhost@",
+            "user@localhost",
+            "localhost@localhost",
+            "localhost@localhost:7480",
+            "user:password@localhost:7480",
+            "localhost:7480@evil.example",
+            "localhost@evil.example",
+            // Brackets are around an address of IPv6 only.
+            "[",
+            "]",
+            "[]",
+            "[localhost]",
+            "[locks.example]:7480",
+            "[[::1]]",
+            "[::1",
+            "::1",
+            "::1]",
+            "[::1]localhost",
+            "[::1].evil.example",
+            "localhost, evil.example",
+            "localhost/",
+            "localhost?",
+            "localhost#",
+            " localhost",
         ] {
             assert!(!auth.is_known(unknown), "{unknown}");
         }

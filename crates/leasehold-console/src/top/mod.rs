@@ -6,14 +6,20 @@ mod model;
 mod view;
 
 use std::io;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, EventStream};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use crossterm::{cursor, execute};
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use leasehold::Client;
-use ratatui::{DefaultTerminal, Frame};
+use ratatui::backend::CrosstermBackend;
+use ratatui::{DefaultTerminal, Frame, Terminal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -91,7 +97,8 @@ impl Top {
     async fn run(&mut self) -> Result<(), ConsoleError> {
         let (want, wants) = watch::channel(self.model.wants());
         let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
-        let mut screen = Screen::enter()?;
+        let enter = || Screen::enter().map_err(ConsoleError::Terminal);
+        let mut screen = enter()?;
         let mut input = EventStream::new();
         let mut draw_at = Instant::now();
         let mut gather = GATHER;
@@ -116,7 +123,7 @@ impl Top {
                             // Until the shell continues us, the terminal is its.
                             drop(screen);
                             (self.suspend)();
-                            screen = Screen::enter()?;
+                            screen = enter()?;
                         }
                         Some(Action::Break(seen)) => {
                             self.breaking = Some(tokio::spawn(break_key(self.client.clone(), seen)));
@@ -150,8 +157,7 @@ impl Top {
         self.model.history =
             known.and_then(|(key, known)| Some((key.clone(), known.borrow().clone()?)));
         let draw = |frame: &mut Frame<'_>| view::draw(&mut self.model, &self.options, now, frame);
-        let drawn = screen.0.draw(draw);
-        drawn.map(drop).map_err(ConsoleError::Terminal)
+        screen.draw(draw).map_err(ConsoleError::Terminal)
     }
 
     /// Follows the history of the key whose details are shown.
@@ -168,22 +174,53 @@ impl Top {
 /// anything panics.
 struct Screen(DefaultTerminal);
 
+/// Whether there is one: it is left once, whoever leaves it.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
 impl Screen {
-    fn enter() -> Result<Self, ConsoleError> {
-        let entered = ratatui::try_init().map(Self).and_then(|screen| {
-            execute!(io::stdout(), EnableBracketedPaste)?;
-            Ok(screen)
+    fn enter() -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let hook = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                // Else the message would be on the screen that is left.
+                leave();
+                hook(panic);
+            }));
         });
-        entered.map_err(ConsoleError::Terminal)
+        enable_raw_mode()?;
+        ENTERED.store(true, Ordering::Relaxed);
+        let mut out = io::stdout();
+        let entered = execute!(out, EnterAlternateScreen, EnableBracketedPaste)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(out)));
+        entered.map(Self).inspect_err(|_| leave())
+    }
+
+    fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if !ENTERED.load(Ordering::Relaxed) {
+            return Err(io::Error::other("another part of leasehold has failed"));
+        }
+        self.0.draw(draw).map(drop)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn leave() {
+    if ENTERED.swap(false, Ordering::Relaxed) {
+        let mut out = io::stdout();
         // A terminal that has gone needs nothing.
-        let _ = execute!(io::stdout(), DisableBracketedPaste);
-        let _ = ratatui::try_restore();
-        let _ = execute!(io::stdout(), cursor::Show);
+        let _ = execute!(
+            out,
+            DisableBracketedPaste,
+            LeaveAlternateScreen,
+            cursor::Show
+        );
+        let _ = disable_raw_mode();
     }
 }
 

@@ -1,5 +1,9 @@
 //! The model and the view, on locks that are made up.
 
+use std::fs::File;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -8,12 +12,14 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Style};
 use ratatui::{Frame, Terminal};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::tcgetattr;
 use tokio::time::Instant;
 
-use super::break_key;
 use super::keys::Action;
 use super::model::{Model, Overlay};
 use super::view::{self, ViewOptions};
+use super::{Screen, break_key};
 use crate::deadlocks::DeadlockView;
 use crate::lock_table::tests::{at, held, pass as updates};
 use crate::lock_table::{Lock, Update};
@@ -589,7 +595,8 @@ fn text_of_others_is_harmless() {
 #[tokio::test]
 async fn the_state_of_the_store_is_said() {
     let said = |model: &mut Model, now| {
-        let lines = lines(&screen(model, (80, 24), true, now));
+        // In one line, whatever the system says of a connection.
+        let lines = lines(&screen(model, (160, 24), true, now));
         lines[lines.len() - 2].clone()
     };
     assert_eq!(said(&mut Model::new("*"), 0), "reading");
@@ -600,10 +607,12 @@ async fn the_state_of_the_store_is_said() {
         said(&mut quiet, 13),
         "this is 13 s old: the store has not answered for 3 s"
     );
-    let failed = Update::Failed(no_answer().await);
-    quiet.take(failed, at(15)).unwrap();
-    let failed = said(&mut quiet, 15);
-    assert!(failed.ends_with("; trying again"), "{failed}");
+    let why = no_answer().await;
+    quiet.take(Update::Failed(why.clone()), at(15)).unwrap();
+    assert_eq!(
+        said(&mut quiet, 15),
+        format!("this is 15 s old: {why}; trying again")
+    );
     let mut unread = Model::new("orders/");
     pass(&mut unread, vec![], at(0));
     assert_eq!(
@@ -677,4 +686,95 @@ async fn a_lock_that_another_holds_by_now_is_not_broken() {
     let told = break_key(client.clone(), Box::new(look().await)).await;
     assert!(told.starts_with("broke k"), "{told}");
     second.lost().await;
+}
+
+// ---- the terminal ----
+
+/// Not a test by itself: enters the screen of another test's terminal, and leaves it as it says.
+#[test]
+fn at_a_terminal() {
+    let panics = || assert!(catch_unwind(AssertUnwindSafe(|| panic!("as a test"))).is_err());
+    let enter = || Screen::enter().unwrap();
+    match std::env::var("LEASEHOLD_TEST_SCREEN").as_deref() {
+        Ok("ends") => drop(enter()),
+        Ok("is suspended and ends") => {
+            drop(enter());
+            drop(enter());
+        }
+        Ok("panics") => {
+            let mut screen = enter();
+            screen.draw(|_| {}).unwrap();
+            panics();
+            // The process goes on, as after a panic of a task: nothing is drawn any more.
+            assert!(screen.draw(|_| {}).is_err());
+        }
+        Ok("is suspended and panics") => {
+            drop(enter());
+            let _screen = enter();
+            panics();
+        }
+        _ => {}
+    }
+}
+
+/// What was written to a terminal on which that happens; its modes are as before.
+fn written(what: &str) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let open = || File::options().read(true).write(true).open(&name).unwrap();
+    let before = format!("{:?}", tcgetattr(&master).unwrap());
+    let mut this = Command::new(std::env::current_exe().unwrap());
+    this.args(["--exact", "top::tests::at_a_terminal", "--nocapture"]);
+    this.env("LEASEHOLD_TEST_SCREEN", what);
+    let mut at = this
+        .stdin(open())
+        .stdout(open())
+        .stderr(open())
+        .spawn()
+        .unwrap();
+    drop(this);
+    let mut written = Vec::new();
+    let mut buffer = [0; 1024];
+    let mut reader = File::from(master.try_clone().unwrap());
+    // Ends with an error when nobody has the terminal any more.
+    while let Ok(count @ 1..) = reader.read(&mut buffer) {
+        written.extend_from_slice(&buffer[..count]);
+    }
+    let written = String::from_utf8(written).unwrap();
+    assert!(at.wait().unwrap().success(), "{written}");
+    assert_eq!(
+        format!("{:?}", tcgetattr(&master).unwrap()),
+        before,
+        "{what}"
+    );
+    written
+}
+
+#[test]
+fn the_terminal_is_left_once_and_as_it_was() {
+    const LEFT: &str = "\x1b[?2004l\x1b[?1049l\x1b[?25h";
+    for (what, times) in [
+        ("ends", 1),
+        ("is suspended and ends", 2),
+        ("panics", 1),
+        ("is suspended and panics", 2),
+    ] {
+        let left = written(what);
+        for once in ["\x1b[?1049h", "\x1b[?2004h", "\x1b[?1049l", LEFT] {
+            assert_eq!(left.matches(once).count(), times, "{what}: {left:?}");
+        }
+        let (_, after) = left.rsplit_once(LEFT).unwrap();
+        assert!(!after.contains("\x1b[?25l"), "{what}: {left:?}");
+        assert_eq!(
+            after.contains("as a test"),
+            what.ends_with("panics"),
+            "{after:?}"
+        );
+        assert_eq!(
+            left.matches("as a test").count(),
+            usize::from(what.ends_with("panics"))
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::{
-    LIMIT, Place, claimed, eventually, freed, has_all, key, locking, moment, parts, release,
+    LIMIT, Place, claimed, eventually, freed_within, has_all, key, locking, moment, parts, release,
     released, waiters,
 };
 use leasehold::Lease;
@@ -16,6 +16,9 @@ use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Verbs as _};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+/// How soon what a dead process held is free here: the next in line looks every half a second.
+const FREED: Duration = Duration::from_secs(5);
 
 /// Somebody who waits for `k`, and stands in line already.
 async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
@@ -49,7 +52,7 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let kept = &kept.holders[0].claim;
     assert_eq!(kept.deadline, kept.since + MIN_HOLD);
 
-    let lease = freed(next).await;
+    let lease = freed_within(MIN_HOLD + FREED, next).await;
     let holders = store.inspect(&key("k")).await.unwrap().holders;
     assert_eq!(holders[0].token, lease.token());
     assert!(holders[0].claim.since >= kept.deadline);
@@ -73,7 +76,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         let early = timeout(Duration::from_millis(900), &mut next).await;
         assert!(early.is_err(), "the other process still works");
         nested[1 - first_to_die].kill();
-        let lease = freed(next).await;
+        let lease = freed_within(FREED, next).await;
         let _ = lease.release().await.unwrap();
     }
 }

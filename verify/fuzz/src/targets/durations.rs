@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use leasehold::store::{format_duration, parse_duration};
-use leasehold_console::duration::{millis, spoken};
 
+use self::command::{at_least, millis, spoken};
 use super::check_sentence;
+
+// The command is no library: its file is compiled here once more.
+#[path = "../../../../crates/leasehold-cli/src/duration.rs"]
+#[allow(unreachable_pub, unused_imports, reason = "as it is there")]
+mod command;
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
@@ -17,6 +22,10 @@ pub(crate) fn run(data: &[u8]) {
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
             let shown = format_duration(duration);
             assert_eq!(parse_duration(&shown), Ok(duration), "{shown}");
+            for (least, limit) in [("1s", 1_000), ("100ms", 100), ("50ms", 50)] {
+                let is_enough = duration >= Duration::from_millis(limit);
+                assert_eq!(at_least(least)(text).ok(), is_enough.then_some(duration));
+            }
             check_spoken(duration);
             assert!(u128::from(millis(duration)) <= duration.as_millis());
         }

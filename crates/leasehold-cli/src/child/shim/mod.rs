@@ -69,6 +69,7 @@ impl Shim {
         clippy::zombie_processes,
         reason = "the next one, or the system, waits for it"
     )]
+    #[allow(unsafe_code, reason = "a closure has the library fork")]
     pub(crate) fn begin(
         program: &OsString,
         arguments: &[OsString],
@@ -84,12 +85,20 @@ impl Shim {
             .stdin(OwnedFd::from(theirs))
             // What is sent to leasehold's whole group, SIGKILL among it, is not meant for the shim.
             .process_group(0);
-        let shim = shim.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::new(
-                io::ErrorKind::Unsupported,
-                "leasehold does not find its own program: is /proc mounted?",
-            ),
-            _ => error,
+        // SAFETY: it does nothing. Without a closure the C library starts the shim by `posix_spawn`, with
+        // its own two signals ignored, and the command would inherit that.
+        unsafe { shim.pre_exec(|| Ok(())) };
+        let shim = shim.spawn().map_err(|error| {
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "leasehold does not find its own program: is /proc mounted?"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "leasehold may not start its own program: is its file system mounted noexec?"
+                }
+                _ => return error,
+            };
+            io::Error::new(io::ErrorKind::Unsupported, why)
         })?;
         let pid = Pid::from_child(&shim);
         IN_USE.store(pid.as_raw_nonzero().get(), Ordering::Relaxed);
@@ -117,6 +126,7 @@ impl Shim {
         });
         let stdin = io::stdin();
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
+        self.socket.set_write_timeout(Some(START_TIMEOUT))?;
         let descriptors = [&[stdin.as_fd()], &*start.lifelines].concat();
         self.send(&descriptors, &serde_json::to_vec(&plan)?)?;
         let command = match Report::receive(&mut self.socket)? {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -49,35 +49,48 @@ enum Stage {
     Alone,
 }
 
-/// Is the shim, to its end. Answers the exit status, which nobody reads.
-pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> u8 {
+/// Is the shim, to its end. Answers the exit status, which nobody reads; nothing where it was not
+/// leasehold that has started it.
+pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     sys::block(Blocked::Everything);
+    let with_children = arguments.next()? == "true";
+    let program = arguments.next()?;
+    if !is_from_leasehold() {
+        return None;
+    }
     #[cfg(target_os = "linux")]
     {
         let _ = rustix::process::set_child_subreaper(Some(getpid()));
         let _ = rustix::thread::set_name(c"leasehold-shim");
     }
-    let with_children = arguments.next().is_some_and(|it| it == "true");
-    let Some(program) = arguments.next() else {
-        return exit::USAGE;
-    };
-    let arguments = arguments.collect();
-    // Leasehold ends without a command where it does not get the lock.
     let Ok((descriptors, plan)) = receive() else {
-        return exit::OK;
+        // Leasehold ends without a command where it does not get the lock.
+        return Some(exit::OK);
     };
-    match start(program, arguments, descriptors, plan) {
-        Ok(child) => match stay_alone() {
-            Ok(woken) => watch(child, with_children, woken),
-            // The command dies with this process.
-            Err(_) => exit::SYSTEM,
+    Some(
+        match start(program, arguments.collect(), descriptors, plan) {
+            Ok(child) => match stay_alone() {
+                Ok(woken) => watch(child, with_children, woken),
+                // The command dies with this process.
+                Err(_) => exit::SYSTEM,
+            },
+            Err(error) => {
+                let error = error.raw_os_error().unwrap_or(libc::EIO);
+                Report::Failed(error).write(stdio::stdin());
+                exit::CANNOT_RUN
+            }
         },
-        Err(error) => {
-            let error = error.raw_os_error().unwrap_or(libc::EIO);
-            Report::Failed(error).write(stdio::stdin());
-            exit::CANNOT_RUN
-        }
-    }
+    )
+}
+
+/// Whether standard input is one of a pair of sockets: no connection of a stranger's.
+fn is_from_leasehold() -> bool {
+    let stdin = stdio::stdin().try_clone_to_owned().map(UnixStream::from);
+    stdin.is_ok_and(|stdin| {
+        let ends = [stdin.local_addr(), stdin.peer_addr()];
+        let mut ends = ends.iter();
+        ends.all(|end| end.as_ref().is_ok_and(SocketAddr::is_unnamed))
+    })
 }
 
 /// What leasehold sends when it has the lock.
@@ -102,8 +115,9 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
     for descriptor in &descriptors {
         fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
     }
-    let mut text = vec![0; usize::from_ne_bytes(length)];
-    io::stdin().read_exact(&mut text)?;
+    let length = u64::try_from(usize::from_ne_bytes(length)).unwrap_or(u64::MAX);
+    let mut text = Vec::new();
+    io::stdin().take(length).read_to_end(&mut text)?;
     Ok((descriptors, serde_json::from_slice(&text)?))
 }
 
@@ -140,7 +154,8 @@ fn start(
     let become_the_program = move || {
         die_with(shim)?;
         let pid = getpid().as_raw_nonzero().get();
-        Report::Started(pid).write(reports.as_fd());
+        // A leasehold that has gone has no lock either, if this process was stopped for long.
+        rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
         if plan.waits && Request::read(reports.as_fd()) != Some(Request::Begin) {
             return Err(io::ErrorKind::Interrupted.into());
         }

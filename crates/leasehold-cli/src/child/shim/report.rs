@@ -24,7 +24,7 @@ pub(in crate::child) enum Report {
 impl Report {
     pub(in crate::child) const LENGTH: usize = 5;
 
-    fn to_bytes(self) -> [u8; Self::LENGTH] {
+    pub(super) fn to_bytes(self) -> [u8; Self::LENGTH] {
         let (tag, value) = match self {
             Self::Started(pid) => (b's', pid),
             Self::Began => (b'b', 0),

@@ -21,3 +21,4 @@ mod reentrant;
 mod repeats;
 mod rotation;
 mod semaphore;
+mod vote;

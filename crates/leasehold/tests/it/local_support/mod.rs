@@ -102,7 +102,11 @@ pub(crate) fn locking(client: &Client) -> JoinHandle<Lease> {
 
 /// It is free soon, long before the TTL.
 pub(crate) async fn freed(next: JoinHandle<Lease>) -> Lease {
-    timeout(FREED, next).await.expect("free in time").unwrap()
+    freed_within(FREED, next).await
+}
+
+pub(crate) async fn freed_within(limit: Duration, next: JoinHandle<Lease>) -> Lease {
+    timeout(limit, next).await.expect("free in time").unwrap()
 }
 
 /// Waits until so many wait for `k`.

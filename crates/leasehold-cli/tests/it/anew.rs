@@ -1,0 +1,270 @@
+//! Leasehold started anew by leasehold: from whatever became of its program, with whatever it has
+//! itself, and never to stay behind.
+
+use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold_testkit::process::{Process, Signal};
+use rustix::process::{Resource, Rlimit, kill_process, prlimit};
+use tokio::time::{sleep, timeout};
+
+use crate::common::{HasEnded, Running, Store, leasehold};
+use crate::descendants::{Watched, shim_of};
+
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn eventually(is_true: impl Fn() -> bool, what: &str) {
+    let asked = async {
+        while !is_true() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LIMIT, asked).await.expect(what);
+}
+
+/// What a user may try with them, and what `ps` shows of them.
+const OF_A_USER: [&str; 7] = [
+    "__shim",
+    "__shim --help",
+    "__shim true",
+    "__shim true echo ran",
+    "__probe",
+    "__probe 1",
+    "__probe -1",
+];
+
+#[tokio::test]
+async fn only_leasehold_starts_it() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    for typed in OF_A_USER {
+        let role = typed.split(' ').next().unwrap();
+        let stranger = UnixStream::connect(&path).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        let null = fs::File::open("/dev/null").unwrap();
+        let all = [null.into(), accepted.into(), caller.into(), stranger.into()];
+        for stdin in all
+            .map(|stdin: OwnedFd| Some(stdin))
+            .into_iter()
+            .chain([None])
+        {
+            let mut command = leasehold(typed);
+            let output = match stdin {
+                Some(stdin) => command.stdin(stdin).output().unwrap(),
+                None => {
+                    let mut shell = Command::new("sh");
+                    shell.args(["-c", "exec \"$@\" <&-", "sh"]);
+                    shell.arg(command.get_program()).args(command.get_args());
+                    shell.output().unwrap()
+                }
+            };
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(64), "{typed}: {said}");
+            assert!(output.stdout.is_empty(), "{typed}");
+            let expected = format!("leasehold: only leasehold itself starts leasehold {role}\n");
+            assert!(said.starts_with(&expected), "{typed}: {said}");
+            assert!(said.contains("hint: "), "{typed}: {said}");
+        }
+    }
+    for shown in [
+        "--help",
+        "help run",
+        "man",
+        "completions bash",
+        "completions zsh",
+    ] {
+        let output = leasehold(shown).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            !said.is_empty() && !said.contains("__shim") && !said.contains("__probe"),
+            "{shown}"
+        );
+    }
+}
+
+/// One that runs from a file of its own, and waits for `k`; its shim is killed.
+async fn waits_without_shim(store: &Store) -> (PathBuf, Process) {
+    let program = store.path("program");
+    fs::copy(leasehold("").get_program(), &program).unwrap();
+    let run = store.command("run k -- echo ran");
+    let mut command = Command::new(&program);
+    command.args(run.get_args()).current_dir(store.path(""));
+    command.env("LEASEHOLD_CONFIG", "/dev/null");
+    command.env("LEASEHOLD_STORE", &store.url);
+    let waiting = Process::spawn(command);
+    waiting.says("waiting for k").await;
+    let shim = Watched::new(shim_of(&waiting));
+    kill_process(shim.pid, Signal::KILL).unwrap();
+    shim.has_ended();
+    (program, waiting)
+}
+
+/// As an upgrade does it.
+#[tokio::test]
+async fn a_program_that_was_removed_or_replaced_goes_on_by_itself() {
+    const OTHER: &str = "#!/bin/sh\necho another version; exit 9\n";
+    let remove: fn(PathBuf) = |program| fs::remove_file(program).unwrap();
+    let replace: fn(PathBuf) = |program| {
+        let new = program.with_extension("new");
+        fs::write(&new, OTHER).unwrap();
+        fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
+        fs::rename(new, program).unwrap();
+    };
+    for change in [remove, replace] {
+        let store = Store::local();
+        let (holder, _) = store.holder("k").await;
+        let (program, waiting) = waits_without_shim(&store).await;
+        change(program);
+        holder.signal(Signal::TERM);
+        waiting.finish().await.has_printed(Some(0), "ran\n");
+    }
+}
+
+/// As on a file system that was mounted `noexec` meanwhile: the error is the same.
+#[tokio::test]
+async fn a_program_that_may_not_be_started_again_says_so() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let (program, waiting) = waits_without_shim(&store).await;
+    fs::set_permissions(program, Permissions::from_mode(0o644)).unwrap();
+    holder.signal(Signal::TERM);
+    let ended = waiting.finish().await;
+    ended.has_printed(Some(71), "");
+    ended.has_said("cannot start echo: leasehold may not start its own program");
+    store.run("run -n k -- true").await.has_code(Some(0));
+}
+
+#[tokio::test]
+async fn it_starts_with_what_leasehold_has() {
+    let store = Store::memory();
+    let libc =
+        "ls /proc/self/exe > /dev/null && grep -o '/.*libc.so.6' /proc/self/maps | head -n 1";
+    let libc = Command::new("sh").args(["-c", libc]).output().unwrap();
+    let libc = String::from_utf8(libc.stdout).unwrap();
+    for (with, job, printed) in [
+        ("exec \"$@\" <&-", "cat; echo ran", "ran\n"),
+        ("exec \"$@\" 2>&-", "echo ran; echo said >&2", "ran\n"),
+        ("exec \"$@\" >&-", "echo ran", ""),
+        ("exec \"$@\" <&- >&- 2>&-", "echo ran", ""),
+        (
+            "exec \"$@\" 3<&- 9< /dev/null",
+            "ls /dev/fd/9 && echo ran",
+            "/dev/fd/9\nran\n",
+        ),
+        (
+            "LD_PRELOAD=$LIBC exec \"$@\"",
+            "echo ${LD_PRELOAD:+ran}",
+            "ran\n",
+        ),
+        ("cd gone && rmdir ../gone; exec \"$@\"", "echo ran", "ran\n"),
+    ] {
+        fs::create_dir_all(store.path("gone")).unwrap();
+        let run = store.command(&("run k -- sh -c", format!("{job}; exit 3")));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", with, "sh"]);
+        shell.arg(run.get_program()).args(run.get_args());
+        shell.current_dir(store.path(""));
+        shell
+            .env("LEASEHOLD_STORE", "memory:")
+            .env("LIBC", libc.trim());
+        let ended = Process::run(shell).await;
+        assert_eq!(
+            (ended.code(), &*ended.stdout),
+            (Some(3), printed),
+            "{with}: {ended:?}"
+        );
+    }
+}
+
+/// Whether a process has that in its arguments.
+fn is_there(argument: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut all = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+    all.any(|arguments| {
+        arguments
+            .split(|byte| *byte == 0)
+            .any(|it| it == argument.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn killed_at_any_instant_it_leaves_no_process() {
+    let store = Store::local();
+    // Nobody else sleeps so long.
+    let long = format!("61.{:06}", std::process::id());
+    for instant in 0..50 {
+        let process = store.spawn(&("run k -- sleep", &*long));
+        sleep(Duration::from_micros(1_500 * instant)).await;
+        process.signal(Signal::KILL);
+        // All of them have its output, until there is only the command's.
+        process.finish().await;
+        eventually(|| !is_there(&long), "it runs for ever").await;
+    }
+}
+
+/// A machine that was frozen, say: the lock may be another's by now.
+#[tokio::test]
+async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let waiting = store.spawn("run -v k -- touch ran");
+    waiting.says("waiting for k").await;
+    let shim = Watched::new(shim_of(&waiting));
+    kill_process(shim.pid, Signal::STOP).unwrap();
+    holder.signal(Signal::TERM);
+    // It waits for the shim, and for no event.
+    let waits = format!("/proc/{}/syscall", waiting.pid());
+    let waits = || {
+        fs::read_to_string(&waits)
+            .unwrap()
+            .split(' ')
+            .next()
+            .map(str::to_owned)
+    };
+    let for_events = waits();
+    store
+        .until("k", |seen| {
+            seen["holders"][0]["owner"]["pid"] == waiting.pid()
+        })
+        .await;
+    eventually(
+        || waits() != for_events && waits() != Some("running\n".to_owned()),
+        "it asks the shim",
+    )
+    .await;
+    waiting.signal(Signal::KILL);
+    waiting.wait().await;
+    kill_process(shim.pid, Signal::CONT).unwrap();
+    shim.has_ended();
+    waiting.finish().await;
+    assert!(!store.path("ran").exists());
+}
+
+/// The command would be taken for dead, and the lock be another's.
+#[tokio::test]
+async fn a_shim_that_cannot_take_all_descriptors_starts_nothing() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let waiting = store.spawn("run k -- touch ran");
+    waiting.says("waiting for k").await;
+    // Those that it has, and one more.
+    let few = Rlimit {
+        current: Some(4),
+        maximum: Some(4),
+    };
+    prlimit(Some(shim_of(&waiting)), Resource::Nofile, few).unwrap();
+    holder.signal(Signal::TERM);
+    let ended = waiting.finish().await;
+    ended.has_code(Some(71));
+    ended.has_said("cannot start touch: ");
+    assert!(!store.path("ran").exists());
+}

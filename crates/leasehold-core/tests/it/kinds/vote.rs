@@ -1,0 +1,260 @@
+//! The vote of a member of a set: claims that propose their token, and what makes tokens void.
+
+use std::time::Duration;
+
+use leasehold_core::{
+    Claim, ClaimId, ClientInfo, Command, Event, Inbox, Mode, Outcome, Proposal, Queue, Renew,
+    Reply, StoreTime, Token, Void, Voided,
+};
+
+const TTL: Duration = Duration::from_secs(10);
+const AHEAD: Duration = Duration::from_secs(60);
+
+fn at(second: u64) -> StoreTime {
+    StoreTime(1_000_000_000 + second * 1_000_000)
+}
+
+fn id(number: u64) -> ClaimId {
+    ClaimId::from_random(number.into())
+}
+
+fn inbox(number: u64) -> Inbox {
+    Inbox::from_random(number)
+}
+
+fn propose(number: u64, token: u64) -> Command {
+    Command::Claim(Claim {
+        inbox: Some(inbox(number)),
+        proposal: Some(Proposal {
+            token: Token(token),
+            ahead: AHEAD,
+        }),
+        ..Claim::new(id(number), Mode::EXCLUSIVE, TTL)
+    })
+}
+
+fn void(number: u64, up_to: u64, released: bool) -> Command {
+    let whose = Voided::Claim {
+        id: id(number),
+        released,
+    };
+    let up_to = Token(up_to);
+    Command::Void(Void { up_to, whose })
+}
+
+/// One server, which is asked at these seconds.
+#[derive(Default)]
+struct Server(Queue);
+
+impl Server {
+    fn apply(&mut self, command: &Command, second: u64) -> Outcome {
+        self.0.apply(command, at(second))
+    }
+
+    fn ask(&mut self, command: &Command, second: u64) -> Reply {
+        self.apply(command, second).reply
+    }
+
+    /// The token of a claim, and until when it lives.
+    fn granted(&mut self, number: u64, token: u64, second: u64) -> Option<(u64, StoreTime)> {
+        match self.ask(&propose(number, token), second) {
+            Reply::Standing(standing) => Some((standing.token?.0, standing.deadline)),
+            _ => None,
+        }
+    }
+
+    /// What has to be passed to be accepted, where a proposal is not.
+    fn outbid(&mut self, number: u64, token: u64, second: u64) -> Option<u64> {
+        match self.ask(&propose(number, token), second) {
+            Reply::Outbid { highest, .. } => Some(highest.0),
+            _ => None,
+        }
+    }
+
+    fn renewed(&mut self, number: u64, second: u64) -> Reply {
+        self.ask(&Command::Renew(Renew::new(id(number), TTL)), second)
+    }
+
+    fn holders(&self, second: u64) -> Vec<u64> {
+        let holders = self.0.look(at(second)).holders;
+        holders.iter().map(|holder| holder.token.0).collect()
+    }
+}
+
+#[test]
+fn a_token_is_accepted_from_one_claim_and_only_above_all_others() {
+    let mut server = Server::default();
+    assert_eq!(server.granted(1, 50, 0), Some((50, at(10))));
+    assert_eq!(
+        server.granted(1, 50, 1),
+        Some((50, at(11))),
+        "asking again raises"
+    );
+    let blocked_until = at(11);
+    assert_eq!(
+        server.ask(&propose(2, 60), 1),
+        Reply::Busy { blocked_until }
+    );
+    // Its lease is over, and its token is not to be had again.
+    for token in [49, 50] {
+        assert_eq!(server.outbid(2, token, 20), Some(50));
+    }
+    assert_eq!(server.granted(2, 51, 20), Some((51, at(30))));
+    assert_eq!(
+        server.granted(2, 52, 20),
+        Some((52, at(30))),
+        "upgraded in place"
+    );
+    assert_eq!(server.outbid(2, 51, 20), Some(52), "and not downgraded");
+    assert_eq!(server.holders(20), [52]);
+}
+
+#[test]
+fn what_comes_after_its_own_release_is_refused() {
+    let mut server = Server::default();
+    // It gives up this proposal, which is still under way.
+    assert_eq!(server.ask(&void(1, 50, false), 0), Reply::Absent);
+    assert_eq!(server.outbid(1, 50, 0), Some(50));
+    assert_eq!(server.renewed(1, 0), Reply::Gone);
+    assert_eq!(server.granted(1, 51, 0), Some((51, at(10))));
+    let released = Reply::Released { held: true };
+    assert_eq!(server.ask(&void(1, 51, true), 0), released);
+    assert_eq!(server.ask(&void(1, 51, true), 0), Reply::Absent);
+    // The id stays released, whatever it proposes.
+    assert_eq!(server.ask(&propose(1, 60), 0), Reply::Gone);
+    assert_eq!(server.outbid(2, 51, 0), Some(51));
+}
+
+#[test]
+fn a_contender_that_gives_up_does_not_disturb_the_holder() {
+    let mut server = Server::default();
+    server.ask(&propose(1, 50), 0);
+    server.ask(&propose(2, 70), 1);
+    assert_eq!(server.ask(&void(2, 70, false), 1), Reply::Absent);
+    assert!(server.renewed(1, 2).is_grant());
+    assert_eq!(
+        server.granted(1, 50, 3),
+        Some((50, at(13))),
+        "a lost answer"
+    );
+    assert_eq!(
+        server.ask(&void(1, 50, true), 4),
+        Reply::Released { held: true }
+    );
+    assert_eq!(
+        server.outbid(3, 70, 4),
+        Some(70),
+        "what was given up is void"
+    );
+}
+
+#[test]
+fn a_renewal_brings_nothing_back() {
+    let mut server = Server::default();
+    server.ask(&propose(1, 50), 0);
+    server.ask(&propose(2, 60), 11);
+    assert_eq!(server.renewed(1, 12), Reply::Gone);
+    assert!(matches!(
+        server.ask(&propose(1, 50), 12),
+        Reply::Busy { .. }
+    ));
+    server.ask(&void(2, 60, true), 13);
+    assert_eq!(server.outbid(1, 50, 14), Some(60));
+    // A server that lost its data takes the claim up again, if it is asked to.
+    let mut empty = Server::default();
+    assert_eq!(empty.renewed(1, 1), Reply::Gone);
+    assert_eq!(empty.granted(1, 50, 1), Some((50, at(11))));
+}
+
+#[test]
+fn a_clock_gone_mad_does_not_use_up_the_numbers() {
+    let mut server = Server::default();
+    let most = at(60).0;
+    let (highest, beyond) = (Token(0), propose(1, most + 1));
+    let most_of_all = Token(most);
+    assert_eq!(
+        server.ask(&beyond, 0),
+        Reply::Outbid {
+            highest,
+            most: most_of_all
+        }
+    );
+    assert_eq!(server.granted(1, most, 0), Some((most, at(10))));
+    server.ask(&void(1, most, true), 0);
+    assert_eq!(server.outbid(2, most + 2, 0), Some(most));
+    assert_eq!(
+        server.granted(2, most + 1, 0),
+        Some((most + 1, at(10))),
+        "the next one"
+    );
+}
+
+#[test]
+fn an_id_of_another_client_is_taken() {
+    let mut server = Server::default();
+    server.ask(&propose(1, 50), 0);
+    let Command::Claim(mut thief) = propose(1, 60) else {
+        unreachable!()
+    };
+    thief.inbox = Some(inbox(9));
+    assert_eq!(server.ask(&Command::Claim(thief), 1), Reply::Taken);
+    assert_eq!(server.holders(1), [50]);
+}
+
+#[test]
+fn a_release_wakes_the_first_that_listens() {
+    let mut server = Server::default();
+    server.ask(&propose(1, 50), 0);
+    for number in [2, 3, 4, 2] {
+        server.ask(&propose(number, 60), 1);
+    }
+    let called = |number| Event::Changed {
+        inbox: inbox(number),
+    };
+    let mut outcome = server.apply(&void(1, 50, true), 2);
+    let mut told = Vec::new();
+    server.0.deliver(&mut outcome, at(2), |event| {
+        told.push(event.clone());
+        *event.inbox() == inbox(3)
+    });
+    assert_eq!(told, [called(2), called(3)]);
+    // Whoever has it does not wait, and who waits is forgotten after a while.
+    assert_eq!(server.granted(4, 61, 2), Some((61, at(12))));
+    assert_eq!(server.apply(&void(4, 61, true), 3).events, []);
+    server.ask(&propose(5, 62), 3);
+    server.ask(&propose(6, 63), 3);
+    assert_eq!(server.apply(&void(5, 62, true), 7).events, []);
+    // One that only gives up has not made it free.
+    server.ask(&propose(7, 64), 7);
+    server.ask(&propose(8, 65), 7);
+    assert_eq!(server.apply(&void(8, 65, false), 8).events, []);
+    assert_eq!(server.apply(&void(7, 64, true), 8).events, [called(8)]);
+}
+
+#[test]
+fn breaking_fences_the_holder_and_tells_it() {
+    let mut server = Server::default();
+    server.ask(&propose(1, 50), 0);
+    let breaks = |up_to| {
+        let by = ClientInfo::default();
+        let (up_to, whose) = (Token(up_to), Voided::Key { by });
+        Command::Void(Void { up_to, whose })
+    };
+    let (holders, token) = (0, Token(49));
+    assert_eq!(server.ask(&breaks(49), 0), Reply::Broken { holders, token });
+    assert_eq!(server.holders(0), [50], "its token is not void");
+    let outcome = server.apply(&breaks(80), 1);
+    let (holders, token) = (1, Token(80));
+    assert_eq!(outcome.reply, Reply::Broken { holders, token });
+    let told: Vec<_> = outcome
+        .events
+        .iter()
+        .map(|event| (event.inbox().clone(), event.arrival()))
+        .collect();
+    assert_eq!(told, [(inbox(1), Some(leasehold_core::Arrival(50)))]);
+    assert!(matches!(outcome.events[0], Event::Revoked { .. }));
+    assert_eq!(server.renewed(1, 2), Reply::Gone);
+    assert_ne!(server.granted(1, 50, 2), Some((50, at(12))));
+    assert_eq!(server.outbid(2, 80, 2), Some(80));
+    assert_eq!(server.granted(2, 81, 2), Some((81, at(12))));
+}

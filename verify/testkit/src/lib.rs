@@ -5,6 +5,7 @@
 //! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`redis_py`] — another library that takes the same locks, in Python;
+//! - [`expect`] — what a text has to contain;
 //! - [`dice`] — numbers from a seed;
 //! - [`process`] — child processes whose lines and signals a test can wait for;
 //! - [`tls`] — certificates.
@@ -20,6 +21,7 @@
 
 pub mod deployment;
 pub mod dice;
+pub mod expect;
 pub mod facade;
 pub mod process;
 pub mod proxy;

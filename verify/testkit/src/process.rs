@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod finished;
 mod tied;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use tokio::sync::watch;
 
+pub use finished::Finished;
 pub use rustix::process::Signal;
 pub(crate) use tied::forks_settled;
 pub use tied::spawn_tied;
@@ -71,6 +73,7 @@ pub fn command(name: &str) -> Command {
 /// Lines are read as they come and kept, so that the program never blocks on its output.
 pub struct Process {
     name: String,
+    command: String,
     child: Child,
     pid: Pid,
     captured: watch::Sender<Captured>,
@@ -98,6 +101,7 @@ impl Process {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
+        let shown = format!("{command:?}");
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -123,6 +127,7 @@ impl Process {
         });
         Self {
             name,
+            command: shown,
             child,
             pid,
             captured,
@@ -159,6 +164,16 @@ impl Process {
             process: self,
             stream: Stream::Stderr,
         }
+    }
+
+    /// Waits for a line on standard output that contains `text`; see [`Lines::wait_for`].
+    pub async fn prints(&self, text: &str) -> String {
+        self.stdout().wait_for(text).await
+    }
+
+    /// The same on standard error.
+    pub async fn says(&self, text: &str) -> String {
+        self.stderr().wait_for(text).await
     }
 
     /// Sends a signal to the process alone, as `kill` does; to one that has ended it does nothing.
@@ -214,6 +229,7 @@ impl Process {
             Ok(all) => {
                 let all = all.expect("the sender is ours");
                 Finished {
+                    command: self.command.clone(),
                     status,
                     stdout: all.stdout.text(),
                     stderr: all.stderr.text(),
@@ -309,35 +325,6 @@ impl Lines<'_> {
     /// The lines written so far.
     pub fn so_far(&self) -> Vec<String> {
         self.process.captured.borrow().of(self.stream).lines.clone()
-    }
-}
-
-/// What a program said, and how it ended.
-#[derive(Clone, Debug)]
-pub struct Finished {
-    /// The exit code, or the signal that ended it.
-    pub status: ExitStatus,
-    /// All of standard output.
-    pub stdout: String,
-    /// All of standard error.
-    pub stderr: String,
-}
-
-impl Finished {
-    /// The exit code; none when a signal ended the program.
-    pub fn code(&self) -> Option<i32> {
-        self.status.code()
-    }
-
-    /// The status as a shell shows it: 128 + n for signal n.
-    pub fn shown(&self) -> Option<i32> {
-        self.code()
-            .or_else(|| self.status.signal().map(|n| 128 + n))
-    }
-
-    /// The signal that ended the program.
-    pub fn signal(&self) -> Option<Signal> {
-        self.status.signal().and_then(Signal::from_named_raw)
     }
 }
 

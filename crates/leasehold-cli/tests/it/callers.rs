@@ -261,7 +261,7 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         Signal::XFSZ,
     ] {
         let script = format!("kill -{} $$", signal.as_raw());
-        let run = store.command(&("run k -- sh -c", &script));
+        let run = store.command(("run k -- sh -c", &script));
         let mut shell = Command::new("sh");
         shell.args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$@\"", "sh"]);
         shell.arg(run.get_program()).args(run.get_args());

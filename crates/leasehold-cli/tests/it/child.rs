@@ -1,9 +1,10 @@
 //! The guarded command as a process, where nobody else wants the lock.
 
 use crate::children::Gate;
-use crate::common::{HasEnded, Running, Store, events, leasehold};
+use crate::common::{Store, events, includes, run_at};
 use leasehold_testkit::process::{Process, Signal};
 use rustix::fs::{Mode, OFlags};
+use serde_json::json;
 
 /// Says its process id, then waits.
 const WAITER: &str = "echo up $$; exec sleep 60";
@@ -69,7 +70,7 @@ async fn a_script_that_has_no_interpreter_says_so() {
 async fn the_command_knows_its_key_token_and_store() {
     let store = Store::memory();
     let script = "echo \"$LEASEHOLD_KEY|$LEASEHOLD_TOKEN|$LEASEHOLD_STORE|$LEASEHOLD_PASSWORD\"";
-    let mut command = store.command(&["run", "orders/42 {ö}", "--", "sh", "-c", script]);
+    let mut command = store.command(("run 'orders/42 {ö}' -- sh -c", script));
     command.env("LEASEHOLD_PASSWORD", "hunter2");
     let ended = Process::run(command).await;
     let parts: Vec<_> = ended.stdout.trim_end().split('|').collect();
@@ -85,7 +86,7 @@ async fn the_command_knows_its_key_token_and_store() {
 #[tokio::test]
 async fn input_and_output_are_the_commands_own() {
     let store = Store::memory();
-    let command = store.command(&("run k -- sh -c", "cat; echo err >&2"));
+    let command = store.command(("run k -- sh -c", "cat; echo err >&2"));
     let ended = Process::spawn_with_input(command, "in\0put\n")
         .finish()
         .await;
@@ -95,9 +96,7 @@ async fn input_and_output_are_the_commands_own() {
 #[tokio::test]
 async fn arguments_are_passed_as_they_are() {
     let ended = Store::memory()
-        .run(&[
-            "run", "k", "--", "printf", "%s|\\n", "-n", "--", "-w", "a b",
-        ])
+        .run("run k -- printf '%s|\\n' -n -- -w 'a b'")
         .await;
     assert_eq!(ended.stdout, "-n|\n--|\n-w|\na b|\n");
 }
@@ -140,7 +139,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
         let apart = if apart { "> /dev/null 2>&1" } else { "" };
         let script =
             format!("trap 'exit 9' {number}; sh -c 'echo up; exec sleep 60 {apart}' & wait");
-        let process = store.spawn(&("run k -- bash -c", &script));
+        let process = store.spawn(("run k -- bash -c", &script));
         process.prints("up").await;
         process.signal(signal);
         // The output ends when the sleeper has gone, too.
@@ -153,7 +152,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
 async fn what_was_ignored_stays_ignored() {
     let script = "trap '' HUP; exec \"$@\"";
     let store = Store::memory();
-    let inner = store.command(&("run k -- sh -c", "echo up; read x; exit 4"));
+    let inner = store.command(("run k -- sh -c", "echo up; read x; exit 4"));
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", script, "sh"])
@@ -168,7 +167,7 @@ async fn what_was_ignored_stays_ignored() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_the_command_along() {
-    let process = Store::memory().spawn(&("run k -- sh -c", WAITER));
+    let process = Store::memory().spawn(("run k -- sh -c", WAITER));
     let up = process.prints("up ").await;
     let child: i32 = up["up ".len()..].parse().unwrap();
     let child = rustix::process::Pid::from_raw(child).unwrap();
@@ -200,31 +199,23 @@ async fn events_in_json() {
 
     let ended = Store::memory().run("run --json k -- no-such-command").await;
     let events = crate::common::events(&ended.stderr);
-    assert_eq!(
-        (&events[0]["event"], &events[0]["status"]),
-        (&"error".into(), &127.into())
-    );
-    assert_eq!(
-        (&events[1]["event"], &events[1]["status"]),
-        (&"exit".into(), &127.into())
-    );
+    includes(&events[0], json!({"event": "error", "status": 127}));
+    includes(&events[1], json!({"event": "exit", "status": 127}));
 }
 
 #[tokio::test]
 async fn a_store_that_is_not_there_is_69() {
     // Nobody listens on port 1.
-    let mut command = leasehold("run -n k -- true");
-    command.env("LEASEHOLD_STORE", "redis://:hunter2@127.0.0.1:1/");
-    let ended = Process::run(command).await;
+    let ended = run_at("redis://:hunter2@127.0.0.1:1/", "run -n k -- true").await;
     ended.has_code(Some(69));
-    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    ended.has_not_said("hunter2");
 }
 
 #[tokio::test]
 async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
     let store = Store::memory();
     let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";
-    let run = store.command(&("run k -- sh -c", says));
+    let run = store.command(("run k -- sh -c", says));
     let under = async |variables: &str| {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("{variables} exec \"$@\""), "sh"]);
@@ -245,7 +236,7 @@ async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
 async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     let store = Store::memory();
     let job = "echo up; sh -c 'echo x > f'; exit 3";
-    let run = store.command(&("run --metrics-file m.prom k -- sh -c", job));
+    let run = store.command(("run --metrics-file m.prom k -- sh -c", job));
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
     shell.arg(run.get_program()).args(run.get_args());
@@ -265,7 +256,7 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
 async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
     let store = Store::memory();
     let job = "echo up; until test -e go; do sleep 0.02; done; kill -TERM $$";
-    let run = store.command(&("run -v k -- sh -c", job));
+    let run = store.command(("run -v k -- sh -c", job));
     // Nobody reads what it says at the end.
     let _gate = Gate::new(&store, "said");
     let mut shell = std::process::Command::new("sh");

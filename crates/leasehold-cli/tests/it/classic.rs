@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use crate::common::{events, leasehold};
+use crate::common::{Arguments, events, leasehold};
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::RedisServer;
 
-fn on(server: &RedisServer, arguments: &[&str]) -> Command {
+fn on(server: &RedisServer, arguments: impl Arguments) -> Command {
     let mut command = leasehold(arguments);
     let url = format!("{}?layout=classic", server.url());
     command.env("LEASEHOLD_STORE", url);
@@ -18,7 +18,7 @@ fn on(server: &RedisServer, arguments: &[&str]) -> Command {
     command
 }
 
-async fn run(server: &RedisServer, arguments: &[&str]) -> Finished {
+async fn run(server: &RedisServer, arguments: impl Arguments) -> Finished {
     Process::run(on(server, arguments)).await
 }
 
@@ -29,32 +29,15 @@ const TELL: &str = "echo \"$LEASEHOLD_KEY ${LEASEHOLD_TOKEN-none} ${LEASEHOLD_TO
 async fn a_command_is_given_no_token() {
     let server = RedisServer::start();
     for arguments in [
-        &["run", "-v", "invoice-42", "--", "sh", "-c", TELL][..],
-        &[
-            "elect",
-            "--once",
-            "-v",
-            "invoice-42",
-            "--",
-            "sh",
-            "-c",
-            TELL,
-        ],
+        ("run -v invoice-42 -- sh -c", TELL),
+        ("elect --once -v invoice-42 -- sh -c", TELL),
     ] {
         let ran = run(&server, arguments).await;
-        assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+        ran.has_code(Some(0));
         assert_eq!(ran.stdout, "invoice-42 none none none\n");
-        assert!(
-            ran.stderr.contains("acquired invoice-42, without a token"),
-            "{}",
-            ran.stderr
-        );
+        ran.has_said("acquired invoice-42, without a token");
     }
-    let ran = run(
-        &server,
-        &["run", "--json", "-k", "a", "-k", "b", "--", "true"],
-    )
-    .await;
+    let ran = run(&server, "run --json -k a -k b -- true").await;
     let events = events(&ran.stderr);
     let acquired = events.iter().find(|it| it["event"] == "acquired").unwrap();
     assert!(
@@ -69,15 +52,15 @@ async fn the_key_is_the_one_that_others_use() {
     let server = RedisServer::start();
     let taken = server.try_command(&["SET", "invoice-42", "0123456789abcdef", "NX"]);
     taken.unwrap();
-    let busy = run(&server, &["run", "-n", "invoice-42", "--", "true"]).await;
-    assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+    let busy = run(&server, "run -n invoice-42 -- true").await;
+    busy.has_code(Some(75));
     let held = "invoice-42 is held by the claim 012345…; it does not expire";
-    assert!(busy.stderr.contains(held), "{}", busy.stderr);
+    busy.has_said(held);
 
-    let shown = run(&server, &["show", "invoice-42"]).await;
-    assert!(shown.stdout.contains("never"), "{}", shown.stdout);
+    let shown = run(&server, "show invoice-42").await;
+    shown.has_shown("never");
     assert!(!shown.stdout.contains("0123456789"), "{}", shown.stdout);
-    let shown = run(&server, &["show", "--json", "invoice-42"]).await;
+    let shown = run(&server, "show --json invoice-42").await;
     let view: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     let holder = &view["holders"][0];
     assert_eq!(holder["id_hint"], "012345");
@@ -87,19 +70,15 @@ async fn the_key_is_the_one_that_others_use() {
     );
     assert!(holder.get("token").is_none(), "{holder}");
 
-    let broken = run(&server, &["break", "--yes", "invoice-42"]).await;
-    assert!(broken.stderr.contains("not fenced"), "{}", broken.stderr);
+    let broken = run(&server, "break --yes invoice-42").await;
+    broken.has_said("not fenced");
     assert_eq!(server.query::<u64>(&["EXISTS", "invoice-42"]), 0);
 
-    let holder = Process::spawn(on(&server, &["hold", "invoice-42"]));
-    assert_eq!(holder.stdout().wait_for("").await, "-");
+    let holder = Process::spawn(on(&server, "hold invoice-42"));
+    assert_eq!(holder.prints("").await, "-");
     assert_eq!(server.query::<u64>(&["STRLEN", "invoice-42"]), 32);
-    let listed = run(&server, &["ls", "invoice-*"]).await;
-    assert!(
-        listed.stdout.contains("invoice-42  exclusive  the claim"),
-        "{}",
-        listed.stdout
-    );
+    let listed = run(&server, "ls invoice-*").await;
+    listed.has_shown("invoice-42  exclusive  the claim");
     holder.signal(Signal::TERM);
     assert_eq!(holder.finish().await.code(), Some(0));
     assert_eq!(server.query::<u64>(&["EXISTS", "invoice-42"]), 0);
@@ -109,12 +88,12 @@ async fn the_key_is_the_one_that_others_use() {
 async fn what_it_cannot_do_is_said() {
     let server = RedisServer::start();
     for arguments in [
-        &["run", "-s", "k", "--", "true"][..],
-        &["run", "--limit", "2", "k", "--", "true"],
-        &["run", "--every", "1h", "k", "--", "true"],
-        &["run", "--reentrant", "k", "--", "true"],
-        &["elect", "--note", "here", "k", "--", "true"],
-        &["resize", "k", "--from", "1", "--to", "2"],
+        "run -s k -- true",
+        "run --limit 2 k -- true",
+        "run --every 1h k -- true",
+        "run --reentrant k -- true",
+        "elect --note here k -- true",
+        "resize k --from 1 --to 2",
     ] {
         let refused = run(&server, arguments).await;
         assert_ne!(refused.code(), Some(0), "{arguments:?}");
@@ -122,22 +101,17 @@ async fn what_it_cannot_do_is_said() {
         assert!(said.contains("the classic layout cannot do this"), "{said}");
         assert!(said.contains("leave out layout=classic"), "{said}");
     }
-    let recovered = ["run", "--recover-as", "job", "k", "--", "true"];
-    let refused = run(&server, &recovered).await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
-    let listed = run(&server, &["ls"]).await;
-    assert!(
-        listed.stderr.contains("every string of the database"),
-        "{}",
-        listed.stderr
-    );
+    let recovered = "run --recover-as job k -- true";
+    run(&server, &recovered).await.has_code(Some(64));
+    let listed = run(&server, "ls").await;
+    listed.has_said("every string of the database");
     assert_eq!(server.query::<u64>(&["DBSIZE"]), 0);
 }
 
 #[tokio::test]
 async fn the_doctor_says_what_is_not_promised() {
     let server = RedisServer::start();
-    let seen = run(&server, &["doctor", "--json"]).await;
+    let seen = run(&server, "doctor --json").await;
     let report: serde_json::Value = serde_json::from_str(&seen.stdout).unwrap();
     assert!(
         report["promise"].as_str().unwrap().contains("No fencing"),

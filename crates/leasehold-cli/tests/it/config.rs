@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::leasehold;
+use crate::common::{Arguments, leasehold};
 use leasehold_testkit::process::{Finished, Process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ impl Place {
         self.path("system.toml")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);
         command
             .env("HOME", self.path("home"))
@@ -50,19 +50,16 @@ impl Place {
         command
     }
 
-    async fn run(&self, arguments: &[&str]) -> Finished {
+    async fn run(&self, arguments: impl Arguments) -> Finished {
         Process::run(self.command(arguments)).await
     }
 
     /// `leasehold config` with these arguments fails; what it says.
-    async fn refused(&self, arguments: &[&str]) -> String {
-        let ended = self.run(&[&["config"], arguments].concat()).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(64), ""),
-            "{}",
-            ended.stderr
-        );
+    async fn refused(&self, arguments: impl Arguments) -> String {
+        let mut command = self.command("config");
+        command.args(arguments.words());
+        let ended = Process::run(command).await;
+        ended.has_printed(Some(64), "");
         ended.stderr
     }
 }
@@ -76,7 +73,7 @@ fn write(path: &Path, text: &str) {
 async fn shown(mut command: Command) -> Value {
     command.arg("--json");
     let ended = Process::run(command).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     assert_eq!(ended.stderr, "");
     serde_json::from_str(&ended.stdout).unwrap()
 }
@@ -98,8 +95,8 @@ async fn what_is_shown_has_its_shape() {
         &place.user(),
         "label = 'mine'\n\n[profile.prod]\nttl = '1m'\n",
     );
-    let profiled = ["config", "--profile", "prod", "-n"];
-    let json = shown(place.command(&profiled)).await;
+    let profiled = "config --profile prod -n";
+    let json = shown(place.command(profiled)).await;
     assert_eq!(
         json["profile"],
         json!({
@@ -141,7 +138,7 @@ async fn what_is_shown_has_its_shape() {
     line(&[&system, "the", "system's", "read"]);
 
     let nothing = Place::new();
-    let files = &shown(nothing.command(&["config"])).await["files"];
+    let files = &shown(nothing.command("config")).await["files"];
     assert_eq!(files[0]["state"], "absent");
     assert_eq!(files[1]["state"], "absent");
 }
@@ -154,7 +151,7 @@ async fn the_users_file_is_where_the_environment_says() {
     fs::create_dir_all(xdg.parent().unwrap()).unwrap();
     write(&xdg, "label = 'of xdg'\n");
     for (directory, label) in [("xdg", "of home"), ("", "of home"), ("/", "of xdg")] {
-        let mut command = place.command(&["config"]);
+        let mut command = place.command("config");
         // A relative one does not count.
         let directory = match directory {
             "/" => place.path("xdg"),
@@ -163,7 +160,7 @@ async fn the_users_file_is_where_the_environment_says() {
         command.env("XDG_CONFIG_HOME", directory);
         assert_eq!(settings(&shown(command).await)["label"].0, label);
     }
-    let mut homeless = place.command(&["config"]);
+    let mut homeless = place.command("config");
     homeless.env("HOME", "/dev/null");
     assert_eq!(settings(&shown(homeless).await)["label"].0, Value::Null);
 }
@@ -175,13 +172,13 @@ async fn relative_paths_are_relative_to_their_file() {
         &place.user(),
         "password-file = 'password'\ntls-ca = '~/ca.pem'\n",
     );
-    let in_force = settings(&shown(place.command(&["config"])).await);
+    let in_force = settings(&shown(place.command("config")).await);
     let beside = |name: &str| json!(place.user().with_file_name(name));
     assert_eq!(in_force["password-file"].0, beside("password"));
     assert_eq!(in_force["tls-ca"].0, beside("~/ca.pem"));
 
     write(&place.path("here.toml"), "password-file = 'password'\n");
-    let named = place.command(&["config", "--config", "here.toml"]);
+    let named = place.command("config --config here.toml");
     let in_force = settings(&shown(named).await);
     assert_eq!(in_force["password-file"].0, "password");
 }

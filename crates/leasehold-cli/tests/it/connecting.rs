@@ -2,33 +2,25 @@
 
 use std::time::Duration;
 
-use crate::common::{Store, leasehold};
+use crate::common::{Store, at, run_at};
 use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
-async fn run(url: &str, more: &[&str]) -> Finished {
-    let arguments = [&["run", "-n", "k"], more, &["--", "echo", "ran"]].concat();
-    let mut command = leasehold(&arguments);
-    command.env("LEASEHOLD_STORE", url);
-    Process::run(command).await
+async fn run(url: &str, more: &str) -> Finished {
+    run_at(url, format!("run -n k {more} -- echo ran")).await
 }
 
 /// It fails with this cause, and names the address.
-async fn fails(url: &str, more: &[&str], address: &str, cause: &str) {
+async fn fails(url: &str, more: &str, address: &str, cause: &str) {
     let ended = run(url, more).await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(69), ""),
-        "{}",
-        ended.stderr
-    );
+    ended.has_printed(Some(69), "");
     let first = ended.stderr.lines().next().unwrap();
     assert!(first.contains(cause), "{cause}: {}", ended.stderr);
     assert!(first.contains(address), "{address}: {}", ended.stderr);
-    assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+    ended.has_not_said("hunter");
 }
 
 /// A server that says this to everybody and closes the connection once it was asked.
@@ -52,14 +44,14 @@ async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<(
 async fn what_the_network_says() {
     fails(
         "redis://no-such-host.invalid/",
-        &[],
+        "",
         "no-such-host.invalid:6379",
         "cannot be resolved",
     )
     .await;
     fails(
         "redis://127.0.0.1:1/",
-        &[],
+        "",
         "127.0.0.1:1",
         "connection refused",
     )
@@ -67,11 +59,11 @@ async fn what_the_network_says() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let url = format!("redis://{address}/?connect_timeout=300ms");
-    fails(&url, &[], &address, "no answer within 300ms").await;
+    fails(&url, "", &address, "no answer within 300ms").await;
     // As it is by default: the whole has no longer than that.
     fails(
         &format!("redis://{address}/"),
-        &[],
+        "",
         &address,
         "no answer within 5s",
     )
@@ -85,12 +77,12 @@ async fn what_the_server_says() {
     let wrong = format!("redis://:hunter3@{address}/");
     fails(
         &wrong,
-        &[],
+        "",
         &address,
         "WRONGPASS invalid username-password pair",
     )
     .await;
-    fails(&format!("redis://{address}/"), &[], &address, "NOAUTH").await;
+    fails(&format!("redis://{address}/"), "", &address, "NOAUTH").await;
     for (line, cause) in [
         (
             "-DENIED Redis is running in protected mode because\r\n",
@@ -99,7 +91,7 @@ async fn what_the_server_says() {
         ("-ERR max number of clients reached\r\n", "maxclients"),
     ] {
         let (address, task) = one_that_says(line).await;
-        fails(&format!("redis://{address}/"), &[], &address, cause).await;
+        fails(&format!("redis://{address}/"), "", &address, cause).await;
         task.abort();
     }
 }
@@ -112,23 +104,24 @@ async fn what_tls_says() {
     let address = server.address().to_string();
     let tls = format!("rediss://{address}/");
     let cause = "the certificate of the server is not trusted";
-    fails(&tls, &[], &address, cause).await;
-    let ca = &server.certificates().authority.path;
-    let trusting = ["--tls-ca", ca.to_str().unwrap()];
+    fails(&tls, "", &address, cause).await;
+    let trusting = format!(
+        "--tls-ca {}",
+        server.certificates().authority.path.display()
+    );
     fails(&tls, &trusting, &address, "refuses the TLS handshake").await;
     let (plain, task) = one_that_says("-ERR what\r\n").await;
     let cause = "does not speak TLS";
-    fails(&format!("rediss://{plain}/"), &[], &plain, cause).await;
+    fails(&format!("rediss://{plain}/"), "", &plain, cause).await;
     task.abort();
-    let ended = run(&format!("redis://{address}/"), &[]).await;
-    assert!(ended.stderr.contains("rediss://"), "{}", ended.stderr);
+    let ended = run(&format!("redis://{address}/"), "").await;
+    ended.has_said("rediss://");
     // Redis waits for the end of what is no command to it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain = silent.local_addr().unwrap().to_string();
     let url = format!("rediss://{plain}/?connect_timeout=300ms");
-    fails(&url, &[], &plain, "no TLS connection within 300ms").await;
-    let ended = run(&url, &[]).await;
-    assert!(ended.stderr.contains("use redis://"), "{}", ended.stderr);
+    fails(&url, "", &plain, "no TLS connection within 300ms").await;
+    run(&url, "").await.has_said("use redis://");
     // What other servers of TLS, and of HTTP, answer to a command.
     for line in [
         "\u{15}\u{3}\u{1}\0\u{2}\u{2}\n",
@@ -136,7 +129,7 @@ async fn what_tls_says() {
     ] {
         let (other, task) = one_that_says(line).await;
         let cause = "does not answer as a Redis server does";
-        fails(&format!("redis://{other}/"), &[], &other, cause).await;
+        fails(&format!("redis://{other}/"), "", &other, cause).await;
         task.abort();
     }
 }
@@ -175,29 +168,19 @@ async fn proxy_that_forbids(server: &RedisServer, commands: &'static [&str]) -> 
 async fn a_proxy_that_closes_connections_is_named_or_does_without() {
     let server = RedisServer::start();
     let forbids_hello = proxy_that_forbids(&server, &["HELLO"]).await;
-    let ran = run(&format!("redis://{forbids_hello}/"), &[]).await;
-    assert_eq!(
-        (ran.code(), &*ran.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ran.stderr
-    );
-    assert!(
-        ran.stderr.contains("does not speak RESP3"),
-        "{}",
-        ran.stderr
-    );
+    let ran = run(&format!("redis://{forbids_hello}/"), "").await;
+    ran.has_printed(Some(0), "ran\n");
+    ran.has_said("does not speak RESP3");
     let forbids_all = proxy_that_forbids(&server, &["HELLO", "INFO"]).await;
     let url = format!("redis://{forbids_all}/");
     fails(
         &url,
-        &[],
+        "",
         &forbids_all,
         "closes connections at the first request",
     )
     .await;
-    let ended = run(&url, &[]).await;
-    assert!(ended.stderr.contains("twemproxy"), "{}", ended.stderr);
+    run(&url, "").await.has_said("twemproxy");
 }
 
 /// It would be shown by each message that names the store.
@@ -205,31 +188,23 @@ async fn a_proxy_that_closes_connections_is_named_or_does_without() {
 async fn a_password_in_the_place_of_the_user_name_is_not_shown() {
     let server = RedisServer::builder().password("s3cret").start();
     let url = format!("redis://s3cret@{}/", server.address());
-    for arguments in [
-        &["run", "-n", "k", "--", "true"][..],
-        &["doctor"],
-        &["config"],
-    ] {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", &url);
-        let ended = Process::run(command).await;
+    for arguments in ["run -n k -- true", "doctor", "config"] {
+        let ended = run_at(&url, arguments).await;
         let said = ended.stdout + &ended.stderr;
         assert!(!said.contains("s3cret"), "{said}");
         let is_said = said.contains("a user name without a password");
-        assert!(is_said || arguments == ["config"], "{said}");
+        assert!(is_said || arguments == "config", "{said}");
     }
 }
 
 /// A holder whose command runs until the file `go` is there; it may be stubborn.
-fn holder(url: &str, files: &Store, more: &[&str], stubborn: bool) -> Process {
+fn holder(url: &str, files: &Store, more: &str, stubborn: bool) -> Process {
     let script = "echo up; until test -e go; do sleep 0.02; done";
     let script = match stubborn {
         true => format!("trap '' TERM; {script}"),
         false => script.to_owned(),
     };
-    let guarded = ["--ttl", "3s", "k", "--", "sh", "-c", &script];
-    let mut command = leasehold(&[&["run"], more, &guarded].concat());
-    command.env("LEASEHOLD_STORE", url);
+    let mut command = at(url, (format!("run {more} --ttl 3s k -- sh -c"), script));
     command.current_dir(files.path("."));
     Process::spawn(command)
 }
@@ -252,13 +227,13 @@ async fn a_password_that_has_changed_is_said_to_be_wrong() {
     let holder = holder(
         &url,
         &files,
-        &["--password-file", file.to_str().unwrap()],
+        &format!("--password-file {}", file.display()),
         false,
     );
-    holder.stdout().wait_for("up").await;
+    holder.prints("up").await;
     // Until the file follows, the holder says what the server says.
     rotate(&server, "after");
-    let said = holder.stderr().wait_for("cannot renew k (").await;
+    let said = holder.says("cannot renew k (").await;
     assert!(said.contains("WRONGPASS"), "{said}");
     holder.wait().await;
 }
@@ -273,10 +248,10 @@ async fn a_password_that_has_changed_is_read_again() {
     let holder = holder(
         &url,
         &files,
-        &["--password-file", file.to_str().unwrap()],
+        &format!("--password-file {}", file.display()),
         false,
     );
-    holder.stdout().wait_for("up").await;
+    holder.prints("up").await;
     std::fs::write(&file, "after\n").unwrap();
     rotate(&server, "after");
     let renewals = || server.stats().command("evalsha").calls;
@@ -297,11 +272,11 @@ async fn a_loss_says_what_the_server_said() {
         let rights = "on >secret ~leasehold:* &leasehold:* +@all";
         let server = RedisServer::builder().user("bob", rights).start();
         let files = Store::memory();
-        let holder = holder(&server.url_as("bob", "secret"), &files, &[], true);
-        holder.stdout().wait_for("up").await;
+        let holder = holder(&server.url_as("bob", "secret"), &files, "", true);
+        holder.prints("up").await;
         server.command(change);
         let ended = holder.finish().await;
-        assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+        ended.has_code(Some(79));
         // Before the end, and at the end.
         for words in ["cannot renew k", "lost k: "] {
             let mut lines = ended.stderr.lines();

@@ -1,8 +1,4 @@
 //! What the command has started, wherever it went and whoever it became: killed with it, or named.
-#![allow(
-    clippy::print_stderr,
-    reason = "what is left out on a machine is said there"
-)]
 
 use std::fs::{Permissions, copy, set_permissions};
 use std::os::fd::OwnedFd;
@@ -13,7 +9,7 @@ use leasehold_testkit::process::{Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
-use crate::common::{Arguments, HasEnded, Running, Store, events, leasehold};
+use crate::common::{Arguments, Store, events, in_environment_of};
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
@@ -54,8 +50,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
     }
     let script = "echo up; exec sleep 60";
     let run = "run k -- setpriv --reuid 65534 --regid 65534 --clear-groups sh -c";
-    let run: Vec<_> = run.split(' ').chain([script]).collect();
-    let process = Store::memory().spawn(&run);
+    let process = Store::memory().spawn((run, script));
     process.prints("up").await;
     process.signal(Signal::KILL);
     // Its output ends when the command has gone: both held the same pipes.
@@ -64,7 +59,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
-    let process = Store::memory().spawn(&("run k -- bash -c", SCATTERED));
+    let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
     all_up(&process).await;
     process.signal_group(Signal::KILL);
     assert_eq!(process.finish().await.code(), None);
@@ -74,7 +69,7 @@ async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
 async fn a_lost_lock_ends_all_that_the_command_has_started() {
     let store = Store::local();
     let run = ("run --grace 100ms k -- bash -c", SCATTERED);
-    let process = store.spawn(&run);
+    let process = store.spawn(run);
     all_up(&process).await;
     store.run("break --yes k").await;
     assert_eq!(process.finish().await.code(), Some(79));
@@ -93,7 +88,7 @@ async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
 #[tokio::test]
 async fn a_shim_that_is_killed_ends_the_command() {
     let script = "echo $PPID; exec sleep 60";
-    let process = Store::memory().spawn(&("run k -- sh -c", script));
+    let process = Store::memory().spawn(("run k -- sh -c", script));
     let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
     let ended = process.finish().await;
@@ -184,11 +179,11 @@ impl Stranger {
         };
         let path = |name| stranger.store.path(name);
         set_permissions(path(""), Permissions::from_mode(0o777)).unwrap();
-        copy(leasehold("").get_program(), path("leasehold")).unwrap();
+        copy(env!("CARGO_BIN_EXE_leasehold"), path("leasehold")).unwrap();
         copy("/usr/bin/setpriv", path("become")).unwrap();
         chown(path("become"), Some(0), Some(0)).unwrap();
         set_permissions(path("become"), Permissions::from_mode(0o4755)).unwrap();
-        let mut tried = stranger.command(&path("become"), &["--reuid", "0", "id", "-u"]);
+        let mut tried = stranger.command(&path("become"), "--reuid 0 id -u");
         let said = tried.output().unwrap();
         if said.stdout != b"0\n" {
             eprintln!("left out: programs keep their user here: {said:?}");
@@ -197,18 +192,13 @@ impl Stranger {
         Some(stranger)
     }
 
-    fn command(&self, program: &std::path::Path, arguments: &[&str]) -> Command {
+    fn command(&self, program: &std::path::Path, arguments: impl Arguments) -> Command {
         let outer = self.store.command("");
         let mut command = Command::new("setpriv");
         let user = NOBODY.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
-        command.arg(program).args(arguments);
-        for (name, value) in outer.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        command.arg(program).args(arguments.words());
+        in_environment_of(&outer, &mut command);
         command.current_dir(self.store.path(""));
         command
     }
@@ -218,7 +208,7 @@ impl Stranger {
     async fn run(&self, options: &(impl Arguments + ?Sized)) -> (Process, Pid) {
         let script = "trap '' TERM; echo $$; exec sleep 60";
         let command = ["k", "--", "./become", "--reuid", "0", "sh", "-c", script];
-        let mut leasehold = self.command(&self.store.path("leasehold"), &["run"]);
+        let mut leasehold = self.command(&self.store.path("leasehold"), "run");
         leasehold.args(options.words()).args(command);
         let process = Process::spawn(leasehold);
         let pid = process.prints("").await.parse().unwrap();
@@ -228,7 +218,7 @@ impl Stranger {
     /// Whether somebody else gets the lock.
     async fn is_free(&self) -> bool {
         let leasehold = self.store.path("leasehold");
-        let next = self.command(&leasehold, &["run", "-n", "k", "--", "true"]);
+        let next = self.command(&leasehold, "run -n k -- true");
         let ended = Process::run(next).await;
         assert!([Some(0), Some(75)].contains(&ended.code()), "{ended:?}");
         ended.code() == Some(0)
@@ -254,7 +244,7 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
     let ended = process.finish().await;
     ended.has_code(Some(79));
     for claimed in ["killing the command", "stopping the command", "lost k"] {
-        assert!(!ended.stderr.contains(claimed), "{}", ended.stderr);
+        ended.has_not_said(claimed);
     }
     assert!(stranger.is_free().await);
 }
@@ -265,8 +255,8 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
         return;
     };
     let (process, command) = stranger.run("--grace 100ms --json").await;
-    let broken = ["break", "--yes", "k"];
-    let broken = stranger.command(&stranger.store.path("leasehold"), &broken);
+    let broken = "break --yes k";
+    let broken = stranger.command(&stranger.store.path("leasehold"), broken);
     assert_eq!(Process::run(broken).await.code(), Some(0));
     process.says("\"signal\":15").await;
     process.says("\"signal\":9").await;

@@ -1,9 +1,8 @@
 //! `leasehold doctor` as a process, on servers with something the matter.
 
-#![allow(clippy::unwrap_used, reason = "a helper fails the test that uses it")]
-
-use crate::common::leasehold;
+use crate::common::{leasehold, run_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::{Program, RedisServer};
 use serde_json::Value;
@@ -13,9 +12,7 @@ use tokio::time::Instant;
 async fn doctor(url: &str) -> Finished {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut command = leasehold(&["doctor", "--json"]);
-        command.env("LEASEHOLD_STORE", url);
-        let seen = Process::run(command).await;
+        let seen = run_at(url, "doctor --json").await;
         let is_slow = serde_json::from_str::<Value>(&seen.stdout).is_ok_and(|report| {
             let findings = report["findings"].as_array().into_iter().flatten();
             let slow =
@@ -28,15 +25,16 @@ async fn doctor(url: &str) -> Finished {
     }
 }
 
-/// The findings that are worse than fine: how bad, what was looked at.
-fn complaints(report: &Finished) -> Vec<(String, String)> {
+/// The findings that are worse than fine: how bad, and what was looked at.
+fn complaints(report: &Finished) -> Vec<String> {
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    let word = |finding: &Value, name: &str| finding[name].as_str().unwrap().to_owned();
-    let findings = report["findings"].as_array().unwrap();
+    let words = |finding: &Value| {
+        let word = |name: &str| finding[name].as_str().unwrap().to_owned();
+        format!("{} {}", word("severity"), word("check"))
+    };
+    let findings = report["findings"].as_array().unwrap().iter().map(words);
     findings
-        .iter()
-        .map(|finding| (word(finding, "severity"), word(finding, "check")))
-        .filter(|(severity, _)| severity != "fine")
+        .filter(|words| !words.starts_with("fine "))
         .collect()
 }
 
@@ -56,7 +54,7 @@ async fn nothing_is_promised_where_locks_cannot_be_used() {
     let node = RedisServer::builder().cluster().start();
     for url in [replica.url(), strict.url_as("bob", "secret"), node.url()] {
         let seen = doctor(&url).await;
-        assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+        seen.has_code(Some(2));
         let promised = promise(&seen);
         assert_eq!(
             promised, "Nothing: locks cannot be used here.",
@@ -99,25 +97,16 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
         .persistent()
         .start();
     let seen = doctor(&old.url()).await;
-    let note = ("note".to_owned(), "channels".to_owned());
-    assert_eq!(complaints(&seen), [note], "{}", seen.stdout);
-    assert!(
-        seen.stdout.contains("all channels: bob\""),
-        "{}",
-        seen.stdout
-    );
-    assert!(
-        seen.stdout.contains("resetchannels, with &leasehold:*"),
-        "{}",
-        seen.stdout
-    );
+    assert_eq!(complaints(&seen), ["note channels"], "{seen}");
+    seen.has_shown("all channels: bob\"");
+    seen.has_shown("resetchannels, with &leasehold:*");
 }
 
 #[tokio::test]
 async fn a_server_that_syncs_always_is_fine() {
     let server = RedisServer::builder().persistent().start();
     let seen = doctor(&server.url()).await;
-    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert!(complaints(&seen).is_empty(), "{seen}");
     assert_eq!((seen.code(), &*seen.stderr), (Some(0), ""));
 }
 
@@ -125,10 +114,9 @@ async fn a_server_that_syncs_always_is_fine() {
 async fn what_a_restart_forgets_is_a_warning() {
     let server = RedisServer::start();
     let seen = doctor(&server.url()).await;
-    let expected = ("warning".to_owned(), "persistence".to_owned());
-    assert_eq!(complaints(&seen), [expected]);
+    assert_eq!(complaints(&seen), ["warning persistence"]);
     assert_eq!(seen.code(), Some(1));
-    let mut command = leasehold(&["doctor", "-S", &server.url()]);
+    let mut command = leasehold(("doctor -S", &server.url()));
     command.env_remove("LEASEHOLD_STORE");
     let text = Process::run(command).await.stdout;
     let line = text.lines().find(|line| line.contains("persistence"));
@@ -146,15 +134,11 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .config("maxmemory-policy", "volatile-ttl")
         .start();
     let seen = doctor(&evicting.url()).await;
-    let unsafe_ = |check: &str| ("unsafe".to_owned(), check.to_owned());
-    assert_eq!(complaints(&seen), [unsafe_("eviction")]);
+    assert_eq!(complaints(&seen), ["unsafe eviction"]);
     assert_eq!(seen.code(), Some(2));
     let promised = promise(&seen);
     assert!(promised.starts_with("Exclusion"), "{promised}");
-    assert!(
-        promised.contains("maxmemory-policy volatile-ttl"),
-        "{promised}"
-    );
+    says(&promised, ["maxmemory-policy volatile-ttl"]);
 
     let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
     let strict = RedisServer::builder()
@@ -162,18 +146,14 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .user("bob", rights)
         .start();
     let seen = doctor(&strict.url_as("bob", "secret")).await;
-    assert_eq!(complaints(&seen), [unsafe_("scripts")], "{}", seen.stdout);
-    assert!(
-        seen.stdout.contains("ACL SETUSER bob on"),
-        "{}",
-        seen.stdout
-    );
+    assert_eq!(complaints(&seen), ["unsafe scripts"], "{seen}");
+    seen.has_shown("ACL SETUSER bob on");
     assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
     assert_eq!(seen.code(), Some(2));
 
     let gone = RedisServer::start().url();
     let seen = doctor(&gone).await;
-    assert_eq!(complaints(&seen), [unsafe_("reach")]);
+    assert_eq!(complaints(&seen), ["unsafe reach"]);
     assert_eq!(seen.code(), Some(2));
 }
 
@@ -185,15 +165,13 @@ async fn what_can_be_done_without_is_a_warning() {
         .user("bob", rights)
         .start();
     let seen = doctor(&server.url_as("bob", "secret")).await;
-    let found: Vec<_> = complaints(&seen);
     let expected = [
-        ("warning", "info"),
-        ("warning", "pushes"),
-        ("warning", "pushes"),
-        ("note", "listing"),
+        "warning info",
+        "warning pushes",
+        "warning pushes",
+        "note listing",
     ];
-    let expected = expected.map(|(severity, check)| (severity.to_owned(), check.to_owned()));
-    assert_eq!(found, expected, "{}", seen.stdout);
+    assert_eq!(complaints(&seen), expected, "{seen}");
     assert_eq!(seen.code(), Some(1));
 }
 
@@ -205,16 +183,16 @@ async fn who_acknowledges_is_found_out() {
         format!("{url}?acknowledge=1&acknowledge_timeout={timeout}")
     };
     let seen = doctor(&url("100ms")).await;
-    let nobody = ("unsafe".to_owned(), "acknowledged".to_owned());
-    assert!(complaints(&seen).contains(&nobody), "{}", seen.stdout);
+    let found = complaints(&seen);
+    assert!(found.contains(&"unsafe acknowledged".to_owned()), "{seen}");
     assert_eq!(seen.code(), Some(2));
 
     let replica = RedisServer::builder().replica_of(primary.port()).start();
     primary.wait_for_replicas(1);
     // One that has just come may take a second until it answers.
     let seen = doctor(&url("10s")).await;
-    let only = ("note".to_owned(), "acknowledged".to_owned());
-    assert!(complaints(&seen).contains(&only), "{}", seen.stdout);
+    let found = complaints(&seen);
+    assert!(found.contains(&"note acknowledged".to_owned()), "{seen}");
     drop(replica);
 }
 
@@ -222,12 +200,11 @@ async fn who_acknowledges_is_found_out() {
 async fn the_store_of_this_machine_is_examined_too() {
     let directory = tempfile::tempdir().unwrap();
     let seen = doctor(&format!("local:{}", directory.path().display())).await;
-    assert_eq!(complaints(&seen), [], "{}", seen.stdout);
+    assert!(complaints(&seen).is_empty(), "{seen}");
     assert_eq!(seen.code(), Some(0));
     let seen = doctor("memory:").await;
     assert_eq!(complaints(&seen).len(), 1);
-    let seen = doctor("gopher://x/").await;
-    assert_eq!(seen.code(), Some(64), "{}", seen.stderr);
+    doctor("gopher://x/").await.has_code(Some(64));
 }
 
 /// `chmod go-w /tmp` would take it away from everybody.
@@ -235,9 +212,9 @@ async fn the_store_of_this_machine_is_examined_too() {
 #[tokio::test]
 async fn no_remedy_is_worse_than_what_it_is_for() {
     let seen = doctor("local:/tmp").await;
-    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    seen.has_code(Some(2));
     let remedy = "\"remedy\":\"name a directory of your own below it: local:/tmp/";
-    assert!(seen.stdout.contains(remedy), "{}", seen.stdout);
+    seen.has_shown(remedy);
     assert!(!seen.stdout.contains("chmod"), "{}", seen.stdout);
 }
 
@@ -246,31 +223,27 @@ async fn servers_with_a_vote_each_are_examined_together() {
     let servers = Independent::start(3);
     let seen = doctor(&servers.url()).await;
     // New servers wait for the end of a quarantine.
-    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
+    seen.has_code(Some(2));
     let found = complaints(&seen);
-    let votes = found.iter().filter(|(_, check)| check == "vote").count();
+    let votes = found
+        .iter()
+        .filter(|found| found.ends_with(" vote"))
+        .count();
     assert_eq!(votes, 4, "each, and all together: {found:?}");
     assert!(promise(&seen).starts_with("Nothing until 2 servers vote."));
 
     // What it says helps: it has not started the quarantine.
-    let run = async |arguments: &[&str]| {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", servers.url());
-        Process::run(command).await
-    };
-    let marked = run(&["init"]).await;
-    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
-    let ran = run(&["run", "-n", "k", "--", "true"]).await;
-    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    let run = async |arguments: &str| run_at(&servers.url(), arguments).await;
+    run("init").await.has_code(Some(0));
+    run("run -n k -- true").await.has_code(Some(0));
     let seen = doctor(&servers.url()).await;
-    let note = ("note".to_owned(), "persistence".to_owned());
-    assert_eq!(complaints(&seen), vec![note; 3], "{}", seen.stdout);
+    assert_eq!(complaints(&seen), ["note persistence"; 3], "{seen}");
     assert_eq!(seen.code(), Some(0));
     servers[1].kill();
     let seen = doctor(&servers.url()).await;
     let found = complaints(&seen);
-    let gone = ("warning".to_owned(), "reach".to_owned());
-    assert_eq!(found.iter().filter(|found| **found == gone).count(), 1);
+    let gone = found.iter().filter(|found| *found == "warning reach");
+    assert_eq!(gone.count(), 1);
     assert_eq!((found.len(), seen.code()), (3, Some(1)), "{found:?}");
 }
 
@@ -306,31 +279,28 @@ async fn each_primary_of_a_cluster_is_examined() {
     let seen = doctor(&cluster.url()).await;
     let found = complaints(&seen);
     for check in ["persistence", "replicas", "isolation"] {
-        let count = found.iter().filter(|(_, seen)| seen == check).count();
+        let count = found.iter().filter(|found| found.ends_with(check)).count();
         assert_eq!(count, 3, "{check}: {found:?}");
     }
-    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
-    assert!(
-        seen.stdout.contains("handed to a waiter"),
-        "{}",
-        seen.stdout
-    );
+    seen.has_code(Some(1));
+    seen.has_shown("handed to a waiter");
 }
 
 #[tokio::test]
 async fn the_primary_that_sentinels_name_is_examined() {
     let sentinels = Sentinels::start();
     let seen = doctor(&sentinels.url()).await;
-    assert_eq!(seen.code(), Some(1), "{}", seen.stdout);
-    let found = complaints(&seen);
-    assert!(
-        found.iter().any(|(_, check)| check == "isolation"),
-        "{found:?}"
-    );
+    seen.has_code(Some(1));
+    let found = complaints(&seen).join(", ");
+    says(&found, [" isolation"]);
     let of_sentinels = |seen: &Finished| {
-        let found = complaints(seen).into_iter();
-        let about = found.filter(|(_, check)| check.starts_with("sentinel"));
-        about.map(|(severity, _)| severity).collect::<Vec<_>>()
+        let found = complaints(seen);
+        let about = found
+            .iter()
+            .filter_map(|found| found.split_once(" sentinel"));
+        about
+            .map(|(severity, _)| severity.to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(of_sentinels(&seen), Vec::<String>::new(), "{}", seen.stdout);
     sentinels.sentinels()[0].kill();
@@ -352,42 +322,29 @@ async fn the_primary_that_sentinels_name_is_examined() {
 async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
     let server = RedisServer::start();
     let url = format!("{}?restart=quarantine&max_ttl=2s", server.url());
-    let complaint = |severity: &str, check: &str| (severity.to_owned(), check.to_owned());
-    let kept = complaint("note", "persistence");
-    let closed = vec![complaint("warning", "quarantine"), kept.clone()];
+    let kept = "note persistence";
+    let closed = ["warning quarantine", kept];
     // To look does not mark it.
     for _ in 0..2 {
         let seen = doctor(&url).await;
-        assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
-        assert!(seen.stdout.contains("it has no mark"), "{}", seen.stdout);
+        assert_eq!(complaints(&seen), closed, "{seen}");
+        seen.has_shown("it has no mark");
     }
-    let mut init = leasehold(&["init"]);
-    init.env("LEASEHOLD_STORE", &url);
-    assert_eq!(Process::run(init).await.code(), Some(0));
+    assert_eq!(run_at(&url, "init").await.code(), Some(0));
     let seen = doctor(&url).await;
-    assert_eq!(complaints(&seen), [kept], "{}", seen.stdout);
-    assert!(
-        seen.stdout.contains("handed to a waiter"),
-        "{}",
-        seen.stdout
-    );
+    assert_eq!(complaints(&seen), [kept], "{seen}");
+    seen.has_shown("handed to a waiter");
     server.kill();
     server.start_again();
-    let mut asks = leasehold(&["run", "-n", "--ttl", "1s", "k", "--", "true"]);
-    asks.env("LEASEHOLD_STORE", &url);
-    Process::run(asks).await;
+    run_at(&url, "run -n --ttl 1s k -- true").await;
     let seen = doctor(&url).await;
-    assert_eq!(complaints(&seen), closed, "{}", seen.stdout);
+    assert_eq!(complaints(&seen), closed, "{seen}");
     assert!(promise(&seen).starts_with("Nothing until it grants."));
-    assert!(
-        seen.stdout.contains("it grants again after"),
-        "{}",
-        seen.stdout
-    );
+    seen.has_shown("it grants again after");
     let other = format!("{}?restart=quarantine", server.url());
     let seen = doctor(&other).await;
-    assert_eq!(seen.code(), Some(2), "{}", seen.stdout);
-    assert!(seen.stdout.contains("other settings"), "{}", seen.stdout);
+    seen.has_code(Some(2));
+    seen.has_shown("other settings");
 }
 
 #[tokio::test]
@@ -401,6 +358,6 @@ async fn a_password_is_never_shown() {
         let seen = doctor(url).await;
         assert_eq!(seen.code(), Some(2), "{url}: {}", seen.stderr);
         assert!(!seen.stdout.contains("cret"), "{}", seen.stdout);
-        assert!(!seen.stderr.contains("cret"), "{}", seen.stderr);
+        seen.has_not_said("cret");
     }
 }

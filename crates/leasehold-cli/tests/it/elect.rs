@@ -1,12 +1,8 @@
 //! Candidates as processes: who leads, what becomes of a leader's command, and who watches.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a case that is no #[test] by itself fails like one"
-)]
 
 use std::fs;
 
-use crate::common::{HasEnded, Running, Store, json_lines, on_each_store};
+use crate::common::{Store, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -25,9 +21,7 @@ const WORK: &str = "echo up; while :; do \
     sleep 0.02; done";
 
 fn candidate(store: &Store, note: &str) -> Process {
-    let mut command = store.command(&[
-        "elect", "--ttl", "3s", "--note", note, "k", "--", "sh", "-c", WORK,
-    ]);
+    let mut command = store.command((&format!("elect --ttl 3s --note {note} k -- sh -c"), WORK));
     command.env("NOTE", note);
     Process::spawn(command)
 }
@@ -98,9 +92,9 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
 
 async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     let script = "until test -e go; do sleep 0.02; done; exit 3";
-    let one = store.spawn(&("elect k -- sh -c", script));
+    let one = store.spawn(("elect k -- sh -c", script));
     let first = leads(&one).await;
-    let two = store.spawn(&("elect k -- sh -c", "echo up; exec sleep 60"));
+    let two = store.spawn(("elect k -- sh -c", "echo up; exec sleep 60"));
     two.says("waiting for k (position 1)").await;
     fs::write(store.path("go"), "").unwrap();
     one.says("leasehold: the command ended with status 3; candidate for k again in 1.0 s")
@@ -126,7 +120,7 @@ async fn once_ends_with_the_commands_status(store: &Store) {
 async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
         while :; do sleep 0.02; done";
-    let leader = store.spawn(&("elect k -- sh -c", script));
+    let leader = store.spawn(("elect k -- sh -c", script));
     leader.prints("up").await;
     let waits = store.spawn("elect k -- true");
     waits.says("waiting for k (position 1)").await;
@@ -144,19 +138,10 @@ async fn those_who_observe_are_told_each_change(store: &Store) {
     let observer = store.spawn("elect --observe k");
     observer.prints("nobody leads").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
-    let leader = store.spawn(&[
-        "elect",
-        "--once",
-        "--label",
-        "blue",
-        "--note",
-        "10.0.0.7:80\nx",
-        "k",
-        "--",
-        "sh",
-        "-c",
+    let leader = store.spawn((
+        "elect --once --label blue --note '10.0.0.7:80\nx' k -- sh -c",
         script,
-    ]);
+    ));
     let term = leads(&leader).await;
     let said = observer.prints("term ").await;
     let who = format!("(pid {}, label blue) since 2", leader.pid());

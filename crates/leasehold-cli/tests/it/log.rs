@@ -1,21 +1,17 @@
 //! `leasehold log`: what the audit log of a store says.
 
-use leasehold_testkit::process::{Finished, Process, Signal};
+use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
 
-use crate::common::leasehold;
-
-async fn run(url: &str, arguments: &[&str]) -> Finished {
-    let mut command = leasehold(arguments);
-    command.env("LEASEHOLD_STORE", url);
-    Process::run(command).await
-}
+use crate::common::{Arguments, at, run_at, spawn_at};
 
 /// The entries, as JSON.
-async fn entries(url: &str, arguments: &[&str]) -> Vec<Value> {
-    let ended = run(url, &[&["log", "--json"], arguments].concat()).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+async fn entries(url: &str, arguments: impl Arguments) -> Vec<Value> {
+    let mut command = at(url, "log --json");
+    command.args(arguments.words());
+    let ended = Process::run(command).await;
+    ended.has_code(Some(0));
     let lines = ended.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -36,65 +32,55 @@ fn events(entries: &[Value]) -> Vec<(&str, &str)> {
 
 async fn tells_who_held(url: &str) {
     for (label, key) in [("nightly", "report"), ("backup", "disk")] {
-        let ran = run(url, &["run", "--label", label, key, "--", "true"]).await;
-        assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+        let ran = run_at(url, format!("run --label {label} {key} -- true")).await;
+        ran.has_code(Some(0));
     }
-    let mut holder = leasehold(&["hold", "--json", "report"]);
-    holder.env("LEASEHOLD_STORE", url);
-    let holder = Process::spawn(holder);
-    holder.stdout().wait_for("token").await;
-    let mut follower = leasehold(&["log", "--follow", "report"]);
-    follower.env("LEASEHOLD_STORE", url);
-    let follower = Process::spawn(follower);
-    follower.stdout().wait_for("granted").await;
-    let broken = run(url, &["break", "--yes", "report"]).await;
-    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
-    follower.stdout().wait_for("taken from").await;
+    let holder = spawn_at(url, "hold --json report");
+    holder.prints("token").await;
+    let follower = spawn_at(url, "log --follow report");
+    follower.prints("granted").await;
+    let broken = run_at(url, "break --yes report").await;
+    broken.has_code(Some(0));
+    follower.prints("taken from").await;
     follower.signal(Signal::INT);
     follower.finish().await;
     assert_eq!(holder.finish().await.code(), Some(79));
 
-    let all = entries(url, &[]).await;
+    let all = entries(url, "").await;
     let report = ["granted", "released", "granted", "broken"].map(|event| ("report", event));
     let disk = ["granted", "released"].map(|event| ("disk", event));
     let of_report = entries(url, &["report"]).await;
     assert_eq!(events(&of_report), report);
     assert_eq!(all.len(), report.len() + disk.len());
-    let of_owner = entries(url, &["--owner", "backup"]).await;
+    let of_owner = entries(url, "--owner backup").await;
     assert_eq!(events(&of_owner), disk);
     assert_eq!(of_owner[0]["owner"]["label"], "backup");
     assert_eq!(of_report[0]["token"], of_report[1]["token"]);
     assert!(of_report[3]["by"]["pid"].is_u64(), "{of_report:?}");
     assert!(of_report[3]["held_ms"].is_u64());
-    assert_eq!(entries(url, &["--since", "0s"]).await.len(), 0);
-    assert_eq!(entries(url, &["--since", "1h"]).await.len(), all.len());
-    let newest = entries(url, &["-n", "3"]).await;
+    assert_eq!(entries(url, "--since 0s").await.len(), 0);
+    assert_eq!(entries(url, "--since 1h").await.len(), all.len());
+    let newest = entries(url, "-n 3").await;
     assert_eq!(newest, all[all.len() - 3..]);
-    assert_eq!(
-        entries(url, &["--lines", "2", "report"]).await,
-        of_report[2..]
-    );
-    assert_eq!(entries(url, &["-n", "0"]).await.len(), 0);
+    assert_eq!(entries(url, "--lines 2 report").await, of_report[2..]);
+    assert_eq!(entries(url, "-n 0").await.len(), 0);
     let at = |entry: &Value| entry["at"].as_str().unwrap().to_owned();
     let (first, third) = (at(&all[0]), at(&all[2]));
-    let until = entries(url, &["--until", &third]).await;
+    let until = entries(url, ("--until", &third)).await;
     assert_eq!((&until[0], until.last()), (&all[0], Some(&all[2])));
-    let between = entries(url, &["--since", &first, "--until", &first, "-n", "9"]).await;
+    let between = entries(url, format!("--since {first} --until {first} -n 9")).await;
     assert_eq!(between[0], all[0]);
     assert!(
         between.iter().all(|entry| at(entry) == first),
         "{between:?}"
     );
-    assert_eq!(
-        entries(url, &["--until", "2001-01-31 12:00"]).await.len(),
-        0
-    );
-    let matching = run(url, &["log", "--until", "2001-01-31"]).await;
+    assert_eq!(entries(url, "--until '2001-01-31 12:00'").await.len(), 0);
+    let matching = run_at(url, "log --until 2001-01-31").await;
     assert!(matching.stderr.is_empty(), "{}", matching.stderr);
     // What a client without audit does is not there.
     let silent = url.split('?').next().unwrap();
-    run(silent, &["run", "report", "--", "true"]).await;
-    assert_eq!(entries(silent, &[]).await.len(), all.len());
+    run_at(silent, "run report -- true").await;
+    assert_eq!(entries(silent, "").await.len(), all.len());
 }
 
 #[tokio::test]
@@ -114,24 +100,16 @@ async fn of_a_server() {
 async fn a_store_that_keeps_none_is_named() {
     let server = RedisServer::start();
     let classic = format!("{}?layout=classic", server.url());
-    let refused = run(&classic, &["log"]).await;
-    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("cannot read the audit log"),
-        "{}",
-        refused.stderr
-    );
-    let refused = run(&format!("{classic}&audit=1000"), &["log"]).await;
-    assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("audit has no effect"),
-        "{}",
-        refused.stderr
-    );
+    let refused = run_at(&classic, "log").await;
+    refused.has_code(Some(69));
+    refused.has_said("cannot read the audit log");
+    let refused = run_at(&format!("{classic}&audit=1000"), "log").await;
+    refused.has_code(Some(64));
+    refused.has_said("audit has no effect");
     for bad in ["redis://h/?audit=1", "local:?audit=often"] {
-        let refused = run(bad, &["log"]).await;
-        assert_eq!(refused.code(), Some(64), "{}", refused.stderr);
-        assert!(refused.stderr.contains("audit=10000"), "{}", refused.stderr);
+        let refused = run_at(bad, "log").await;
+        refused.has_code(Some(64));
+        refused.has_said("audit=10000");
     }
 }
 
@@ -140,17 +118,9 @@ async fn a_store_that_keeps_none_is_named() {
 async fn a_store_whose_log_is_empty_says_so() {
     let server = RedisServer::start();
     let url = server.url();
-    for arguments in [
-        &["log"][..],
-        &["log", "--json", "k"],
-        &["log", "--since", "1h"],
-    ] {
-        let ended = run(&url, arguments).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(0), ""),
-            "{arguments:?}"
-        );
+    for arguments in ["log", "log --json k", "log --since 1h"] {
+        let ended = run_at(&url, arguments).await;
+        ended.has_printed(Some(0), "");
         let says = ended.stderr.contains("audit log of this store is empty");
         assert!(
             says && ended.stderr.contains("?audit=10000"),
@@ -158,24 +128,18 @@ async fn a_store_whose_log_is_empty_says_so() {
             ended.stderr
         );
     }
-    let quiet = run(&url, &["log", "-q"]).await;
+    let quiet = run_at(&url, "log -q").await;
     assert_eq!(quiet.stderr, "");
-    let mut follower = leasehold(&["log", "--follow"]);
-    follower.env("LEASEHOLD_STORE", &url);
-    let follower = Process::spawn(follower);
-    follower.stderr().wait_for("is empty").await;
+    let follower = spawn_at(&url, "log --follow");
+    follower.says("is empty").await;
     let audited = format!("{url}?audit=1000");
-    run(&audited, &["run", "k", "--", "true"]).await;
-    follower.stdout().wait_for("released").await;
+    run_at(&audited, "run k -- true").await;
+    follower.prints("released").await;
     follower.signal(Signal::INT);
     follower.finish().await;
     // Times that cannot be meant are refused.
-    for wrong in [
-        &["--since", "yesterday"][..],
-        &["--until", "1h", "--follow"],
-        &["-n", "-1"],
-    ] {
-        let refused = run(&url, &[&["log"], wrong].concat()).await;
+    for wrong in ["--since yesterday", "--until 1h --follow", "-n -1"] {
+        let refused = run_at(&url, format!("log {wrong}")).await;
         assert_eq!(refused.code(), Some(64), "{wrong:?}: {}", refused.stderr);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::leasehold;
+use crate::common::{run_at, spawn_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
 
 /// All keys of these servers, with their values as the server writes them down; but for the last
@@ -25,42 +25,29 @@ fn keyspace(servers: &[&RedisServer]) -> Vec<BTreeMap<String, Vec<u8>>> {
 /// The looks, one after the other: each leaves the keys as they were.
 async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
     let before = keyspace(servers);
-    for arguments in [
-        &["doctor"][..],
-        &["ls"],
-        &["ls", "--json"],
-        &["show", "k"],
-        &["show", "other"],
-    ] {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", url);
-        let seen = Process::run(command).await;
+    for arguments in ["doctor", "ls", "ls --json", "show k", "show other"] {
+        let seen = run_at(url, arguments).await;
         assert!(seen.code() < Some(64), "{arguments:?}: {}", seen.stderr);
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
     for (arguments, said) in [
-        (&["elect", "--observe", "other"][..], "nobody leads"),
-        (&["ls", "--watch=100ms"], "no locks"),
+        ("elect --observe other", "nobody leads"),
+        ("ls --watch=100ms", "no locks"),
     ] {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", url);
-        let observer = Process::spawn(command);
-        observer.stdout().wait_for(said).await;
+        let observer = spawn_at(url, arguments);
+        observer.prints(said).await;
         observer.signal(Signal::INT);
-        let ended = observer.finish().await;
-        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        observer.finish().await.has_code(Some(0));
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
 }
 
 /// The same once a lock was used.
 async fn nothing_changes_after_a_use(url: &str, servers: &[&RedisServer]) {
-    for arguments in [&["init"][..], &["run", "k", "--", "true"]] {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", url);
-        let ended = Process::run(command).await;
+    for arguments in ["init", "run k -- true"] {
+        let ended = run_at(url, arguments).await;
         // Only some have a mark, which `init` writes.
-        let fine = ended.code() == Some(0) || arguments == ["init"] && ended.code() == Some(64);
+        let fine = ended.code() == Some(0) || arguments == "init" && ended.code() == Some(64);
         assert!(fine, "{arguments:?} at {url}: {}", ended.stderr);
     }
     nothing_changes(url, servers).await;

@@ -6,7 +6,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails with the message"
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails with the message, and says what it measured or left out"
 )]
 
 mod anew;

@@ -3,11 +3,6 @@
 //!
 //! The figures that these cases bound are printed; `cargo test --test it many:: -- --nocapture` shows
 //! them.
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a case that is no #[test] by itself fails like one"
-)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{HasEnded, Running, Store};
+use crate::common::Store;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
@@ -72,7 +67,7 @@ async fn two_hundred_commands_count_to_two_hundred(store: &Store) {
     let script = "n=$(cat f); echo $((n+1)) > f";
     let begun = Instant::now();
     let all: Vec<_> = (0..200)
-        .map(|_| store.spawn(&("run -q k -- sh -c", script)))
+        .map(|_| store.spawn(("run -q k -- sh -c", script)))
         .collect();
     all_succeed(all).await;
     println!("{}: 200 in {:?}", kind(store), begun.elapsed());
@@ -104,8 +99,8 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
     for file in ["began", "truth", "log"] {
         fs::write(store.path(file), "").unwrap();
     }
-    let command = ["run", "-q", "--ttl", ttl, "k", "--", "sh", "-c", UPDATE];
-    let mut running: Vec<_> = (0..200).map(|_| store.spawn(&command)).collect();
+    let command = (&format!("run -q --ttl {ttl} k -- sh -c"), UPDATE);
+    let mut running: Vec<_> = (0..200).map(|_| store.spawn(command)).collect();
 
     let (mut killed, mut seen, mut freed) = (0, 0, Vec::new());
     let deadline = Instant::now() + LONG;
@@ -188,7 +183,7 @@ async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
     let mut waiters = Vec::new();
     for number in 1..=30 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&("run -q k -- sh -c", &script)));
+        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     holder.signal(Signal::TERM);
@@ -249,7 +244,7 @@ async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
     for number in 0..13 {
         // Among the dead, and behind them, some live: 3, 7 and 12.
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&("run -q k -- sh -c", &script)));
+        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
         in_line(store, &waiters).await;
     }
     let lives = |number: usize| [3, 7, 12].contains(&number);
@@ -284,7 +279,7 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
     let mut measured = 0;
     for _ in 0..10 {
         let script = "echo up; exec sleep 600";
-        let holder = store.spawn(&("run -q --ttl 1s k -- sh -c", script));
+        let holder = store.spawn(("run -q --ttl 1s k -- sh -c", script));
         holder.prints("up").await;
         let waiter = store.spawn("run -q k -- date +%s%N");
         in_line(store, [&waiter]).await;
@@ -346,7 +341,7 @@ async fn a_crash_is_noticed_by_one_who_came_from_far_back(store: &Store) {
     }
     let script = "echo up; exec sleep 600";
     let ttl = if kind(store) == "local" { "30s" } else { "1s" };
-    waiters.push(store.spawn(&["run", "-q", "--ttl", ttl, "k", "--", "sh", "-c", script]));
+    waiters.push(store.spawn((&format!("run -q --ttl {ttl} k -- sh -c"), script)));
     in_line(store, &waiters).await;
     waiters.push(store.spawn("run -q k -- date +%s%N"));
     in_line(store, &waiters).await;
@@ -391,24 +386,22 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
     let mut store = Store::memory();
     store.url = server.url();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
-    let holder = store.spawn(&("run --ttl 3s k -- sh -c", script));
+    let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
     let first: u64 = holder.prints("").await.parse().unwrap();
     let mut waiters = Vec::new();
     for number in 1..=5 {
         let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(&("run --ttl 3s k -- sh -c", &script)));
+        waiters.push(store.spawn(("run --ttl 3s k -- sh -c", &script)));
         in_line(&store, &waiters).await;
     }
     let forgotten = Instant::now();
     forget(&server);
     ends(&holder).await;
     let told = forgotten.elapsed();
-    let ended = holder.finish().await;
-    ended.has_code(Some(79));
+    holder.finish().await.has_code(Some(79));
     for waiter in waiters {
         ends(&waiter).await;
-        let ended = waiter.finish().await;
-        ended.has_code(Some(0));
+        waiter.finish().await.has_code(Some(0));
     }
     let order = pairs(&store.path("order"));
     println!(

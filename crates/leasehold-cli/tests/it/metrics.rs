@@ -1,5 +1,6 @@
 //! `--metrics-file`, and the alert rules and the dashboard for it and for the library's metrics.
 
+use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -62,8 +63,8 @@ async fn a_run_leaves_its_metrics() {
     let file = store.path("job.prom");
     let name = file.to_str().unwrap();
     let before = now();
-    let run = ["run", "--metrics-file", name, "a \"key\"", "--", "sh", "-c"];
-    let done = store.run(&[&run[..], &["true"]].concat()).await;
+    let run = format!("run --metrics-file {name} 'a \"key\"' -- sh -c");
+    let done = store.run((&run, "true")).await;
     assert_eq!((done.code(), &*done.stderr), (Some(0), ""));
     let key = "a \\\"key\\\"";
     let first = read(&file, key);
@@ -77,7 +78,7 @@ async fn a_run_leaves_its_metrics() {
     assert!(before <= first[ran] && first[ran] <= first[succeeded] && first[succeeded] <= now());
 
     // A failure leaves the time of the last success.
-    let done = store.run(&[&run[..], &["exit 3"]].concat()).await;
+    let done = store.run((&run, "exit 3")).await;
     assert_eq!(done.code(), Some(3));
     let second = read(&file, key);
     assert_eq!((second["acquired"], second["exit_status"]), (1.0, 3.0));
@@ -85,15 +86,7 @@ async fn a_run_leaves_its_metrics() {
 
     // So does a start that does not get the lock, and it leaves the time of the last run.
     let (holder, _) = store.holder(&["a \"key\""]).await;
-    let refused = [
-        "run",
-        "-n",
-        "--metrics-file",
-        name,
-        "a \"key\"",
-        "--",
-        "true",
-    ];
+    let refused = format!("run -n --metrics-file {name} 'a \"key\"' -- true");
     assert_eq!(store.run(&refused).await.code(), Some(75));
     let third = read(&file, key);
     assert_eq!((third["acquired"], third["exit_status"]), (0.0, 75.0));
@@ -113,7 +106,7 @@ async fn a_run_leaves_its_metrics() {
 async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
     let store = Store::local();
     let file = store.path("job.prom");
-    let hold = ["--metrics-file", file.to_str().unwrap(), "k"];
+    let hold = format!("--metrics-file {} k", file.display());
     let (holder, _) = store.holder(&hold).await;
     until(&file, "k", |it| {
         it["held"] == 1.0 && !it.contains_key("exit_status")
@@ -128,7 +121,7 @@ async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
     );
 
     let (holder, _) = store.holder(&hold).await;
-    assert_eq!(store.run(&["break", "--yes", "k"]).await.code(), Some(0));
+    assert_eq!(store.run("break --yes k").await.code(), Some(0));
     assert_eq!(holder.finish().await.code(), Some(79));
     let ended = read(&file, "k");
     assert_eq!(
@@ -143,24 +136,20 @@ async fn a_waiter_and_a_leader_are_seen() {
     let file = store.path("job.prom");
     let name = file.to_str().unwrap();
     let (holder, _) = store.holder(&["k"]).await;
-    let elect = [
-        "elect",
-        "-S",
-        &store.url,
-        "--once",
-        "--metrics-file",
-        name,
-        "k",
-    ];
-    let candidate =
-        store.spawn(&[&elect[..], &["--", "sh", "-c", "echo leads; exec sleep 60"]].concat());
-    candidate.stderr().wait_for("waiting").await;
+    let candidate = store.spawn((
+        format!(
+            "elect -S {} --once --metrics-file {name} k -- sh -c",
+            store.url
+        ),
+        "echo leads; exec sleep 60",
+    ));
+    candidate.says("waiting").await;
     until(&file, "k", |it| {
         it["acquired"] == 0.0 && it["wait_seconds"] > 0.0
     })
     .await;
     holder.signal(Signal::TERM);
-    candidate.stdout().wait_for("leads").await;
+    candidate.prints("leads").await;
     until(&file, "k", |it| it["held"] == 1.0).await;
     candidate.signal(Signal::TERM);
     let ended = candidate.finish().await;
@@ -175,17 +164,14 @@ async fn a_file_that_cannot_be_written_is_named_once_and_stops_nothing() {
     let file = store.path("no/such/job.prom");
     let name = file.to_str().unwrap();
     let done = store
-        .run(&["run", "--metrics-file", name, "k", "--", "echo", "done"])
+        .run(format!("run --metrics-file {name} k -- echo done"))
         .await;
-    assert_eq!((done.code(), &*done.stdout), (Some(0), "done\n"));
+    done.has_printed(Some(0), "done\n");
     let said: Vec<_> = done.stderr.lines().collect();
     let [warning] = said[..] else {
         panic!("{said:?}");
     };
-    assert!(
-        warning.contains("cannot write the metrics to") && warning.contains(name),
-        "{warning}"
-    );
+    says(&warning, ["cannot write the metrics to", name]);
 }
 
 // ---- rules and dashboard ----
@@ -282,10 +268,7 @@ fn the_dashboard_shows_all_that_is_recorded() {
 
 #[tokio::test]
 async fn the_help_names_the_file() {
-    let help = leasehold(&["run", "--help"]).output().unwrap();
+    let help = leasehold("run --help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    assert!(
-        help.contains("--metrics-file <FILE>") && help.contains(".prom"),
-        "{help}"
-    );
+    says(&help, ["--metrics-file <FILE>", ".prom"]);
 }

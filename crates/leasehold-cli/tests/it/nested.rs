@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{HasEnded, Store, leasehold};
+use crate::common::{Store, leasehold, run_at};
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 
@@ -39,14 +39,14 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         write("of-user", "hunter3\n"),
     );
 
-    let by_file = leasehold(&("run --password-file", &file));
+    let by_file = leasehold(("run --password-file", &file));
     let mut by_relative_file = leasehold("run --password-file password");
     by_relative_file.current_dir(files.path("."));
     let mut by_file_in_environment = leasehold("run");
     by_file_in_environment.env("LEASEHOLD_PASSWORD_FILE", &file);
     let mut by_environment = leasehold("run");
     by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
-    let by_user = leasehold(&("run --user app --password-file", &of_user));
+    let by_user = leasehold(("run --user app --password-file", &of_user));
     let with_user = server.url_as("app", "hunter3");
     let url = server.url();
     for (how, command, url) in [
@@ -61,7 +61,7 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         ("user and file", by_user, Some(&plain)),
         ("URL in the environment", leasehold("run"), Some(&url)),
         ("URL with user", leasehold("run"), Some(&with_user)),
-        ("URL in the arguments", leasehold(&("run -S", &url)), None),
+        ("URL in the arguments", leasehold(("run -S", &url)), None),
     ] {
         let ended = nested(command, url.map(String::as_str)).await;
         assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
@@ -93,7 +93,7 @@ async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
         .arg(&files.client_key.path);
     let ended = nested(command, Some(&server.url())).await;
     ended.has_code(Some(0));
-    assert!(ended.stdout.contains("\ninner of rediss://"));
+    ended.has_shown("\ninner of rediss://");
     assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
 }
 
@@ -102,18 +102,17 @@ async fn what_is_handed_on_is_for_that_store_only() {
     let outer = RedisServer::builder().password("hunter2").start();
     let other = RedisServer::builder().password("hunter3").start();
     let inner = "\"$BIN\" run -n -S \"$OTHER\" inner -- echo ran";
-    let mut command = leasehold(&("run outer -- sh -c", inner));
+    let mut command = leasehold(("run outer -- sh -c", inner));
     command
         .env("LEASEHOLD_STORE", outer.url())
         .env("BIN", env!("CARGO_BIN_EXE_leasehold"))
         .env("OTHER", other.url());
-    let ended = Process::run(command).await;
-    ended.has_printed(Some(0), "ran\n");
+    Process::run(command).await.has_printed(Some(0), "ran\n");
 
     // Nor is one handed on by an outer leasehold to what runs under a store that has none.
     let script = "echo ${LEASEHOLD_STORE_FILE-none}";
     let plain = Store::memory();
-    let mut command = plain.command(&("run k -- sh -c", script));
+    let mut command = plain.command(("run k -- sh -c", script));
     command.env("LEASEHOLD_STORE_FILE", "/proc/1/fd/1");
     assert_eq!(Process::run(command).await.stdout, "none\n");
 }
@@ -121,9 +120,11 @@ async fn what_is_handed_on_is_for_that_store_only() {
 #[tokio::test]
 async fn what_is_handed_on_ends_with_the_outer_one() {
     let server = RedisServer::builder().password("hunter2").start();
-    let mut command = leasehold(&("run k -- sh -c", "echo $LEASEHOLD_STORE_FILE"));
-    command.env("LEASEHOLD_STORE", server.url());
-    let ended = Process::run(command).await;
+    let ended = run_at(
+        &server.url(),
+        &("run k -- sh -c", "echo $LEASEHOLD_STORE_FILE"),
+    )
+    .await;
     let file = ended.stdout.trim();
     assert!(file.starts_with("/proc/"), "{file}");
     let plain = format!("redis://{}/", server.address());

@@ -2,8 +2,9 @@
 
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
+use serde_json::json;
 
-use crate::common::{HasEnded, Running, Store, events, leasehold, on_each_store};
+use crate::common::{Arguments, Store, events, includes, on_each_store, run_at};
 
 on_each_store! {
     a_key_of_the_outer_run_is_not_waited_for,
@@ -16,12 +17,12 @@ on_each_store! {
 const NEVER: &str = "this command's own outer leasehold (pid ";
 
 /// Leasehold with these arguments, in the command of a leasehold with those.
-async fn nested(store: &Store, outer: &[&str], inner: &[&str]) -> Finished {
+async fn nested(store: &Store, outer: &str, inner: &str) -> Finished {
     let mut command = store.command(outer);
     command
         .arg("--")
         .arg(env!("CARGO_BIN_EXE_leasehold"))
-        .args(inner);
+        .args(inner.words());
     Process::run(command).await
 }
 
@@ -42,42 +43,22 @@ async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
     let again = "use --reentrant on both, or another key";
     let other = "use another key";
     for (outer, inner, status, hint) in [
+        ("run k", "run k -- true", 75, again),
+        ("run k", "run -w 1h -E 9 k -- true", 9, again),
+        ("run k", "run --reentrant k -- true", 75, again),
+        ("run --reentrant k", "run k -- true", 75, again),
+        ("run k", "hold k", 75, again),
+        ("run k", "run -s k -- true", 75, other),
+        ("run -s k", "run k -- true", 75, other),
         (
-            &["run", "k"][..],
-            &["run", "k", "--", "true"][..],
-            75,
-            again,
-        ),
-        (
-            &["run", "k"],
-            &["run", "-w", "1h", "-E", "9", "k", "--", "true"],
-            9,
-            again,
-        ),
-        (
-            &["run", "k"],
-            &["run", "--reentrant", "k", "--", "true"],
-            75,
-            again,
-        ),
-        (
-            &["run", "--reentrant", "k"],
-            &["run", "k", "--", "true"],
-            75,
-            again,
-        ),
-        (&["run", "k"], &["hold", "k"], 75, again),
-        (&["run", "k"], &["run", "-s", "k", "--", "true"], 75, other),
-        (&["run", "-s", "k"], &["run", "k", "--", "true"], 75, other),
-        (
-            &["run", "k"],
-            &["elect", "-S", &store.url, "k", "--", "true"],
+            "run k",
+            &format!("elect -S {} k -- true", store.url),
             75,
             other,
         ),
         (
-            &["run", "--limit", "3", "--take", "2", "k"],
-            &["run", "--limit", "3", "--take", "2", "k", "--", "true"],
+            "run --limit 3 --take 2 k",
+            "run --limit 3 --take 2 k -- true",
             75,
             "use a higher --limit, or another key",
         ),
@@ -89,30 +70,20 @@ async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
 async fn nor_is_one_of_several(store: &Store) {
     // Of the others, one is held by a stranger.
     let (_holder, _) = store.holder("a").await;
-    let inner = ["run", "-k", "a", "-k", "k", "-k", "z", "--", "true"];
-    let ended = nested(store, &["run", "k"], &inner).await;
+    let inner = "run -k a -k k -k z -- true";
+    let ended = nested(store, "run k", inner).await;
     refused(&ended, 75, "k", "use another key");
-    let ended = nested(
-        store,
-        &["run", "-k", "b", "-k", "k"],
-        &["run", "k", "--", "true"],
-    )
-    .await;
+    let ended = nested(store, "run -k b -k k", "run k -- true").await;
     refused(&ended, 75, "k", "use --reentrant on both, or another key");
 }
 
 async fn nor_is_one_of_the_run_around_the_outer_one(store: &Store) {
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    let inner = [
-        "run", "between", "--", leasehold, "run", "--json", "k", "--", "true",
-    ];
-    let ended = nested(store, &["run", "k"], &inner).await;
+    let inner = format!("run between -- {leasehold} run --json k -- true");
+    let ended = nested(store, "run k", &inner).await;
     ended.has_code(Some(75));
     let error = &events(&ended.stderr)[0];
-    assert_eq!(
-        (&error["event"], &error["status"]),
-        (&"error".into(), &75.into())
-    );
+    includes(error, json!({"event": "error", "status": 75}));
     assert!(
         error["message"].as_str().unwrap().contains(NEVER),
         "{error}"
@@ -121,19 +92,10 @@ async fn nor_is_one_of_the_run_around_the_outer_one(store: &Store) {
 
 async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
     for (outer, inner) in [
-        (
-            &["run", "-s", "k"][..],
-            &["run", "-s", "k", "--", "true"][..],
-        ),
-        (
-            &["run", "--limit", "2", "k"],
-            &["run", "--limit", "2", "k", "--", "true"],
-        ),
-        (
-            &["run", "--reentrant", "k"],
-            &["run", "--reentrant", "k", "--", "true"],
-        ),
-        (&["run", "k"], &["run", "other", "--", "true"]),
+        ("run -s k", "run -s k -- true"),
+        ("run --limit 2 k", "run --limit 2 k -- true"),
+        ("run --reentrant k", "run --reentrant k -- true"),
+        ("run k", "run other -- true"),
     ] {
         let ended = nested(store, outer, inner).await;
         assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""), "{inner:?}");
@@ -146,18 +108,14 @@ async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
     let waiting = Process::spawn(command);
     waiting.says("waiting for k").await;
     holder.signal(leasehold_testkit::process::Signal::TERM);
-    let ended = waiting.finish().await;
-    ended.has_code(Some(0));
+    waiting.finish().await.has_code(Some(0));
 }
 
 async fn without_waiting_it_is_busy_as_ever(store: &Store) {
-    for (inner, status) in [
-        (&["run", "-n", "k", "--", "true"][..], 75),
-        (&["run", "--every", "1h", "k", "--", "true"], 0),
-    ] {
-        let ended = nested(store, &["run", "k"], inner).await;
+    for (inner, status) in [("run -n k -- true", 75), ("run --every 1h k -- true", 0)] {
+        let ended = nested(store, "run k", inner).await;
         ended.has_code(Some(status));
-        assert!(!ended.stderr.contains(NEVER), "{}", ended.stderr);
+        ended.has_not_said(NEVER);
     }
 }
 
@@ -166,17 +124,12 @@ async fn where_claims_do_not_queue_it_is_told_too() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
     let addresses = servers.iter().map(|server| server.address().to_string());
     let url = format!("redlock://{}/", addresses.collect::<Vec<_>>().join(","));
-    let on = |arguments: &[&str]| {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", &url);
-        Process::run(command)
-    };
-    let new = on(&["init"]).await;
-    new.has_code(Some(0));
+    let on = |arguments: &str| run_at(&url, arguments.to_owned());
+    on("init").await.has_code(Some(0));
     let binary = env!("CARGO_BIN_EXE_leasehold");
-    let ended = on(&["run", "k", "--", binary, "run", "k", "--", "true"]).await;
+    let ended = on(&format!("run k -- {binary} run k -- true")).await;
     refused(&ended, 75, "k", "use --reentrant on both, or another key");
-    let ended = on(&["run", "k", "--", binary, "run", "other", "--", "true"]).await;
+    let ended = on(&format!("run k -- {binary} run other -- true")).await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
 }
 
@@ -188,16 +141,10 @@ async fn without_the_context_it_waits() {
     let gate = store.path("gate");
     rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    let command = store.command(&["run", "k", "--", "bash", "-c", script, leasehold]);
+    let command = store.command(["run", "k", "--", "bash", "-c", script, leasehold]);
     let process = Process::spawn(command);
     process.says("waiting for k").await;
     let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
     opened.await.unwrap().unwrap();
-    let ended = process.finish().await;
-    assert!(
-        ended.stdout.contains("ran"),
-        "{}{}",
-        ended.stdout,
-        ended.stderr
-    );
+    process.finish().await.has_shown("ran");
 }

@@ -396,7 +396,7 @@ impl Block {
             let real = servers.in_place_of_their_names(&text);
             let process = Process::spawn(place.command(&format!("{exported}{real}")));
             if goes_on(&text) {
-                process.stdout().wait_for("").await;
+                process.prints("").await;
                 process.signal_group(Signal::TERM);
             }
             let ended = process.finish().await;
@@ -487,7 +487,7 @@ impl Place {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
         let mut command = Command::new("sh");
-        for (name, value) in leasehold(&[]).get_envs() {
+        for (name, value) in leasehold("").get_envs() {
             if value.is_none() {
                 command.env_remove(name);
             }

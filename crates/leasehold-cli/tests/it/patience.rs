@@ -1,10 +1,9 @@
 //! While there is patience left, a store that cannot be used is waited for.
 
-use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{HasEnded, Running, events, leasehold};
-use leasehold_testkit::process::{Finished, Process, Signal};
+use crate::common::{events, run_at as run, spawn_at as spawn};
+use leasehold_testkit::process::{Finished, Signal};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::server::RedisServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -13,35 +12,28 @@ use tokio::net::{TcpListener, TcpStream};
 /// Nobody listens on port 1.
 const NOBODY: &str = "redis://127.0.0.1:1/";
 
-/// The command with these arguments at that URL.
-fn at(url: &str, arguments: &[&str]) -> Command {
-    let mut command = leasehold(arguments);
-    command.env("LEASEHOLD_STORE", url);
-    command
-}
-
-async fn run(url: &str, arguments: &[&str]) -> Finished {
-    Process::run(at(url, arguments)).await
-}
-
 /// How often the outage was told.
 fn told(ended: &Finished) -> usize {
     ended.stderr.matches("; trying again").count()
+}
+
+#[track_caller]
+fn is_told(times: usize, ended: &Finished) {
+    assert_eq!(told(ended), times, "{ended}");
 }
 
 #[tokio::test]
 async fn an_outage_at_the_start_is_waited_through() {
     let server = RedisServer::start();
     server.kill();
-    for wait in [&[][..], &["-w", "5m"]] {
-        let arguments = [&["run"], wait, &["k", "--", "echo", "ran"]].concat();
-        let process = Process::spawn(at(&server.url(), &arguments));
+    for wait in ["", "-w 5m"] {
+        let process = spawn(&server.url(), format!("run {wait} k -- echo ran"));
         let said = process.says("; trying again").await;
         assert!(said.contains("cannot connect to"), "{said}");
         server.start_again();
         let ended = process.finish().await;
         ended.has_printed(Some(0), "ran\n");
-        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+        is_told(1, &ended);
         ended.has_said("the store is available again after ");
         server.kill();
     }
@@ -51,12 +43,10 @@ async fn an_outage_at_the_start_is_waited_through() {
 async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
+    let holder = spawn(&url, "hold --ttl 5m k");
     holder.prints("").await;
-    let arguments = [
-        "run", "--json", "--ttl", "1s", "-w", "10m", "k", "--", "echo", "ran",
-    ];
-    let waiter = Process::spawn(at(&url, &arguments));
+    let arguments = "run --json --ttl 1s -w 10m k -- echo ran";
+    let waiter = spawn(&url, arguments);
     waiter.says("\"event\":\"waiting\"").await;
     server.stop();
     let said = waiter.says("\"store_unavailable\"").await;
@@ -117,22 +107,14 @@ async fn starting(server: &RedisServer, loading: usize) -> String {
 async fn a_server_that_starts_is_waited_for() {
     let server = RedisServer::start();
     let url = starting(&server, 1).await;
-    let at_once = run(&url, &["run", "-n", "k", "--", "echo", "ran"]).await;
-    assert_eq!(
-        (at_once.code(), &*at_once.stdout, told(&at_once)),
-        (Some(69), "", 0),
-        "{}",
-        at_once.stderr
-    );
+    let at_once = run(&url, "run -n k -- echo ran").await;
+    at_once.has_printed(Some(69), "");
+    is_told(0, &at_once);
     at_once.has_said("loading");
     let url = starting(&server, 2).await;
-    let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout, told(&ended)),
-        (Some(0), "ran\n", 1),
-        "{}",
-        ended.stderr
-    );
+    let ended = run(&url, "run k -- echo ran").await;
+    ended.has_printed(Some(0), "ran\n");
+    is_told(1, &ended);
 }
 
 #[tokio::test]
@@ -146,32 +128,27 @@ async fn a_quarantine_is_waited_through() {
         .collect();
     let several = format!("redlock://{}/?max_ttl=2s", ports.join(","));
     for (url, why) in [(one, "grants nothing for"), (several, "cannot vote for")] {
-        let lock = ["--ttl", "2s", "k", "--", "echo", "ran"];
-        let at_once = run(&url, &[&["run", "-n"], &lock[..]].concat()).await;
-        assert_eq!(
-            (at_once.code(), &*at_once.stdout, told(&at_once)),
-            (Some(69), "", 0),
-            "{}",
-            at_once.stderr
-        );
-        let soon = run(&url, &[&["run", "-w", "300ms"], &lock[..]].concat()).await;
+        let lock = "--ttl 2s k -- echo ran";
+        let at_once = run(&url, format!("run -n {lock}")).await;
+        at_once.has_printed(Some(69), "");
+        is_told(0, &at_once);
+        let soon = run(&url, format!("run -w 300ms {lock}")).await;
         soon.has_printed(Some(69), "");
         soon.has_said("gave up after ");
         soon.has_said(why);
-        let ended = run(&url, &[&["run", "-w", "10m"], &lock[..]].concat()).await;
+        let ended = run(&url, format!("run -w 10m {lock}")).await;
         ended.has_printed(Some(0), "ran\n");
         ended.has_said(why);
-        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+        is_told(1, &ended);
     }
 }
 
 #[tokio::test]
 async fn the_end_of_patience_in_an_outage_names_the_outage() {
-    for command in [&["run", "k", "--", "true"][..], &["hold", "k"]] {
-        let (name, rest) = command.split_first().unwrap();
-        let ended = run(NOBODY, &[&[name, "-w", "1s"], rest].concat()).await;
+    for (name, rest) in [("run", "k -- true"), ("hold", "k")] {
+        let ended = run(NOBODY, format!("{name} -w 1s {rest}")).await;
         ended.has_code(Some(69));
-        assert_eq!(told(&ended), 1, "{}", ended.stderr);
+        is_told(1, &ended);
         let last = ended
             .stderr
             .lines()
@@ -183,27 +160,23 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
             "{}",
             ended.stderr
         );
-        let at_once = run(NOBODY, &[&[name, "-n"], rest].concat()).await;
-        assert_eq!(
-            (at_once.code(), told(&at_once)),
-            (Some(69), 0),
-            "{}",
-            at_once.stderr
-        );
-        assert!(!at_once.stderr.contains("gave up"), "{}", at_once.stderr);
+        let at_once = run(NOBODY, format!("{name} -n {rest}")).await;
+        at_once.has_code(Some(69));
+        is_told(0, &at_once);
+        at_once.has_not_said("gave up");
     }
     // In the middle of it, and shorter than what a request may take.
     let server = RedisServer::start();
     let url = server.url();
-    let holder = Process::spawn(at(&url, &["hold", "--ttl", "5m", "k"]));
+    let holder = spawn(&url, "hold --ttl 5m k");
     holder.prints("").await;
-    let waiter = Process::spawn(at(&url, &["run", "-w", "3s", "k", "--", "true"]));
+    let waiter = spawn(&url, "run -w 3s k -- true");
     waiter.says("waiting for k").await;
     server.stop();
     let ended = waiter.finish().await;
     ended.has_code(Some(69));
     ended.has_said("gave up after ");
-    assert!(!ended.stderr.contains("is held"), "{}", ended.stderr);
+    ended.has_not_said("is held");
     server.cont();
 }
 
@@ -222,58 +195,28 @@ async fn what_waiting_cannot_mend_ends_at_once() {
         (plain, "password"),
     ] {
         for command in [
-            &["run", "k", "--", "true"][..],
-            &["run", "-w", "1h", "k", "--", "true"],
-            &["hold", "k"],
-            &["elect", "k", "--", "true"],
+            "run k -- true",
+            "run -w 1h k -- true",
+            "hold k",
+            "elect k -- true",
         ] {
             let ended = run(&url, command).await;
-            assert_eq!(
-                (ended.code(), told(&ended)),
-                (Some(69), 0),
-                "{command:?}: {}",
-                ended.stderr
-            );
+            ended.has_code(Some(69));
+            is_told(0, &ended);
             ended.has_said(why);
         }
     }
 }
 
 /// The ways to wait for a lock, each on a key of its own; each says that it has it.
-const WAYS: [&[&str]; 7] = [
-    &["run", "run", "--", "echo", "up"],
-    &["run", "--key", "one", "--key", "other", "--", "echo", "up"],
-    &["run", "-w", "10m", "within", "--", "echo", "up"],
-    &[
-        "run",
-        "-n",
-        "--retry-for",
-        "10m",
-        "at-once",
-        "--",
-        "echo",
-        "up",
-    ],
-    &[
-        "run",
-        "--every",
-        "1h",
-        "--retry-for",
-        "10m",
-        "every",
-        "--",
-        "echo",
-        "up",
-    ],
-    &["hold", "hold"],
-    &[
-        "elect",
-        "elect",
-        "--",
-        "sh",
-        "-c",
-        "echo up; exec sleep 600",
-    ],
+const WAYS: [&str; 7] = [
+    "run run -- echo up",
+    "run --key one --key other -- echo up",
+    "run -w 10m within -- echo up",
+    "run -n --retry-for 10m at-once -- echo up",
+    "run --every 1h --retry-for 10m every -- echo up",
+    "hold hold",
+    "elect elect -- sh -c 'echo up; exec sleep 600'",
 ];
 
 #[tokio::test]
@@ -284,38 +227,34 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
         server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
     };
     let url = server.url();
-    let spawn = |arguments: &[&str]| Process::spawn(at(&url, arguments));
-    let leader = ["elect", "boss", "--", "sh", "-c", "echo up; exec sleep 600"];
-    let (leads, holder) = (spawn(&leader), spawn(&["hold", "held"]));
+    let spawn = |arguments: &str| spawn(&url, arguments);
+    let leader = "elect boss -- sh -c 'echo up; exec sleep 600'";
+    let (leads, holder) = (spawn(leader), spawn("hold held"));
     leads.prints("up").await;
     holder.prints("").await;
-    let follower = spawn(&leader);
+    let follower = spawn(leader);
     follower.says("waiting for boss").await;
-    let waiter = spawn(&["run", "held", "--", "echo", "up"]);
+    let waiter = spawn("run held -- echo up");
     waiter.says("waiting for held").await;
-    let observer = spawn(&["elect", "boss", "--observe"]);
+    let observer = spawn("elect boss --observe");
     observer.prints("").await;
     takes_writes(false);
 
     let begun: Vec<_> = WAYS.iter().map(|way| spawn(way)).collect();
-    let freed = spawn(&["wait", "held"]);
+    let freed = spawn("wait held");
     freed.says("waiting until").await;
     for process in begun.iter().chain([&waiter, &follower]) {
         let said = process.says("; trying again").await;
         assert!(said.contains("too few replicas"), "{said}");
     }
-    let at_once = run(&url, &["run", "-n", "k", "--", "true"]).await;
-    assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
+    let at_once = run(&url, "run -n k -- true").await;
+    at_once.has_code(Some(69));
+    is_told(0, &at_once);
     at_once.has_said("min-replicas");
-    for limit in [["-w", "300ms"], ["--retry-for", "300ms"]] {
-        let arguments = [&["run"], &limit[..], &["k", "--", "true"]].concat();
-        let after = run(&url, &arguments).await;
-        assert_eq!(
-            (after.code(), told(&after)),
-            (Some(69), 1),
-            "{}",
-            after.stderr
-        );
+    for limit in ["-w 300ms", "--retry-for 300ms"] {
+        let after = run(&url, format!("run {limit} k -- true")).await;
+        after.has_code(Some(69));
+        is_told(1, &after);
         after.has_said("gave up after ");
     }
 
@@ -349,10 +288,10 @@ async fn an_observer_ends_when_it_may_not_look() {
     let rights = "on >secret ~* &* +@all";
     let server = RedisServer::builder().user("bob", rights).start();
     let url = server.url_as("bob", "secret");
-    let observer = Process::spawn(at(&url, &["elect", "boss", "--observe"]));
+    let observer = spawn(&url, "elect boss --observe");
     observer.prints("nobody leads").await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
-    let leads = Process::spawn(at(&server.url(), &["elect", "boss", "--", "sleep", "600"]));
+    let leads = spawn(&server.url(), "elect boss -- sleep 600");
     let ended = observer.finish().await;
     ended.has_code(Some(69));
     ended.has_said("may not do this");
@@ -362,7 +301,7 @@ async fn an_observer_ends_when_it_may_not_look() {
 
 #[tokio::test]
 async fn a_signal_ends_the_waiting_for_the_store() {
-    let process = Process::spawn(at(NOBODY, &["run", "k", "--", "true"]));
+    let process = spawn(NOBODY, "run k -- true");
     process.says("; trying again").await;
     process.signal(Signal::INT);
     let ended = process.finish().await;
@@ -374,10 +313,10 @@ async fn a_candidate_keeps_trying_when_the_store_is_down_at_its_start() {
     let server = RedisServer::start();
     server.kill();
     let url = server.url();
-    let observer = Process::spawn(at(&url, &["elect", "--observe", "k"]));
+    let observer = spawn(&url, "elect --observe k");
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
-    let arguments = ["elect", "k", "--", "sh", "-c", script];
-    let candidate = Process::spawn(at(&url, &arguments));
+    let arguments = ("elect k -- sh -c", script);
+    let candidate = spawn(&url, arguments);
     candidate.says("; trying again").await;
     observer.says("; trying again").await;
     server.start_again();
@@ -396,17 +335,17 @@ async fn a_free_key_is_got_however_short_the_patience() {
     proxy.delay(Direction::ToClient, Duration::from_millis(20));
     let url = proxy.through(&server.url());
     for wait in ["0s", "1ms", "30ms"] {
-        let ended = run(&url, &["run", "-w", wait, "k", "--", "echo", "ran"]).await;
+        let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
         assert_eq!(
             (ended.code(), &*ended.stdout, &*ended.stderr),
             (Some(0), "ran\n", ""),
             "{wait}"
         );
     }
-    let holder = Process::spawn(at(&server.url(), &["hold", "k"]));
+    let holder = spawn(&server.url(), "hold k");
     holder.prints("").await;
     for wait in ["1ms", "150ms"] {
-        let ended = run(&url, &["run", "-w", wait, "k", "--", "echo", "ran"]).await;
+        let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
         assert_eq!(ended.code(), Some(75), "{wait}: {}", ended.stderr);
         let blamed = format!("pid {},", holder.pid());
         let blamed = ended.stderr.contains(&blamed)
@@ -423,45 +362,40 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
     proxy.delay(Direction::ToClient, Duration::from_millis(20));
     let [claimed, asked_again] = [1, 2].map(|n| proxy.request(|sent| sent.has("orders-42"), n));
     let url = proxy.through(&server.url());
-    let arguments = ["run", "-w", "3s", "orders-42", "--", "echo", "ran"];
-    let process = Process::spawn(at(&url, &arguments));
+    let arguments = "run -w 3s orders-42 -- echo ran";
+    let process = spawn(&url, arguments);
     claimed.wait().await;
     proxy.hold(Direction::ToClient);
     // The claim is given up: it is released, or another is made.
     asked_again.wait().await;
     proxy.resume(Direction::ToClient);
-    let ended = process.finish().await;
-    ended.has_printed(Some(0), "ran\n");
+    process.finish().await.has_printed(Some(0), "ran\n");
 }
 
 #[tokio::test]
 async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     let server = RedisServer::start();
     let url = server.url();
-    let at_once = run(NOBODY, &["run", "-n", "k", "--", "true"]).await;
-    assert_eq!((at_once.code(), told(&at_once)), (Some(69), 0));
-    let arguments = ["run", "-n", "--retry-for", "300ms", "k", "--", "true"];
+    let at_once = run(NOBODY, "run -n k -- true").await;
+    at_once.has_code(Some(69));
+    is_told(0, &at_once);
+    let arguments = "run -n --retry-for 300ms k -- true";
     let after = run(NOBODY, &arguments).await;
-    assert_eq!(
-        (after.code(), told(&after)),
-        (Some(69), 1),
-        "{}",
-        after.stderr
-    );
+    after.has_code(Some(69));
+    is_told(1, &after);
     after.has_said("gave up after ");
 
     server.kill();
-    let arguments = ["run", "-n", "--retry-for", "5m", "k", "--", "echo", "ran"];
-    let process = Process::spawn(at(&url, &arguments));
+    let arguments = "run -n --retry-for 5m k -- echo ran";
+    let process = spawn(&url, arguments);
     process.says("; trying again for ").await;
     server.start_again();
-    let ended = process.finish().await;
-    ended.has_printed(Some(0), "ran\n");
+    process.finish().await.has_printed(Some(0), "ran\n");
     // Another who holds the lock is not waited for.
-    let holder = Process::spawn(at(&url, &["hold", "k"]));
+    let holder = spawn(&url, "hold k");
     holder.prints("").await;
     assert_eq!(run(&url, &arguments).await.code(), Some(75));
 
-    let candidate = ["elect", "--retry-for", "300ms", "k", "--", "true"];
+    let candidate = "elect --retry-for 300ms k -- true";
     assert_eq!(run(NOBODY, &candidate).await.code(), Some(69));
 }

@@ -8,10 +8,10 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::process::{Pid, geteuid, kill_process};
 
 use crate::children::{GONE, Gate, ORPHANS};
-use crate::common::{HasEnded, Running, Store};
+use crate::common::{Arguments, Store, in_environment_of};
 
 /// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.
-fn in_container(store: &Store, arguments: &[&str]) -> Command {
+fn in_container(store: &Store, arguments: impl Arguments) -> Command {
     let leasehold = store.command(arguments);
     let mut command = Command::new("unshare");
     command.args(["--kill-child", "--pid", "--mount-proc"]);
@@ -21,18 +21,13 @@ fn in_container(store: &Store, arguments: &[&str]) -> Command {
     command
         .arg(leasehold.get_program())
         .args(leasehold.get_args());
-    for (name, value) in leasehold.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    in_environment_of(&leasehold, &mut command);
     command.current_dir(store.path(""));
     command
 }
 
 async fn run(store: &Store, script: &str) -> Finished {
-    Process::run(in_container(store, &["run", "k", "--", "sh", "-c", script])).await
+    Process::run(in_container(store, ("run k -- sh -c", script))).await
 }
 
 /// The first process of the namespace, as it is known outside.
@@ -80,13 +75,10 @@ async fn what_the_command_leaves_behind_is_reaped() {
 async fn what_others_leave_behind_is_reaped() {
     let store = Store::local();
     let (holder, _) = store.holder("waited-for").await;
-    let running = in_container(
-        &store,
-        &["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"],
-    );
+    let running = in_container(&store, "run k -- sh -c 'echo up; exec sleep 600'");
     let running = Process::spawn(running);
     running.prints("up").await;
-    let waiting = Process::spawn(in_container(&store, &["hold", "waited-for"]));
+    let waiting = Process::spawn(in_container(&store, "hold waited-for"));
     waiting.says("waiting for").await;
     for (process, name) in [(&running, "first"), (&waiting, "second")] {
         let (first, gate) = (first_of(process), Gate::new(&store, name));
@@ -113,7 +105,7 @@ async fn signals_go_on_to_the_command() {
             signal.as_raw()
         );
         let store = Store::memory();
-        let process = in_container(&store, &["run", "k", "--", "bash", "-c", &script]);
+        let process = in_container(&store, ("run k -- bash -c", &script));
         let process = Process::spawn(process);
         process.prints("up").await;
         kill_process(first_of(&process), signal).unwrap();
@@ -126,19 +118,18 @@ async fn signals_go_on_to_the_command() {
 async fn a_signal_ends_the_waiting() {
     let store = Store::local();
     let (_holder, _) = store.holder("k").await;
-    let process = Process::spawn(in_container(&store, &["run", "k", "--", "true"]));
+    let process = Process::spawn(in_container(&store, "run k -- true"));
     process.says("waiting for k").await;
     kill_process(first_of(&process), Signal::TERM).unwrap();
-    let ended = process.finish().await;
-    ended.has_code(Some(143));
+    process.finish().await.has_code(Some(143));
 }
 
 #[tokio::test]
 async fn with_children_it_ends_after_them() {
     let store = Store::memory();
     let script = "(setsid sh -c 'echo up; sleep 0.2; echo over' &) ; exit 3";
-    let run = ["run", "--with-children", "k", "--", "sh", "-c", script];
-    let ended = Process::run(in_container(&store, &run)).await;
+    let run = ("run --with-children k -- sh -c", script);
+    let ended = Process::run(in_container(&store, run)).await;
     ended.has_code(Some(3));
     // Without, the system ends them with the first process.
     assert_eq!(ended.stdout, "up\nover\n");

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::leasehold;
+use crate::common::{Arguments, leasehold};
 use leasehold_testkit::process::{Finished, Process};
 use tempfile::TempDir;
 
 /// The command of a user whose home is there.
-fn at_home(home: &Path, arguments: &[&str]) -> Command {
+fn at_home(home: &Path, arguments: impl Arguments) -> Command {
     let mut command = leasehold(arguments);
     command.env("HOME", home).env_remove("XDG_STATE_HOME");
     command
 }
 
-async fn run(home: &TempDir, arguments: &[&str]) -> Finished {
+async fn run(home: &TempDir, arguments: impl Arguments) -> Finished {
     Process::run(at_home(home.path(), arguments)).await
 }
 
@@ -26,24 +26,24 @@ fn home() -> TempDir {
 async fn a_store_variable_that_is_set_to_nothing_is_an_error() {
     let home = home();
     for arguments in [
-        &["run", "k", "--", "true"][..],
-        &["run", "-n", "--every", "1h", "k", "--", "true"],
-        &["hold", "k"],
-        &["elect", "k", "--", "true"],
-        &["elect", "--observe", "k"],
-        &["show", "k"],
-        &["ls"],
-        &["break", "-y", "k"],
-        &["resize", "k", "--from", "1", "--to", "2"],
-        &["doctor"],
-        &["init"],
-        &["bench"],
+        "run k -- true",
+        "run -n --every 1h k -- true",
+        "hold k",
+        "elect k -- true",
+        "elect --observe k",
+        "show k",
+        "ls",
+        "break -y k",
+        "resize k --from 1 --to 2",
+        "doctor",
+        "init",
+        "bench",
     ] {
         for nothing in ["", " "] {
             let mut command = at_home(home.path(), arguments);
             command.env("LEASEHOLD_STORE", nothing);
             let ended = Process::run(command).await;
-            assert_eq!(ended.code(), Some(64), "{arguments:?}: {}", ended.stderr);
+            ended.has_code(Some(64));
             assert!(
                 ended.stderr.contains("the store is empty")
                     && ended.stderr.contains("unset LEASEHOLD_STORE"),
@@ -58,52 +58,37 @@ async fn a_store_variable_that_is_set_to_nothing_is_an_error() {
 #[tokio::test]
 async fn a_periodic_job_says_that_no_store_is_named() {
     let home = home();
-    let job = ["run", "--every", "1h", "k", "--", "true"];
-    for (runs, said) in [(job[..4].to_vec(), 1), (vec!["run", "once"], 0)] {
-        let ended = run(&home, &[&runs[..], &["--", "true"]].concat()).await;
-        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let job = "run --every 1h k -- true";
+    for (runs, said) in [("run --every 1h k", 1), ("run once", 0)] {
+        let ended = run(&home, format!("{runs} -- true")).await;
+        ended.has_code(Some(0));
         let lines = ended.stderr.matches("warning: no store is named: ").count();
         assert_eq!(lines, said, "{}", ended.stderr);
     }
     let ended = run(&home, &job).await;
     for part in ["every machine", "LEASEHOLD_STORE", "-S local: confirms"] {
-        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+        ended.has_said(part);
     }
-    let said = run(&home, &[&["run", "-S", "local:"], &job[1..]].concat()).await;
-    assert!(!said.stderr.contains("no store"), "{}", said.stderr);
-    let mut by_variable = at_home(home.path(), &job);
+    let said = run(&home, "run -S local: --every 1h k -- true").await;
+    said.has_not_said("no store");
+    let mut by_variable = at_home(home.path(), job);
     by_variable.env("LEASEHOLD_STORE", "local:");
-    let said = Process::run(by_variable).await;
-    assert!(!said.stderr.contains("no store"), "{}", said.stderr);
+    Process::run(by_variable).await.has_not_said("no store");
 }
 
 #[tokio::test]
 async fn an_election_wants_its_store_named() {
     let home = home();
-    for arguments in [
-        &["elect", "k", "--", "echo", "ran"][..],
-        &["elect", "--observe", "k"],
-    ] {
+    for arguments in ["elect k -- echo ran", "elect --observe k"] {
         let ended = run(&home, arguments).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(64), ""),
-            "{}",
-            ended.stderr
-        );
+        ended.has_printed(Some(64), "");
         for part in ["no store is named", "LEASEHOLD_STORE", "-S local:"] {
-            assert!(ended.stderr.contains(part), "{}", ended.stderr);
+            ended.has_said(part);
         }
     }
     assert!(!home.path().join(".local").exists());
-    let arguments = ["elect", "-S", "local:", "--once", "k", "--", "echo", "ran"];
-    let ended = run(&home, &arguments).await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
+    let arguments = "elect -S local: --once k -- echo ran";
+    run(&home, &arguments).await.has_printed(Some(0), "ran\n");
 }
 
 #[tokio::test]
@@ -111,19 +96,18 @@ async fn another_home_is_told() {
     let (home, state) = (home(), home());
     let here = home.path().join(".local/state/leasehold");
     let there = state.path().join("leasehold");
-    for store in [&[][..], &["-S", "local:"]] {
+    for store in ["", "-S local:"] {
         for (command, with_state, directory, why) in [
             ("run", false, &here, "because of HOME"),
             ("run", true, &there, "because of XDG_STATE_HOME"),
             ("hold", true, &there, "because of XDG_STATE_HOME"),
         ] {
             let arguments = match command {
-                "run" => &["-n", "k", "--", "true"][..],
+                "run" => "-n k -- true",
                 // Refused when that was said.
-                _ => &["--password-file", "/no/such", "k"],
+                _ => "--password-file /no/such k",
             };
-            let arguments = [&[command], store, arguments].concat();
-            let mut command = at_home(home.path(), &arguments);
+            let mut command = at_home(home.path(), format!("{command} {store} {arguments}"));
             if with_state {
                 command.env("XDG_STATE_HOME", state.path());
             }
@@ -136,15 +120,15 @@ async fn another_home_is_told() {
         }
     }
     let directory = format!("local:{}", state.path().join("named").display());
-    let named = run(&home, &["run", "-S", &directory, "k", "--", "true"]).await;
+    let named = run(&home, format!("run -S {directory} k -- true")).await;
     assert_eq!((named.code(), &*named.stderr), (Some(0), ""));
-    let quiet = run(&home, &["run", "-q", "k", "--", "true"]).await;
+    let quiet = run(&home, "run -q k -- true").await;
     assert_eq!((quiet.code(), &*quiet.stderr), (Some(0), ""));
 
-    let looked = run(&home, &["doctor", "-S", "local:"]).await.stdout;
+    let looked = run(&home, "doctor -S local:").await.stdout;
     assert!(looked.contains(here.to_str().unwrap()), "{looked}");
     assert!(looked.contains("named by HOME"), "{looked}");
-    let looked = run(&home, &["doctor", "-S", &directory]).await.stdout;
+    let looked = run(&home, ("doctor -S", &directory)).await.stdout;
     assert!(looked.contains("named by its URL"), "{looked}");
 }
 
@@ -163,15 +147,9 @@ async fn the_usual_home_is_not_worth_a_word() {
     std::os::unix::fs::symlink(usual, &linked).unwrap();
     for home in [usual, &linked] {
         // Refused after what there is to say was said, so that nothing is made in that home.
-        let arguments = ["run", "--password-file", "/no/such", "k", "--", "true"];
-        let ended = Process::run(at_home(home, &arguments)).await;
-        assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
-        assert!(
-            ended
-                .stderr
-                .starts_with("leasehold: cannot open the store: cannot read the password file"),
-            "{}",
-            ended.stderr
-        );
+        let arguments = "run --password-file /no/such k -- true";
+        let ended = Process::run(at_home(home, arguments)).await;
+        ended.has_code(Some(64));
+        ended.has_said_first("leasehold: cannot open the store: cannot read the password file");
     }
 }

@@ -16,7 +16,7 @@ use std::process::Command;
 
 use leasehold_testkit::process::{Process, Signal};
 
-use crate::common::leasehold;
+use crate::common::{Arguments, at};
 use crate::pages::{Block, Page, Place, Servers, pages};
 
 /// Languages whose blocks are all run, and by which module of these.
@@ -198,16 +198,14 @@ impl Machine<'_> {
     }
 
     /// `leasehold` with these arguments on the server that is called `host`.
-    fn leasehold(&self, arguments: &[&str]) -> Command {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_STORE", self.real("redis://host/"));
-        command
+    fn leasehold(&self, arguments: impl Arguments) -> Command {
+        at(&self.real("redis://host/"), arguments)
     }
 }
 
 /// The token that a job has said, in `NAME started TOKEN`.
 async fn started(process: &Process, name: &str) -> u64 {
-    let line = process.stdout().wait_for(&format!("{name} started ")).await;
+    let line = process.prints(&format!("{name} started ")).await;
     let token = line.rsplit(' ').next().and_then(|token| token.parse().ok());
     token.unwrap_or_else(|| panic!("a token in {line:?}"))
 }

@@ -1,16 +1,11 @@
 //! A job that is killed and started again goes on at once, if its process is provably gone.
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a case that is no #[test] by itself fails like one"
-)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::common::{HasEnded, Running, Store, on_each_store};
+use crate::common::{Store, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -27,11 +22,11 @@ on_each_store!(
 );
 
 /// Says its token, then waits.
-const JOB: [&str; 7] = ["run", "--recover-as", "svc", "k", "--", "sh", "-c"];
+const JOB: &str = "run --recover-as svc k -- sh -c";
 const WAIT: &str = "echo $LEASEHOLD_TOKEN; exec sleep 600";
 
 fn start(store: &Store) -> Process {
-    store.spawn(&[&JOB[..], &[WAIT]].concat())
+    store.spawn((JOB, WAIT))
 }
 
 async fn token(process: &Process) -> u64 {
@@ -109,7 +104,7 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
 
 async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!; echo shim $PPID; wait";
-    let old = store.spawn(&[&JOB[..], &[script]].concat());
+    let old = store.spawn((JOB, script));
     let left: i32 = old.prints("").await.parse().unwrap();
     let shim = old.prints("shim ").await;
     let shim = rustix::process::Pid::from_raw(shim["shim ".len()..].parse().unwrap()).unwrap();
@@ -178,22 +173,22 @@ async fn a_torn_file_is_ignored(store: &Store) {
 }
 
 async fn a_clean_end_empties_the_file(store: &Store) {
-    let ended = store.run(&[&JOB[..], &["exit 4"]].concat()).await;
+    let ended = store.run((JOB, "exit 4")).await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(4), ""));
     assert_eq!(fs::read_to_string(file(store)).unwrap(), "");
-    let again = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+    let again = store.run((JOB, "exit 0")).await;
     assert_eq!((again.code(), &*again.stderr), (Some(0), ""));
 }
 
 async fn a_file_that_others_can_read_is_refused(store: &Store) {
     let allow = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+    store.run((JOB, "exit 0")).await;
     for (path, wide, narrow) in [
         (file(store), 0o644, 0o600),
         (store.path("state/leasehold"), 0o750, 0o700),
     ] {
         allow(path.clone(), wide);
-        let ended = store.run(&[&JOB[..], &["exit 0"]].concat()).await;
+        let ended = store.run((JOB, "exit 0")).await;
         ended.has_code(Some(71));
         ended.has_said("other users can access");
         allow(path, narrow);

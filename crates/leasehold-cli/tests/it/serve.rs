@@ -1,5 +1,6 @@
 //! `leasehold serve`: its API, its metrics, and who may ask.
 
+use leasehold_testkit::expect::says;
 use std::process::Command;
 
 use leasehold_testkit::process::{Process, Signal};
@@ -9,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::common::http::Request;
-use crate::common::{Store, deadlocked, leasehold};
+use crate::common::{Arguments, Store, deadlocked, in_environment_of, includes, leasehold};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -19,9 +20,10 @@ pub(crate) struct Serving {
     pub(crate) address: String,
 }
 
-pub(crate) async fn serve(store: &Store, arguments: &[&str]) -> Serving {
-    let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-    Serving::of(store.spawn(&arguments)).await
+pub(crate) async fn serve(store: &Store, arguments: impl Arguments) -> Serving {
+    let mut command = store.command("serve --listen 127.0.0.1:0");
+    command.args(arguments.words());
+    Serving::of(Process::spawn(command)).await
 }
 
 /// A file with the token.
@@ -33,7 +35,7 @@ pub(crate) fn token_file(store: &Store) -> String {
 
 impl Serving {
     async fn of(process: Process) -> Self {
-        let line = process.stdout().wait_for("serving").await;
+        let line = process.prints("serving").await;
         let url = line.rsplit_once(" at http://").expect("a URL").1;
         let address = url.trim_end_matches('/').to_owned();
         Self { process, address }
@@ -61,7 +63,7 @@ fn row<'a>(table: &'a Value, key: &str) -> Option<&'a Value> {
 #[tokio::test]
 async fn a_lock_of_another_process_appears_moves_on_and_goes() {
     let store = Store::redis();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let mut events = serving.get("/api/v1/events").send().await;
     assert!(events.head.contains("content-type: text/event-stream"));
     events.event("locks", |table| table["total"] == 0).await;
@@ -74,7 +76,7 @@ async fn a_lock_of_another_process_appears_moves_on_and_goes() {
         }
     };
     events.event("locks", held("first")).await;
-    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let second = store.spawn("hold orders/42 --label second");
     let waiting = |table: &Value| row(table, "orders/42").is_some_and(|row| row["waiting"] == 1);
     let table = events.event("locks", waiting).await;
     assert_eq!(table["waiting"], 1);
@@ -91,7 +93,7 @@ async fn a_lock_of_another_process_appears_moves_on_and_goes() {
 async fn a_key_has_its_queue_and_its_history() {
     let mut store = Store::local();
     store.url += "?audit=1000";
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let key = "orders/é <b>&?#\"";
     let path = "/api/v1/events?limit=1&key=orders%2F%C3%A9%20%3Cb%3E%26%3F%23%22";
     let mut events = serving.get(path).send().await;
@@ -99,7 +101,7 @@ async fn a_key_has_its_queue_and_its_history() {
     let done = store
         .run(&["run", "--label", "<script>", key, "--", "true"])
         .await;
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    done.has_code(Some(0));
     let ended = |lock: &Value| lock["history"][0]["event"] == "released";
     let lock = events.event("lock", ended).await;
     assert_eq!((&lock["key"], &lock["lock"]), (&json!(key), &Value::Null));
@@ -128,14 +130,11 @@ async fn a_key_has_its_queue_and_its_history() {
 #[tokio::test]
 async fn who_waits_for_whom_and_a_deadlock() {
     let store = Store::local();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let (_, graph) = serving.get("/api/v1/waits").json().await;
-    assert_eq!(
-        (&graph["keys"], &graph["deadlocks"]),
-        (&json!([]), &json!([]))
-    );
+    includes(&graph, json!({"keys": [], "deadlocks": []}));
     let both = deadlocked(&store, ["j", "k"]).await;
-    both[0].stderr().wait_for("deadlock").await;
+    both[0].says("deadlock").await;
     let graph = async || loop {
         let (status, graph) = serving.get("/api/v1/waits").json().await;
         assert_eq!(status, 200);
@@ -153,7 +152,7 @@ async fn who_waits_for_whom_and_a_deadlock() {
 #[tokio::test]
 async fn only_this_machine_and_this_site_may_ask() {
     let store = Store::memory();
-    let serving = serve(&store, &["--host", "locks.example"]).await;
+    let serving = serve(&store, "--host locks.example").await;
     let info = || serving.get("/api/v1/info");
     let headers = info().send().await.head;
     for header in [
@@ -220,11 +219,7 @@ async fn only_this_machine_and_this_site_may_ask() {
     let page = serving.get("/").send().await.text().await;
     assert!(page.starts_with("<!doctype html>"), "{page}");
 
-    let breaks = serve(
-        &store,
-        &["--allow-break", "--token-file", &token_file(&store)],
-    )
-    .await;
+    let breaks = serve(&store, ("--allow-break --token-file", &token_file(&store))).await;
     let too_long = breaks.post("/api/v1/break", &long);
     let too_long = too_long.header(&format!("Authorization: Bearer {TOKEN}"));
     assert_eq!(too_long.json().await.0, 413);
@@ -233,11 +228,7 @@ async fn only_this_machine_and_this_site_may_ask() {
 #[tokio::test]
 async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
     let store = Store::local();
-    let serving = serve(
-        &store,
-        &["--allow-break", "--token-file", &token_file(&store)],
-    )
-    .await;
+    let serving = serve(&store, ("--allow-break --token-file", &token_file(&store))).await;
     let right = format!("Authorization: Bearer {TOKEN}");
     for path in [
         "/api/v1/info",
@@ -247,11 +238,7 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
     ] {
         let refused = serving.get(path).send().await;
         assert_eq!(refused.status, 401, "{path}");
-        assert!(
-            refused.head.contains("www-authenticate: bearer"),
-            "{}",
-            refused.head
-        );
+        says(&refused.head, ["www-authenticate: bearer"]);
         let wrong = serving
             .get(path)
             .header("Authorization: Bearer 0123456789abcdef");
@@ -300,13 +287,13 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
 #[tokio::test]
 async fn metrics_have_a_bound_on_series_and_quote_names() {
     let store = Store::local();
-    let serving = serve(&store, &["--max-series", "2"]).await;
+    let serving = serve(&store, "--max-series 2").await;
     let mut holders = Vec::new();
     for key in ["a/1", "a/2", "a \"b\\/1", "c/1", "d/1"] {
         holders.push(store.holder(&[key]).await);
     }
-    let waiter = store.spawn(&["run", "a/1", "--", "true"]);
-    waiter.stderr().wait_for("waiting").await;
+    let waiter = store.spawn("run a/1 -- true");
+    waiter.says("waiting").await;
     let read = async || {
         let text = serving.get("/metrics").send().await.text().await;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -337,7 +324,7 @@ async fn metrics_have_a_bound_on_series_and_quote_names() {
         assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{text}");
     }
 
-    let quoted = serve(&store, &[]).await;
+    let quoted = serve(&store, "").await;
     let text = quoted.get("/metrics").send().await.text().await;
     assert!(text.contains(r#"{prefix="a \"b\\"} 1"#), "{text}");
 }
@@ -345,14 +332,14 @@ async fn metrics_have_a_bound_on_series_and_quote_names() {
 #[tokio::test]
 async fn the_last_data_stays_while_the_store_does_not_answer() {
     let server = RedisServer::start();
-    let mut command = leasehold(&["serve", "--listen", "127.0.0.1:0", "-S", &server.url()]);
+    let mut command = leasehold(("serve --listen 127.0.0.1:0 -S", &server.url()));
     command.env("NO_COLOR", "1");
     let Serving {
         process: _process,
         address,
     } = Serving::of(Process::spawn(command)).await;
-    let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
-    holder.stdout().wait_for("").await;
+    let holder = Process::spawn(leasehold(("hold k -S", &server.url())));
+    holder.prints("").await;
     let mut events = Request::get(&address, "/api/v1/events").send().await;
     let shows = |table: &Value| row(table, "k").is_some();
     events
@@ -371,50 +358,35 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
 #[tokio::test]
 async fn what_cannot_be_served_has_one_sentence() {
     let store = Store::memory();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let short = store.path("short");
     std::fs::write(&short, "short").unwrap();
+    let short = format!("--token-file {}", short.display());
+    let taken = format!("--listen {}", serving.address);
     for (arguments, status, says) in [
-        (vec!["--listen", &serving.address], 69, "cannot listen at"),
-        (
-            vec!["--listen", "nowhere"],
-            64,
-            "name an address and a port",
-        ),
-        (vec!["--listen", "0.0.0.0:0"], 64, "a token is required"),
-        (vec!["--allow-break"], 64, "--allow-break requires a token"),
-        (
-            vec!["--token-file", "/nowhere"],
-            64,
-            "cannot read the token",
-        ),
-        (
-            vec!["--token-file", short.to_str().unwrap()],
-            64,
-            "too short",
-        ),
+        (&*taken, 69, "cannot listen at"),
+        ("--listen nowhere", 64, "name an address and a port"),
+        ("--listen 0.0.0.0:0", 64, "a token is required"),
+        ("--allow-break", 64, "--allow-break requires a token"),
+        ("--token-file /nowhere", 64, "cannot read the token"),
+        (&short, 64, "too short"),
     ] {
-        let refused = store.run(&[&["serve"], &*arguments].concat()).await;
-        assert_eq!(refused.code(), Some(status), "{}", refused.stderr);
-        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+        let refused = store.run(format!("serve {arguments}")).await;
+        refused.has_code(Some(status));
+        refused.has_said(says);
     }
 }
 
 #[tokio::test]
 async fn unfinished_requests_lock_nobody_out() {
     let store = Store::memory();
-    let command = store.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let command = store.command("serve --listen 127.0.0.1:0");
     let mut limited = Command::new("sh");
     limited
         .args(["-c", "ulimit -n 100; exec \"$@\"", "sh"])
         .arg(command.get_program())
         .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
+    in_environment_of(&command, &mut limited);
     let process = Process::spawn(limited);
     let serving = Serving::of(process).await;
     let mut unfinished = Vec::new();
@@ -439,7 +411,7 @@ async fn unfinished_requests_lock_nobody_out() {
 #[tokio::test]
 async fn so_many_pages_are_kept_up_to_date() {
     let store = Store::memory();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let mut open = Vec::new();
     for key in 0..200 {
         let path = format!("/api/v1/events?key=k{key}");

@@ -106,7 +106,7 @@ async fn deadlock(store: &Store) -> Vec<tokio::task::JoinHandle<()>> {
 #[tokio::test]
 async fn the_table_follows_the_locks() {
     let store = Store::local();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let browser = open(&serving, "").await;
     browser.until_shown("#none", "No locks.").await;
     browser.until_shown("#state", "live").await;
@@ -115,7 +115,7 @@ async fn the_table_follows_the_locks() {
     browser
         .until(&cell("orders/42", 1, "text === 'first'"))
         .await;
-    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let second = store.spawn("hold orders/42 --label second");
     browser.until(&cell("orders/42", 3, "text === '1'")).await;
     browser.until_shown("#totals", "1 lock, 1 waiting").await;
 
@@ -157,13 +157,13 @@ async fn the_table_follows_the_locks() {
 async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     let store = with_history();
     let token = token_file(&store);
-    let serving = serve(&store, &["--allow-break", "--token-file", &token]).await;
+    let serving = serve(&store, ("--allow-break --token-file", &token)).await;
     let done = store
         .run(&["run", "--label", HOSTILE, HOSTILE, "--", "true"])
         .await;
-    assert_eq!(done.code(), Some(0), "{}", done.stderr);
+    done.has_code(Some(0));
     let (holder, _) = store.holder(&[HOSTILE, "--label", "deploy"]).await;
-    let waiter = store.spawn(&["hold", HOSTILE, "--label", "nightly"]);
+    let waiter = store.spawn(["hold", HOSTILE, "--label", "nightly"]);
 
     let browser = open(&serving, &of(HOSTILE)).await;
     browser
@@ -228,7 +228,7 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
 #[tokio::test]
 async fn a_deadlock_and_the_servers_are_shown() {
     let store = Store::local();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let tasks = deadlock(&store).await;
     let browser = open(&serving, "#/waits").await;
     browser
@@ -276,7 +276,7 @@ async fn a_deadlock_and_the_servers_are_shown() {
 #[tokio::test]
 async fn the_page_goes_on_when_the_server_is_there_again() {
     let store = Store::local();
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let (_before, _) = store.holder(&["before"]).await;
     let browser = open(&serving, "").await;
     browser.until(&cell("before", 3, "text === '0'")).await;
@@ -291,8 +291,8 @@ async fn the_page_goes_on_when_the_server_is_there_again() {
     browser.until(&cell("before", 3, "text === '0'")).await;
 
     let (_after, _) = store.holder(&["after"]).await;
-    let again: Process = store.spawn(&["serve", "--listen", &address]);
-    again.stdout().wait_for("serving").await;
+    let again: Process = store.spawn(("serve --listen", &address));
+    again.prints("serving").await;
     browser.until(&cell("after", 3, "text === '0'")).await;
     browser.until_shown("#state", "live").await;
     let failed = browser.complaints().await;
@@ -320,11 +320,11 @@ async fn a_picture_of_the_documentation() {
     }
     let mut waiting = Vec::new();
     for label in ["refunds", "invoices", "export"] {
-        let waiter = store.spawn(&["hold", "orders/42", "--label", label]);
-        waiter.stderr().wait_for("waiting").await;
+        let waiter = store.spawn(("hold orders/42 --label", label));
+        waiter.says("waiting").await;
         waiting.push(waiter);
     }
-    let serving = serve(&store, &[]).await;
+    let serving = serve(&store, "").await;
     let browser = open(&serving, "").await;
     // In place of the directory of this test.
     let name = "document.querySelector('#store').textContent = 'local:?audit=1000';";

@@ -1,51 +1,33 @@
 //! What only a server does: it goes silent, refuses, asks for passwords.
 
-use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Store, events, json_lines, leasehold};
-use leasehold_testkit::process::{Finished, Process, Signal};
+use crate::common::{Store, at, events, json_lines, run_at as run, spawn_at as spawn};
+use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// The command with these arguments at that URL.
-fn at(url: &str, arguments: &[&str]) -> Command {
-    let mut command = leasehold(arguments);
-    command.env("LEASEHOLD_STORE", url);
-    command
-}
-
-async fn run(url: &str, arguments: &[&str]) -> Finished {
-    Process::run(at(url, arguments)).await
-}
-
 #[tokio::test]
 async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() {
     let server = RedisServer::start();
     let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
-    let arguments = [
-        "run", "--ttl", "6s", "--grace", "3s", "k", "--", "sh", "-c", script,
-    ];
-    let holder = Process::spawn(at(&server.url(), &arguments));
-    holder.stdout().wait_for("up").await;
+    let arguments = ("run --ttl 6s --grace 3s k -- sh -c", script);
+    let holder = spawn(&server.url(), arguments);
+    holder.prints("up").await;
     server.stop();
     let stopped = Instant::now();
-    let said = holder.stderr().wait_for("cannot renew k").await;
+    let said = holder.says("cannot renew k").await;
     assert!(said.contains("no answer"), "{said}");
     assert!(said.contains("stopping the command"), "{said}");
     let told = stopped.elapsed();
-    holder.stdout().wait_for("told").await;
+    holder.prints("told").await;
     let ended = holder.finish().await;
     let killed = stopped.elapsed();
     server.cont();
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("killing the command"),
-        "{}",
-        ended.stderr
-    );
+    ended.has_code(Some(79));
+    ended.has_said("killing the command");
     // The last renewal was answered at most a third of the TTL before the server went silent.
     assert!(told > Duration::from_millis(950), "{told:?}");
     // Before the end of the lease, also on a busy machine.
@@ -61,14 +43,14 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
 #[tokio::test]
 async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
     let server = RedisServer::start();
-    let holder = Process::spawn(at(&server.url(), &["hold", "k"]));
-    holder.stdout().wait_for("").await;
-    let waits = at(&server.url(), &["run", "-w", "3s", "k", "--", "true"]);
+    let holder = spawn(&server.url(), "hold k");
+    holder.prints("").await;
+    let waits = at(&server.url(), "run -w 3s k -- true");
     let waits = Process::spawn(waits);
-    waits.stderr().wait_for("waiting for k").await;
+    waits.says("waiting for k").await;
     server.stop();
     let begun = Instant::now();
-    let briefly = run(&server.url(), &["run", "-w", "10ms", "k", "--", "true"]).await;
+    let briefly = run(&server.url(), "run -w 10ms k -- true").await;
     // Five seconds is what it takes to give up a connection.
     let brief = begun.elapsed();
     assert!(brief < Duration::from_secs(4), "{brief:?}");
@@ -90,9 +72,9 @@ async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
 async fn a_candidate_stands_again_after_a_silence() {
     let server = RedisServer::start();
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
-    let arguments = ["elect", "--ttl", "1s", "k", "--", "sh", "-c", script];
-    let candidate = Process::spawn(at(&server.url(), &arguments));
-    let first = candidate.stdout().wait_for("").await;
+    let arguments = ("elect --ttl 1s k -- sh -c", script);
+    let candidate = spawn(&server.url(), arguments);
+    let first = candidate.prints("").await;
     server.stop();
     let stopped = candidate.stderr();
     stopped.wait_for("cannot renew k").await;
@@ -100,7 +82,7 @@ async fn a_candidate_stands_again_after_a_silence() {
     // While there is still no answer.
     stopped.wait_for("; trying again").await;
     server.cont();
-    let second = candidate.stdout().wait_for("").await;
+    let second = candidate.prints("").await;
     assert!(second.parse::<u64>().unwrap() > first.parse().unwrap());
     candidate.signal(Signal::TERM);
     assert_eq!(candidate.finish().await.signal(), Some(Signal::TERM));
@@ -110,12 +92,11 @@ async fn a_candidate_stands_again_after_a_silence() {
 async fn a_server_that_forgets_ends_the_command() {
     let server = RedisServer::start();
     let script = "echo up; exec sleep 60";
-    let arguments = ["run", "--ttl", "1s", "k", "--", "sh", "-c", script];
-    let holder = Process::spawn(at(&server.url(), &arguments));
-    holder.stdout().wait_for("up").await;
+    let arguments = ("run --ttl 1s k -- sh -c", script);
+    let holder = spawn(&server.url(), arguments);
+    holder.prints("up").await;
     server.restart(Data::Lose);
-    let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
+    holder.finish().await.has_code(Some(79));
 }
 
 #[tokio::test]
@@ -123,19 +104,15 @@ async fn what_was_lost_unnoticed_is_found_at_the_release() {
     let server = RedisServer::start();
     let store = Store::memory();
     let script = "echo up; until test -e go; do sleep 0.02; done";
-    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    let mut command = at(&server.url(), ("run k -- sh -c", script));
     command.current_dir(store.path("."));
     let holder = Process::spawn(command);
-    holder.stdout().wait_for("up").await;
+    holder.prints("up").await;
     server.command(&["FLUSHALL"]);
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79), "{}", ended.stderr);
-    assert!(
-        ended.stderr.starts_with("leasehold: lost k: "),
-        "{}",
-        ended.stderr
-    );
+    ended.has_code(Some(79));
+    ended.has_said_first("leasehold: lost k: ");
 }
 
 #[tokio::test]
@@ -143,19 +120,15 @@ async fn a_server_that_is_gone_at_the_end_changes_no_status() {
     let server = RedisServer::start();
     let store = Store::memory();
     let script = "echo up; until test -e go; do sleep 0.02; done; exit 5";
-    let mut command = at(&server.url(), &["run", "k", "--", "sh", "-c", script]);
+    let mut command = at(&server.url(), ("run k -- sh -c", script));
     command.current_dir(store.path("."));
     let holder = Process::spawn(command);
-    holder.stdout().wait_for("up").await;
+    holder.prints("up").await;
     server.kill();
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(5), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("leasehold: warning: "),
-        "{}",
-        ended.stderr
-    );
+    ended.has_code(Some(5));
+    ended.has_said("leasehold: warning: ");
 }
 
 #[tokio::test]
@@ -166,17 +139,12 @@ async fn a_password_from_anywhere_is_seen_nowhere() {
     let file = store.path("password");
     std::fs::write(&file, "hunter2\n").unwrap();
     let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'; true";
-    let guarded = ["k", "--", "sh", "-c", script];
-
-    let from_file = [
-        &["run", "--password-file", file.to_str().unwrap()],
-        &guarded[..],
-    ]
-    .concat();
-    let by_flag = at(&plain, &from_file);
-    let mut by_environment = at(&plain, &[&["run"], &guarded[..]].concat());
+    let from_file = format!("run --password-file {} k -- sh -c", file.display());
+    let by_flag = at(&plain, (from_file, script));
+    let guarded = ("run k -- sh -c", script);
+    let mut by_environment = at(&plain, guarded);
     by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
-    let by_url = at(&server.url(), &[&["run"], &guarded[..]].concat());
+    let by_url = at(&server.url(), guarded);
     for (command, how) in [
         (by_flag, "file"),
         (by_environment, "environment"),
@@ -207,7 +175,7 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
         (&replica.url(), "replica"),
         (&full.url(), "memory"),
     ] {
-        let ended = run(url, &["run", "-n", "k", "--", "echo", "ran"]).await;
+        let ended = run(url, "run -n k -- echo ran").await;
         assert_eq!(
             (ended.code(), &*ended.stdout),
             (Some(69), ""),
@@ -220,25 +188,20 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
             "{what}: {}",
             ended.stderr
         );
-        assert!(!ended.stderr.contains("hunter"), "{}", ended.stderr);
+        ended.has_not_said("hunter");
     }
     // A key of another type in the way.
-    let held = Process::spawn(at(&other.url(), &["hold", "k"]));
-    held.stdout().wait_for("").await;
+    let held = spawn(&other.url(), "hold k");
+    held.prints("").await;
     let keys = other.query::<Vec<String>>(&["KEYS", "*lock:*"]);
     let key = keys.first().unwrap().clone();
     held.signal(Signal::TERM);
     held.wait().await;
     other.command(&["DEL", &key]);
     other.command(&["LPUSH", &key, "theirs"]);
-    for arguments in [
-        &["run", "k", "--", "true"][..],
-        &["show", "k"],
-        &["break", "-y", "k"],
-        &["hold", "k"],
-    ] {
+    for arguments in ["run k -- true", "show k", "break -y k", "hold k"] {
         let ended = run(&other.url(), arguments).await;
-        assert_eq!(ended.code(), Some(65), "{arguments:?}: {}", ended.stderr);
+        ended.has_code(Some(65));
         assert!(ended.stderr.lines().count() <= 2, "{}", ended.stderr);
     }
     assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
@@ -250,35 +213,23 @@ async fn tls_with_certificates_on_both_sides() {
         .tls(ClientCertificate::Required)
         .start();
     let files = server.certificates();
-    let path = |file: &leasehold_testkit::tls::Pem| file.path.to_str().unwrap().to_owned();
-    let (ca, cert, key) = (
-        path(&files.authority),
-        path(&files.client_certificate),
-        path(&files.client_key),
+    let tls = format!(
+        "--tls-ca {} --tls-cert {} --tls-key {}",
+        files.authority.path.display(),
+        files.client_certificate.path.display(),
+        files.client_key.path.display()
     );
-    let tls = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
-    let arguments = [&["run"], &tls[..], &["k", "--", "echo", "ran"]].concat();
-    let ended = run(&server.url(), &arguments).await;
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(0), "ran\n"),
-        "{}",
-        ended.stderr
-    );
-    let stranger = run(&server.url(), &["run", "-n", "k", "--", "echo", "ran"]).await;
-    assert_eq!(
-        (stranger.code(), &*stranger.stdout),
-        (Some(69), ""),
-        "{}",
-        stranger.stderr
-    );
+    let ended = run(&server.url(), format!("run {tls} k -- echo ran")).await;
+    ended.has_printed(Some(0), "ran\n");
+    let stranger = run(&server.url(), "run -n k -- echo ran").await;
+    stranger.has_printed(Some(69), "");
 }
 
 #[tokio::test]
 async fn a_signal_ends_the_knocking_at_a_silent_server() {
     let server = RedisServer::start();
     server.stop();
-    let process = Process::spawn(at(&server.url(), &["run", "k", "--", "true"]));
+    let process = spawn(&server.url(), "run k -- true");
     // Nothing is said while it knocks: wait until it listens to signals.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
@@ -303,11 +254,11 @@ async fn a_server_that_may_evict_locks_is_warned_of() {
         .config("maxmemory", "100mb")
         .config("maxmemory-policy", "allkeys-lru")
         .start();
-    let ended = run(&evicting.url(), &["run", "k", "--", "true"]).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("noeviction"), "{}", ended.stderr);
+    let ended = run(&evicting.url(), "run k -- true").await;
+    ended.has_code(Some(0));
+    ended.has_said("noeviction");
     let unbounded = RedisServer::start();
-    let ended = run(&unbounded.url(), &["run", "k", "--", "true"]).await;
+    let ended = run(&unbounded.url(), "run k -- true").await;
     assert_eq!(ended.stderr, "");
 }
 
@@ -337,16 +288,11 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
             }
         }
     });
-    let ended = run(&url, &["run", "k", "--", "echo", "ran"]).await;
+    let ended = run(&url, "run k -- echo ran").await;
     old.abort();
-    assert_eq!(
-        (ended.code(), &*ended.stdout),
-        (Some(69), ""),
-        "{}",
-        ended.stderr
-    );
-    assert!(ended.stderr.contains("6.0.16"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("6.2"), "{}", ended.stderr);
+    ended.has_printed(Some(69), "");
+    ended.has_said("6.0.16");
+    ended.has_said("6.2");
 }
 
 #[tokio::test]
@@ -357,37 +303,32 @@ async fn new_servers_are_marked_once() {
         .map(|s| format!("127.0.0.1:{}", s.port()))
         .collect();
     let url = format!("redlock://{}/?max_ttl=40s", ports.join(","));
-    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
-    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("leasehold init"),
-        "{}",
-        refused.stderr
-    );
+    let refused = run(&url, "run -n k -- true").await;
+    refused.has_code(Some(69));
+    refused.has_said("leasehold init");
     servers
         .iter()
         .for_each(|server| drop(server.command(&["FLUSHALL"])));
-    let marked = run(&url, &["init"]).await;
-    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    let marked = run(&url, "init").await;
+    marked.has_code(Some(0));
     let said = |stderr: &str, words: &str| {
         assert_eq!(stderr.matches(words).count(), 3, "{stderr}");
     };
     said(&marked.stderr, " is marked as new, and votes\n");
-    let again = run(&url, &["init"]).await;
-    assert_eq!(again.code(), Some(0), "{}", again.stderr);
+    let again = run(&url, "init").await;
+    again.has_code(Some(0));
     said(&again.stderr, " was marked before, and votes\n");
-    let ran = run(&url, &["run", "k", "--", "true"]).await;
-    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    run(&url, "run k -- true").await.has_code(Some(0));
     // Another set: its members wait for the end of a quarantine.
-    let moved = run(&format!("{url}&set=other"), &["init", "--json"]).await;
-    assert_eq!(moved.code(), Some(0), "{}", moved.stderr);
+    let moved = run(&format!("{url}&set=other"), "init --json").await;
+    moved.has_code(Some(0));
     said(
         &moved.stdout,
         "\"outcome\":\"moved\",\"quarantine_ms\":80000",
     );
     // Nothing was marked: that is no success.
-    let late = run(&format!("{url}&set=other"), &["init"]).await;
-    assert_eq!(late.code(), Some(69), "{}", late.stderr);
+    let late = run(&format!("{url}&set=other"), "init").await;
+    late.has_code(Some(69));
     said(
         &late.stderr,
         " was not marked: it is not new, and votes in ",
@@ -400,9 +341,8 @@ async fn an_acknowledged_lock_says_who_has_it() {
     let replica = RedisServer::builder().replica_of(server.port()).start();
     server.wait_for_replicas(1);
     let url = format!("{}?acknowledge=1", server.url());
-    let arguments = ["run", "--json", "k", "--", "true"];
-    let ended = run(&url, &arguments).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let ended = run(&url, "run --json k -- true").await;
+    ended.has_code(Some(0));
     let acquired = events(&ended.stderr)
         .into_iter()
         .find(|event| event["event"] == "acquired")
@@ -410,10 +350,10 @@ async fn an_acknowledged_lock_says_who_has_it() {
     let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
     assert_eq!(acquired["acknowledged"], wanted);
     replica.stop();
-    for wait in [&["-n"][..], &["-w", "3s"]] {
-        let ended = run(&url, &[&["run"], wait, &arguments[1..]].concat()).await;
-        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
-        assert!(ended.stderr.contains("0 of 1 replica"), "{}", ended.stderr);
+    for wait in ["-n", "-w 3s"] {
+        let ended = run(&url, format!("run {wait} --json k -- true")).await;
+        ended.has_code(Some(69));
+        ended.has_said("0 of 1 replica");
     }
 }
 
@@ -421,46 +361,37 @@ async fn an_acknowledged_lock_says_who_has_it() {
 async fn one_server_is_marked_and_stays_closed_after_it_has_forgotten() {
     let server = RedisServer::start();
     let url = format!("{}?restart=quarantine&max_ttl=40s", server.url());
-    let trusted = run(&server.url(), &["init"]).await;
-    assert_eq!(trusted.code(), Some(64), "{}", trusted.stderr);
-    assert!(trusted.stderr.contains("restart=quarantine"));
-    let marked = run(&url, &["init"]).await;
-    assert_eq!(marked.code(), Some(0), "{}", marked.stderr);
+    let trusted = run(&server.url(), "init").await;
+    trusted.has_code(Some(64));
+    trusted.has_said("restart=quarantine");
+    let marked = run(&url, "init").await;
+    marked.has_code(Some(0));
     assert!(marked.stderr.ends_with(" grants\n"), "{}", marked.stderr);
-    let ran = run(&url, &["run", "k", "--", "true"]).await;
-    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    run(&url, "run k -- true").await.has_code(Some(0));
     server.command(&["FLUSHALL"]);
-    let refused = run(&url, &["run", "-n", "k", "--", "true"]).await;
-    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("grants nothing for"),
-        "{}",
-        refused.stderr
-    );
-    let late = run(&url, &["init", "--json"]).await;
-    assert_eq!(late.code(), Some(69), "{}", late.stderr);
-    assert!(
-        late.stdout.contains("\"quarantine_ms\":7"),
-        "{}",
-        late.stdout
-    );
+    let refused = run(&url, "run -n k -- true").await;
+    refused.has_code(Some(69));
+    refused.has_said("grants nothing for");
+    let late = run(&url, "init --json").await;
+    late.has_code(Some(69));
+    late.has_shown("\"quarantine_ms\":7");
     let usual = format!("{}?restart=quarantine", server.url());
-    let other = run(&usual, &["run", "k", "--", "true"]).await;
-    assert_eq!(other.code(), Some(69), "{}", other.stderr);
-    assert!(other.stderr.contains("other settings"), "{}", other.stderr);
+    let other = run(&usual, "run k -- true").await;
+    other.has_code(Some(69));
+    other.has_said("other settings");
 }
 
 #[tokio::test]
 async fn ls_names_what_it_passes_over() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = Process::spawn(at(&url, &["hold", "held"]));
-    holder.stdout().wait_for("").await;
+    let holder = spawn(&url, "hold held");
+    holder.prints("").await;
     server.command(&["RPUSH", "leasehold:lock:other\u{202e}s", "x"]);
-    for json in [&["ls"][..], &["ls", "--json"]] {
+    for json in ["ls", "ls --json"] {
         let listed = run(&url, json).await;
-        assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
-        assert!(listed.stdout.contains("held"), "{}", listed.stdout);
+        listed.has_code(Some(0));
+        listed.has_shown("held");
         assert_eq!(
             listed.stderr,
             "leasehold: warning: skipped other\\u{202e}s: the key contains a list that is \
@@ -474,16 +405,16 @@ async fn ls_names_what_it_passes_over() {
 async fn ls_prints_thousands_of_keys() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = Process::spawn(at(&url, &["hold", "held"]));
-    holder.stdout().wait_for("").await;
+    let holder = spawn(&url, "hold held");
+    holder.prints("").await;
     let copy = "local record = redis.call('GET', KEYS[1]) \
                 for i = 1, 2500 do redis.call('SET', 'leasehold:lock:copy/' .. i, record) end";
     server.command(&["EVAL", copy, "1", "leasehold:lock:held"]);
-    let table = run(&url, &["ls"]).await.stdout;
+    let table = run(&url, "ls").await.stdout;
     assert_eq!(table.lines().count(), 2502, "a heading and the rows");
     let headings = table.lines().filter(|line| line.starts_with("KEY "));
     assert_eq!(headings.count(), 1);
-    let json = run(&url, &["ls", "--json", "copy/*"]).await.stdout;
+    let json = run(&url, "ls --json copy/*").await.stdout;
     let keys: std::collections::BTreeSet<_> = json_lines(&json)
         .iter()
         .map(|key| key["key"].to_string())
@@ -494,13 +425,9 @@ async fn ls_prints_thousands_of_keys() {
 #[tokio::test]
 async fn bench_names_the_server() {
     let server = RedisServer::start();
-    let ended = run(&server.url(), &["bench", "--time", "1ms", "--rounds", "1"]).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let ended = run(&server.url(), "bench --time 1ms --rounds 1").await;
+    ended.has_code(Some(0));
     let named = format!("redis://127.0.0.1:{}", server.port());
     assert!(ended.stdout.starts_with(&named), "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains(", medians of 1 rounds"),
-        "{}",
-        ended.stdout
-    );
+    ended.has_shown(", medians of 1 rounds");
 }

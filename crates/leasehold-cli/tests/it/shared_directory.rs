@@ -1,7 +1,6 @@
 //! Several users of one machine in a directory that their group shares: real users and groups,
 //! by numbers that the machine has no names for. Only root can be others.
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
@@ -12,7 +11,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::leasehold;
+use crate::common::{Arguments, leasehold};
 
 /// The group that shares, and two of its members.
 const GROUP: u32 = 4_300;
@@ -45,7 +44,7 @@ impl Machine {
         }
         // Where it was built, others may not look.
         let command = files.path().join("leasehold");
-        let built = leasehold(&[]).get_program().to_owned();
+        let built = leasehold("").get_program().to_owned();
         if fs::hard_link(&built, &command).is_err() {
             fs::copy(&built, &command).unwrap();
         }
@@ -55,8 +54,7 @@ impl Machine {
     /// The same, with a directory that was made for the group.
     async fn shared() -> Option<Self> {
         let machine = Self::new()?;
-        let made = machine.run(ROOT, &["init"]).await;
-        assert_eq!(made.code(), Some(0), "{}", made.stderr);
+        machine.run(ROOT, "init").await.has_code(Some(0));
         Some(machine)
     }
 
@@ -69,11 +67,11 @@ impl Machine {
     }
 
     /// The command, started by that user, whose umask lets nobody else have anything.
-    fn by(&self, user: User, arguments: &[&str]) -> Command {
+    fn by(&self, user: User, arguments: impl Arguments) -> Command {
         self.by_at(user, &self.url(), arguments)
     }
 
-    fn by_at(&self, User(user, group): User, url: &str, arguments: &[&str]) -> Command {
+    fn by_at(&self, User(user, group): User, url: &str, arguments: impl Arguments) -> Command {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={user}"), &format!("--regid={user}")]);
         match group {
@@ -83,7 +81,7 @@ impl Machine {
         command
             .args(["sh", "-c", "umask 077; exec \"$@\"", "sh"])
             .arg(&self.command)
-            .args(arguments)
+            .args(arguments.words())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", self.files.path())
@@ -92,13 +90,13 @@ impl Machine {
         command
     }
 
-    async fn run(&self, user: User, arguments: &[&str]) -> Finished {
+    async fn run(&self, user: User, arguments: impl Arguments) -> Finished {
         Process::run(self.by(user, arguments)).await
     }
 
     async fn show(&self, user: User, key: &str) -> Value {
-        let shown = self.run(user, &["show", key, "--json"]).await;
-        assert_eq!(shown.code(), Some(0), "{}", shown.stderr);
+        let shown = self.run(user, format!("show {key} --json")).await;
+        shown.has_code(Some(0));
         serde_json::from_str(&shown.stdout).unwrap()
     }
 
@@ -114,8 +112,8 @@ impl Machine {
 
     /// A process that holds, and its token.
     async fn holder(&self, user: User, key: &str) -> (Process, u64) {
-        let holder = Process::spawn(self.by(user, &["hold", key]));
-        let token = holder.stdout().wait_for("").await.parse().unwrap();
+        let holder = Process::spawn(self.by(user, ("hold", key)));
+        let token = holder.prints("").await.parse().unwrap();
         (holder, token)
     }
 }
@@ -127,7 +125,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// That it was refused in one sentence with these parts, hint included.
 #[track_caller]
 fn refused(ended: &Finished, parts: &[&str]) {
-    assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+    ended.has_code(Some(69));
     for part in parts {
         assert!(ended.stderr.contains(part), "no {part:?}: {}", ended.stderr);
     }
@@ -138,32 +136,25 @@ async fn init_makes_the_directory_and_says_so() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let absent = machine.run(ANN, &["run", "k", "--", "true"]).await;
+    let absent = machine.run(ANN, "run k -- true").await;
     refused(
         &absent,
         &["there is no directory", "leasehold init -S 'local:/"],
     );
-    let made = machine.run(ROOT, &["init", "--json"]).await;
-    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    let made = machine.run(ROOT, "init --json").await;
+    made.has_code(Some(0));
     let line: Value = serde_json::from_str(&made.stdout).unwrap();
     assert_eq!(line["outcome"], "new");
     assert_eq!(line["server"], machine.directory().to_str().unwrap());
-    assert!(
-        made.stderr
-            .contains("was made, for the members of the group 4300")
-    );
+    made.has_said("was made, for the members of the group 4300");
     let seen = fs::metadata(machine.directory()).unwrap();
     let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
     assert_eq!(rights, (0, GROUP, 0o2750));
-    let again = machine.run(ROOT, &["init"]).await;
-    assert!(
-        again.stderr.contains("was there already"),
-        "{}",
-        again.stderr
-    );
+    let again = machine.run(ROOT, "init").await;
+    again.has_said("was there already");
     // Who is no root and no owner cannot mend it.
     refused(
-        &machine.run(BOB, &["init"]).await,
+        &machine.run(BOB, "init").await,
         &["belongs to user 0", "as root"],
     );
 }
@@ -179,20 +170,17 @@ async fn the_owner_is_the_one_who_made_it() {
     for owner in [EVE, ANN] {
         lchown(&directory, Some(owner.0), Some(owner.0)).unwrap();
         let said = format!("belongs to user {}", owner.0);
-        refused(
-            &machine.run(ROOT, &["init"]).await,
-            &[&said, "not there yet"],
-        );
+        refused(&machine.run(ROOT, "init").await, &[&said, "not there yet"]);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "left empty");
     }
     // One of root is taken, if nobody else can put something there.
     lchown(&directory, Some(0), None).unwrap();
     set_mode(&directory, 0o777);
-    let open = machine.run(ROOT, &["init"]).await;
+    let open = machine.run(ROOT, "init").await;
     refused(&open, &["other users can write", "chmod go-w"]);
     set_mode(&directory, 0o755);
-    assert_eq!(machine.run(ROOT, &["init"]).await.code(), Some(0));
-    let run = ["run", "k", "--", "true"];
+    assert_eq!(machine.run(ROOT, "init").await.code(), Some(0));
+    let run = "run k -- true";
     assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
     // Each time that it is opened.
     lchown(&directory, Some(EVE.0), None).unwrap();
@@ -200,10 +188,7 @@ async fn the_owner_is_the_one_who_made_it() {
         let ended = machine.run(user, &run).await;
         refused(&ended, &["its owner 4303 has not made it"]);
     }
-    refused(
-        &machine.run(ROOT, &["init"]).await,
-        &["belongs to user 4303"],
-    );
+    refused(&machine.run(ROOT, "init").await, &["belongs to user 4303"]);
     lchown(&directory, Some(0), None).unwrap();
     assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
 }
@@ -215,16 +200,15 @@ async fn a_member_makes_one_as_well() {
     };
     lchown(machine.files.path(), Some(ANN.0), None).unwrap();
     refused(
-        &machine.run(EVE, &["init"]).await,
+        &machine.run(EVE, "init").await,
         &["is for the group 4300", "user 4303 is not"],
     );
-    let made = machine.run(ANN, &["init"]).await;
-    assert_eq!(made.code(), Some(0), "{}", made.stderr);
+    machine.run(ANN, "init").await.has_code(Some(0));
     assert_eq!(fs::metadata(machine.directory()).unwrap().uid(), ANN.0);
     let (_holder, _) = machine.holder(ANN, "k").await;
     for other in [BOB, ROOT] {
-        let busy = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
-        assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+        let busy = machine.run(other, "run -n k -- true").await;
+        busy.has_code(Some(75));
     }
 }
 
@@ -239,31 +223,27 @@ async fn init_without_a_group_makes_the_directory_of_one_user() {
         "was made, for this user alone",
         "was there already, for this user alone",
     ] {
-        let made = Process::run(machine.by_at(ANN, &url, &["init"])).await;
-        assert_eq!(made.code(), Some(0), "{}", made.stderr);
-        assert!(made.stderr.contains(said), "{}", made.stderr);
+        let made = Process::run(machine.by_at(ANN, &url, "init")).await;
+        made.has_code(Some(0));
+        made.has_said(said);
     }
     assert_eq!(
         fs::metadata(machine.directory()).unwrap().mode() & 0o7777,
         0o700
     );
-    let other = Process::run(machine.by_at(BOB, &url, &["ls"])).await;
+    let other = Process::run(machine.by_at(BOB, &url, "ls")).await;
     refused(
         &other,
         &["belongs to user 4301, not to 4302", "leasehold init"],
     );
     let nothing = Process::run({
-        let mut command = machine.by(ANN, &["init"]);
+        let mut command = machine.by(ANN, "init");
         command.env_remove("LEASEHOLD_STORE");
         command
     });
     let nothing = nothing.await;
-    assert_eq!(nothing.code(), Some(64), "{}", nothing.stderr);
-    assert!(
-        nothing.stderr.contains("no store is named"),
-        "{}",
-        nothing.stderr
-    );
+    nothing.has_code(Some(64));
+    nothing.has_said("no store is named");
 }
 
 /// However the files of one are opened by another: each of them first makes them.
@@ -283,17 +263,17 @@ async fn members_and_root_exclude_each_other_whatever_their_umask() {
         let (holder, token) = machine.holder(one, "k").await;
         assert!(token > last, "tokens rise among users");
         last = token;
-        let busy = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
-        assert_eq!(busy.code(), Some(75), "{}", busy.stderr);
+        let busy = machine.run(other, "run -n k -- true").await;
+        busy.has_code(Some(75));
         holder.signal(Signal::TERM);
         holder.wait().await;
-        let free = machine.run(other, &["run", "-n", "k", "--", "true"]).await;
+        let free = machine.run(other, "run -n k -- true").await;
         assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
     }
     // Opened without the group it is the same one.
     let (_holder, _) = machine.holder(ANN, "k").await;
     let plain = format!("local:{}", machine.directory().display());
-    let busy = machine.by_at(BOB, &plain, &["run", "-n", "k", "--", "true"]);
+    let busy = machine.by_at(BOB, &plain, "run -n k -- true");
     assert_eq!(Process::run(busy).await.code(), Some(75));
 }
 
@@ -303,13 +283,13 @@ async fn a_release_hands_on_to_the_next_user_in_line() {
     let Some(machine) = Machine::shared().await else {
         return;
     };
-    let mut command = machine.by(ANN, &["hold", "k"]);
+    let mut command = machine.by(ANN, "hold k");
     command.env("LEASEHOLD_LOG", "leasehold_local=trace");
     let first = Process::spawn(command);
-    first.stdout().wait_for("").await;
+    first.prints("").await;
     let mut line = Vec::new();
     for (number, user) in [BOB, ROOT, ANN, BOB].into_iter().enumerate() {
-        let mut command = machine.by(user, &["hold", "k"]);
+        let mut command = machine.by(user, "hold k");
         command.env("LEASEHOLD_LOG", "leasehold_local=trace");
         line.push(Process::spawn(command));
         machine.until_waiting("k", number + 1).await;
@@ -317,11 +297,10 @@ async fn a_release_hands_on_to_the_next_user_in_line() {
     let (mut holder, mut last) = (first, 0);
     for next in line {
         holder.signal(Signal::TERM);
-        let token = next.stdout().wait_for("").await.parse::<u64>().unwrap();
+        let token = next.prints("").await.parse::<u64>().unwrap();
         assert!(token > last, "in order");
         last = token;
-        let ended = holder.finish().await;
-        assert!(!ended.stderr.contains("was not heard"), "{}", ended.stderr);
+        holder.finish().await.has_not_said("was not heard");
         holder = next;
     }
 }
@@ -333,11 +312,11 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
     };
     for (one, other) in [(ANN, BOB), (BOB, ANN), (ROOT, BOB), (ANN, ROOT)] {
         let (holder, token) = machine.holder(one, "k").await;
-        let waiter = Process::spawn(machine.by(other, &["hold", "k"]));
+        let waiter = Process::spawn(machine.by(other, "hold k"));
         machine.until_waiting("k", 1).await;
         holder.signal(Signal::KILL);
         // Its lease would last for 30 s more, and the test waits for a minute: so look.
-        let next = waiter.stdout().wait_for("").await.parse::<u64>().unwrap();
+        let next = waiter.prints("").await.parse::<u64>().unwrap();
         assert!(next > token);
         let left = fs::read_dir(machine.directory().join("sessions")).unwrap();
         assert_eq!(left.count(), 1, "the files of the dead are removed");
@@ -356,7 +335,7 @@ async fn killed_members_leave_nothing_that_locks_out_the_others() {
     let (mut running, mut to_kill): (Vec<Process>, Option<Process>) = Default::default();
     for number in 0..48 {
         let key = format!("k{}", number / 8);
-        let run = machine.by(users[number % 3], &["run", &key, "--", "true"]);
+        let run = machine.by(users[number % 3], format!("run {key} -- true"));
         let started = Process::spawn(run);
         // The one before has come somewhere by now.
         if let Some(before) = to_kill.take() {
@@ -369,13 +348,12 @@ async fn killed_members_leave_nothing_that_locks_out_the_others() {
         }
     }
     for one in running {
-        let ended = one.finish().await;
-        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        one.finish().await.has_code(Some(0));
     }
     for key in (0..6).map(|number| format!("k{number}")) {
         for user in users {
-            let free = machine.run(user, &["run", "-n", &key, "--", "true"]).await;
-            assert_eq!(free.code(), Some(0), "{}", free.stderr);
+            let free = machine.run(user, format!("run -n {key} -- true")).await;
+            free.has_code(Some(0));
         }
     }
 }
@@ -388,20 +366,18 @@ async fn members_look_and_break() {
     let (holder, token) = machine.holder(ANN, "k").await;
     let shown = machine.show(BOB, "k").await;
     assert_eq!(shown["holders"][0]["token"], token);
-    let listed = machine.run(BOB, &["ls", "--json"]).await;
-    assert!(listed.stdout.contains("\"k\""), "{}", listed.stdout);
-    let broken = machine.run(BOB, &["break", "-y", "k"]).await;
-    assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
+    machine.run(BOB, "ls --json").await.has_shown("\"k\"");
+    machine.run(BOB, "break -y k").await.has_code(Some(0));
     assert_eq!(holder.wait().await.code(), Some(79), "it is told\n{holder}");
-    let free = machine.run(ROOT, &["run", "-n", "k", "--", "true"]).await;
-    assert_eq!(free.code(), Some(0), "{}", free.stderr);
+    let free = machine.run(ROOT, "run -n k -- true").await;
+    free.has_code(Some(0));
     // And what one logs, another logs on and reads.
     for user in [ANN, BOB] {
         let url = format!("{}&audit=1000", machine.url());
-        let logged = machine.by_at(user, &url, &["run", "k", "--", "true"]);
+        let logged = machine.by_at(user, &url, "run k -- true");
         assert_eq!(Process::run(logged).await.code(), Some(0));
     }
-    let log = machine.run(ROOT, &["log", "--json", "k"]).await;
+    let log = machine.run(ROOT, "log --json k").await;
     assert!(log.stdout.lines().count() >= 2, "{}", log.stdout);
 }
 
@@ -412,7 +388,7 @@ async fn who_is_no_member_is_refused_and_told_what_to_do() {
     };
     let plain = format!("local:{}", machine.directory().display());
     for url in [machine.url(), plain] {
-        for arguments in [&["run", "k", "--", "true"][..], &["ls"], &["show", "k"]] {
+        for arguments in ["run k -- true", "ls", "show k"] {
             let ended = Process::run(machine.by_at(EVE, &url, arguments)).await;
             let directory = machine.directory();
             refused(
@@ -427,7 +403,7 @@ async fn who_is_no_member_is_refused_and_told_what_to_do() {
     }
     // A user that the machine knows is told how it is added.
     let nobody = User(65_534, 0);
-    let ended = machine.run(nobody, &["run", "k", "--", "true"]).await;
+    let ended = machine.run(nobody, "run k -- true").await;
     refused(
         &ended,
         &[
@@ -447,7 +423,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     holder.signal(Signal::TERM);
     holder.wait().await;
     let record = machine.directory().join("records/k.rec");
-    let run = ["run", "-n", "k", "--", "true"];
+    let run = "run -n k -- true";
     for odd in [0o600, 0o640, 0o666] {
         set_mode(&record, odd);
         let said = format!("k.rec has mode {odd:o}");
@@ -462,8 +438,8 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
         }
         assert!(fs::read(&record).unwrap() == before, "not written to");
         // Other keys are served.
-        let other = machine.run(BOB, &["run", "other", "--", "true"]).await;
-        assert_eq!(other.code(), Some(0), "{}", other.stderr);
+        let other = machine.run(BOB, "run other -- true").await;
+        other.has_code(Some(0));
     }
     set_mode(&record, 0o660);
     lchown(&record, None, Some(ANN.0)).unwrap();
@@ -480,12 +456,8 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     lchown(&record, None, Some(GROUP)).unwrap();
     set_mode(&record, 0o660);
     let piped = machine.run(BOB, &run).await;
-    assert_eq!(piped.code(), Some(65), "{}", piped.stderr);
-    assert!(
-        piped.stderr.contains("k.rec is no file"),
-        "{}",
-        piped.stderr
-    );
+    piped.has_code(Some(65));
+    piped.has_said("k.rec is no file");
     let clock = machine.directory().join("clock");
     set_mode(&clock, 0o600);
     refused(&machine.run(BOB, &run).await, &["clock has mode 600"]);
@@ -501,7 +473,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
         refused(&machine.run(BOB, &run).await, &[said, &hint]);
         set_mode(&path, right);
     }
-    assert_eq!(machine.run(ANN, &["ls"]).await.code(), Some(0));
+    assert_eq!(machine.run(ANN, "ls").await.code(), Some(0));
 }
 
 #[tokio::test]
@@ -510,7 +482,7 @@ async fn parents_that_are_in_the_way_are_named() {
         return;
     };
     let parent = machine.files.path();
-    let run = ["run", "-n", "k", "--", "true"];
+    let run = "run -n k -- true";
     set_mode(parent, 0o777);
     refused(
         &machine.run(BOB, &run).await,
@@ -531,7 +503,7 @@ async fn members_cannot_exchange_the_parts() {
         return;
     };
     let inside = machine.directory();
-    let tried = machine.by(ANN, &[]);
+    let tried = machine.by(ANN, "");
     let mut moved = Command::new(tried.get_program());
     moved
         .args(tried.get_args().take_while(|argument| *argument != "sh"))
@@ -556,9 +528,9 @@ async fn links_of_members_lead_root_nowhere() {
     fs::hard_link(&secret, inside.join("sessions/hard")).unwrap();
     symlink(&secret, inside.join("records/soft.rec")).unwrap();
     symlink(&secret, inside.join("sessions/soft")).unwrap();
-    let hard = machine.run(ROOT, &["run", "-n", "k", "--", "true"]).await;
+    let hard = machine.run(ROOT, "run -n k -- true").await;
     refused(&hard, &["k.rec belongs to the group"]);
-    let soft = machine.run(ROOT, &["run", "-n", "soft", "--", "true"]);
+    let soft = machine.run(ROOT, "run -n soft -- true");
     assert_eq!(soft.await.code(), Some(65));
     let seen = fs::metadata(&secret).unwrap();
     let rights = (seen.len(), seen.gid(), seen.mode() & 0o7777, seen.nlink());
@@ -570,16 +542,12 @@ async fn the_doctor_speaks_of_the_group() {
     let Some(machine) = Machine::shared().await else {
         return;
     };
-    let report = machine.run(BOB, &["doctor"]).await;
-    assert_eq!(report.code(), Some(0), "{}", report.stdout);
+    let report = machine.run(BOB, "doctor").await;
+    report.has_code(Some(0));
     for part in ["for the members of the group 4300", "take, keep and break"] {
-        assert!(report.stdout.contains(part), "{}", report.stdout);
+        report.has_shown(part);
     }
-    let report = machine.run(EVE, &["doctor"]).await;
-    assert_eq!(report.code(), Some(2), "{}", report.stdout);
-    assert!(
-        report.stdout.contains("user 4303 is not"),
-        "{}",
-        report.stdout
-    );
+    let report = machine.run(EVE, "doctor").await;
+    report.has_code(Some(2));
+    report.has_shown("user 4303 is not");
 }

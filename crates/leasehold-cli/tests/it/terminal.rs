@@ -1,14 +1,15 @@
 //! The command at a terminal: whose turn it is, and what Ctrl-C and Ctrl-Z do.
 
+use leasehold_testkit::expect::says;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use leasehold_testkit::process::Signal;
 
-use crate::common::Store;
 use crate::common::pty::Terminal;
+use crate::common::{Arguments, Store, in_environment_of};
 
-fn at_terminal(store: &Store, arguments: &[&str]) -> Terminal {
+fn at_terminal(store: &Store, arguments: impl Arguments) -> Terminal {
     Terminal::spawn(store.command(arguments))
 }
 
@@ -17,12 +18,7 @@ pub(crate) fn shell(store: &Store) -> Terminal {
     let command = store.command("");
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]);
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+    in_environment_of(&command, &mut shell);
     shell
         .env("L", command.get_program())
         .env("PS1", "ready> ")
@@ -36,7 +32,7 @@ pub(crate) fn shell(store: &Store) -> Terminal {
 fn the_command_has_the_terminal() {
     let store = Store::memory();
     let script = "echo up; read line; echo \"read:$line\"; test -t 0 && test -t 1 && exit 5";
-    let mut terminal = at_terminal(&store, &["run", "k", "--", "sh", "-c", script]);
+    let mut terminal = at_terminal(&store, ("run k -- sh -c", script));
     terminal.wait_for("up");
     terminal.types("hello\n");
     terminal.wait_for("read:hello");
@@ -47,7 +43,7 @@ fn the_command_has_the_terminal() {
 fn ctrl_c_comes_once_and_the_status_is_the_commands() {
     let store = Store::memory();
     let script = "trap 'echo caught' INT; echo up; read line; read line; exit 6";
-    let mut terminal = at_terminal(&store, &["run", "k", "--", "bash", "-c", script]);
+    let mut terminal = at_terminal(&store, ("run k -- bash -c", script));
     terminal.wait_for("up");
     terminal.types("\x03");
     terminal.wait_for("caught");
@@ -134,7 +130,7 @@ fn where_nobody_could_continue_it_ctrl_z_does_not_hang() {
     // Leader of its session, as in a container: no shell is there to take over.
     let store = Store::memory();
     let script = "echo up; read line; echo \"read:$line\"";
-    let mut terminal = at_terminal(&store, &["run", "k", "--", "sh", "-c", script]);
+    let mut terminal = at_terminal(&store, ("run k -- sh -c", script));
     terminal.wait_for("up");
     terminal.types("\x1a");
     terminal.types("hello\n");
@@ -162,7 +158,7 @@ fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
 async fn while_it_waits_one_line_lives_and_is_cleared() {
     let store = Store::local();
     let (holder, _) = store.holder("orders/42 --label deploy").await;
-    let mut terminal = at_terminal(&store, &["run", "orders/42", "--", "echo", "ran"]);
+    let mut terminal = at_terminal(&store, "run orders/42 -- echo ran");
     let shown = terminal.wait_for(", label deploy) for ");
     let waiting = "leasehold: waiting for orders/42, position 1, ";
     assert!(shown.contains(waiting), "{shown}");
@@ -176,7 +172,7 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
 async fn ctrl_c_ends_the_waiting() {
     let store = Store::local();
     let (_holder, _) = store.holder("k").await;
-    let mut terminal = at_terminal(&store, &["run", "k", "--", "echo", "ran"]);
+    let mut terminal = at_terminal(&store, "run k -- echo ran");
     terminal.wait_for("waiting for k");
     terminal.types("\x03");
     let (status, rest) = terminal.finish();
@@ -189,12 +185,12 @@ async fn ctrl_c_ends_the_waiting() {
 async fn break_asks_at_a_terminal() {
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
-    let mut terminal = at_terminal(&store, &["break", "k"]);
+    let mut terminal = at_terminal(&store, "break k");
     let question = terminal.wait_for("[y/N] ");
     assert!(question.contains("k is held by "), "{question}");
     terminal.types("\n");
     assert_eq!(terminal.finish().0.code(), Some(1));
-    let mut terminal = at_terminal(&store, &["break", "k"]);
+    let mut terminal = at_terminal(&store, "break k");
     terminal.wait_for("[y/N] ");
     terminal.types("y\n");
     assert_eq!(terminal.finish().0.code(), Some(0));
@@ -203,7 +199,7 @@ async fn break_asks_at_a_terminal() {
 
 #[test]
 fn ls_of_nothing_says_so_at_a_terminal() {
-    let (status, shown) = at_terminal(&Store::memory(), &["ls"]).finish();
+    let (status, shown) = at_terminal(&Store::memory(), "ls").finish();
     assert_eq!(
         (status.code(), shown.trim_end()),
         (Some(0), "leasehold: no locks")
@@ -214,8 +210,8 @@ fn ls_of_nothing_says_so_at_a_terminal() {
 async fn the_line_of_waiting_shows_format_characters_as_escapes() {
     let store = Store::local();
     let label = "a\u{202e}b";
-    let (_holder, _) = store.holder(&["--label", label, "k\u{200b}"]).await;
-    let mut terminal = at_terminal(&store, &["run", "k\u{200b}", "--", "true"]);
+    let (_holder, _) = store.holder(format!("--label {label} 'k\u{200b}'")).await;
+    let mut terminal = at_terminal(&store, "run 'k\u{200b}' -- true");
     let line = terminal.wait_for("label a\\u{202e}b) for ");
     assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
     assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
@@ -237,8 +233,8 @@ async fn tables_do_not_wrap_at_80_columns() {
     let key = "a-key/with/many/parts/that/would/fill/half/of/the/line";
     let label = "a-label-that-would-fill-the-other-half";
     let (_holder, _) = store.holder(&[key, "--label", label]).await;
-    for arguments in [&["ls"][..], &["show", key]] {
-        let mut terminal = Terminal::sized(store.command(arguments), (80, 24));
+    for arguments in ["ls".to_owned(), format!("show {key}")] {
+        let mut terminal = Terminal::sized(store.command(&arguments), (80, 24));
         let shown = terminal.wait_screen(|shown| shown.contains("EXPIRES IN"));
         let lines: Vec<_> = shown.trim().lines().collect();
         assert!(lines.len() <= 3, "{shown}");
@@ -248,9 +244,6 @@ async fn tables_do_not_wrap_at_80_columns() {
         );
         // Where there is no terminal, nothing is cut.
         let whole = store.run(arguments).await.stdout;
-        assert!(
-            whole.contains(label) && whole.contains("EXPIRES IN"),
-            "{whole}"
-        );
+        says(&whole, [label, "EXPIRES IN"]);
     }
 }

@@ -4,12 +4,12 @@ use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, deadlocked, leasehold};
+use crate::common::{Store, at, deadlocked, leasehold};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
 fn top(store: &Store, size: (u16, u16)) -> Terminal {
-    Terminal::sized(store.command(&["top", "--interval", "100ms"]), size)
+    Terminal::sized(store.command("top --interval 100ms"), size)
 }
 
 /// The lines of a screen that are about that key.
@@ -32,14 +32,14 @@ fn assert_restored(terminal: &Terminal, modes: &rustix::termios::Termios) {
 
 async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
     let store = Store::local();
-    let before = Terminal::sized(store.command(&["man"]), size).modes();
+    let before = Terminal::sized(store.command("man"), size).modes();
     let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
     let mut terminal = top(&store, size);
     terminal.wait_screen(|shown| {
         line_of(shown, "orders/42").is_some_and(|line| line.contains("first"))
     });
     assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
-    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let second = store.spawn("hold orders/42 --label second");
     terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
     terminal.types("\r");
     terminal.wait_screen(|shown| shown.contains("second") && shown.contains("waits, 1"));
@@ -74,10 +74,8 @@ async fn a_lock_moves_on_and_goes_on_120_by_40() {
 async fn details_have_the_history_and_the_status_has_deadlocks() {
     let mut store = Store::redis();
     store.url += "?audit=1000";
-    let before = store
-        .run(&["run", "--label", "earlier", "x", "--", "true"])
-        .await;
-    assert_eq!(before.code(), Some(0), "{}", before.stderr);
+    let before = store.run("run --label earlier x -- true").await;
+    before.has_code(Some(0));
     let mut terminal = top(&store, SIZES[0]);
     let both = deadlocked(&store, ["x", "y"]).await;
     terminal.wait_screen(|shown| shown.contains("deadlock: ") && shown.contains("waits for x"));
@@ -95,7 +93,7 @@ async fn details_have_the_history_and_the_status_has_deadlocks() {
 #[test]
 fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
     let store = Store::local();
-    let before = Terminal::sized(store.command(&["man"]), SIZES[0]).modes();
+    let before = Terminal::sized(store.command("man"), SIZES[0]).modes();
     for signal in [
         Some(Signal::INT),
         Some(Signal::TERM),
@@ -201,7 +199,7 @@ async fn names_that_a_terminal_would_obey_are_shown() {
     let store = Store::local();
     // Controls are taken out of a label before it is kept; the rest is up to us.
     let label = "\x1b]0;title\x07\u{200b}b";
-    let (_holder, _) = store.holder(&["--label", label, "k\u{202e}"]).await;
+    let (_holder, _) = store.holder(format!("--label {label} 'k\u{202e}'")).await;
     let mut terminal = top(&store, SIZES[2]);
     terminal.wait_screen(|shown| {
         let line = line_of(shown, r"k\u{202e}");
@@ -223,7 +221,7 @@ async fn without_colour_none_is_written() {
     let store = Store::local();
     let (_holder, _) = store.holder(&["k"]).await;
     for (no_colour, colours) in [("", true), ("1", false)] {
-        let mut command = store.command(&["top"]);
+        let mut command = store.command("top");
         command.env("NO_COLOR", no_colour);
         let mut terminal = Terminal::sized(command, SIZES[0]);
         terminal.wait_screen(|shown| shown.contains("[||||||||]"));
@@ -238,9 +236,9 @@ async fn without_colour_none_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
     let server = RedisServer::start();
-    let holder = Process::spawn(leasehold(&["hold", "k", "-S", &server.url()]));
-    holder.stdout().wait_for("").await;
-    let command = leasehold(&["top", "--interval", "1h", "-S", &server.url()]);
+    let holder = Process::spawn(leasehold(("hold k -S", &server.url())));
+    holder.prints("").await;
+    let command = leasehold(("top --interval 1h -S", &server.url()));
     let mut terminal = Terminal::sized(command, SIZES[0]);
     let scans = || {
         let stats: String = server.query(&["INFO", "commandstats"]);
@@ -266,8 +264,7 @@ async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
 #[test]
 fn a_store_that_does_not_answer_is_said_and_asked_again() {
     let server = RedisServer::start();
-    let mut command = leasehold(&["top", "--interval", "100ms"]);
-    command.env("LEASEHOLD_STORE", server.url());
+    let command = at(&server.url(), "top --interval 100ms");
     let mut terminal = Terminal::sized(command, SIZES[0]);
     terminal.wait_screen(|shown| shown.contains("no locks"));
     server.stop();
@@ -284,7 +281,7 @@ fn a_store_that_does_not_answer_is_said_and_asked_again() {
 
 #[test]
 fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
-    let command = leasehold(&["top", "-S", "redis://127.0.0.1:1/"]);
+    let command = leasehold("top -S redis://127.0.0.1:1/");
     let (status, written) = Terminal::spawn(command).finish();
     assert_eq!(status.code(), Some(69), "{written}");
     assert!(!written.contains("\x1b[?1049h"), "{written:?}");
@@ -293,23 +290,19 @@ fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
 #[tokio::test]
 async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let store = Store::memory();
-    let refused = store.run(&["top"]).await;
+    let refused = store.run("top").await;
     assert_eq!(refused.code(), Some(64));
     assert_eq!(
         refused.stderr,
         "leasehold: not a terminal: top needs one to show its screen\n\
          leasehold: hint: use leasehold ls --watch, or ls --json for programs\n"
     );
-    let mut command = store.command(&["top"]);
+    let mut command = store.command("top");
     command.env("TERM", "dumb");
     let (status, written) = Terminal::spawn(command).finish();
     assert_eq!(status.code(), Some(64));
     assert!(written.contains("TERM is \"dumb\""), "{written}");
-    let often = store.run(&["top", "--interval", "99ms"]).await;
+    let often = store.run("top --interval 99ms").await;
     assert_eq!(often.code(), Some(64));
-    assert!(
-        often.stderr.contains("use 100ms or more"),
-        "{}",
-        often.stderr
-    );
+    often.has_said("use 100ms or more");
 }

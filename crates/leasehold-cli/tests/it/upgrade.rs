@@ -3,7 +3,6 @@
 //! `scripts/upgrade` builds the earlier one and runs these; without it they are ignored. On one
 //! server an earlier client that meets a present one which holds alone is refused, and says why;
 //! in all else both keep to one queue.
-#![allow(clippy::print_stdout, reason = "what happened is the result")]
 
 use std::any::Any;
 use std::env;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::leasehold;
+use crate::common::{Arguments, leasehold};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use leasehold::{Acquire, Client, Lease, Wait};
@@ -80,7 +79,7 @@ impl Site {
         self.files.path().join(name)
     }
 
-    fn command(&self, version: Version, arguments: &[&str]) -> Command {
+    fn command(&self, version: Version, arguments: impl Arguments) -> Command {
         let mut command = of(version, arguments);
         command
             .env("LEASEHOLD_STORE", &self.url)
@@ -89,18 +88,18 @@ impl Site {
         command
     }
 
-    fn spawn(&self, version: Version, arguments: &[&str]) -> Process {
+    fn spawn(&self, version: Version, arguments: impl Arguments) -> Process {
         Process::spawn(self.command(version, arguments))
     }
 
-    async fn run(&self, version: Version, arguments: &[&str]) -> Finished {
+    async fn run(&self, version: Version, arguments: impl Arguments) -> Finished {
         self.spawn(version, arguments).finish().await
     }
 
     /// A process that holds, and has said so.
-    async fn holder(&self, version: Version, arguments: &[&str]) -> Process {
-        let holder = self.spawn(version, &[&["hold"], arguments].concat());
-        holder.stdout().wait_for("").await;
+    async fn holder(&self, version: Version, arguments: &str) -> Process {
+        let holder = self.spawn(version, format!("hold {arguments}"));
+        holder.prints("").await;
         holder
     }
 
@@ -110,24 +109,20 @@ impl Site {
     }
 
     /// Somebody who does not wait does not get in: what it is told.
-    async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &[&str]) -> String {
-        let arguments = [&["run", "-n", key], mode, &["--", "echo", "ran"]].concat();
-        let ended = self.run(rival, &arguments).await;
+    async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &str) -> String {
+        let ended = self
+            .run(rival, format!("run -n {key} {mode} -- echo ran"))
+            .await;
         let refused = ended.stderr.contains(REFUSED);
         let status = if refused { 69 } else { 75 };
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(status), ""),
-            "{}",
-            ended.stderr
-        );
+        ended.has_printed(Some(status), "");
         assert!(!refused || rival == Earlier, "{holder:?}: {}", ended.stderr);
         ended.stderr
     }
 }
 
 /// The command of a version, and nothing of the tester's own environment.
-fn of(version: Version, arguments: &[&str]) -> Command {
+fn of(version: Version, arguments: impl Arguments) -> Command {
     let present = leasehold(arguments);
     if version == Present {
         return present;
@@ -140,7 +135,7 @@ fn of(version: Version, arguments: &[&str]) -> Command {
             None => earlier.env_remove(name),
         };
     }
-    earlier.args(arguments);
+    earlier.args(present.get_args());
     earlier
 }
 
@@ -180,16 +175,14 @@ async fn a_holder_keeps_the_other_out_for_as_long_as_it_renews(site: &Site) {
     let mut ends = Vec::new();
     for (holding, asking) in PAIRINGS {
         let key = format!("{holding:?}/{asking:?}");
-        let holder = site.holder(holding, &["--ttl", "1s", &key]).await;
+        let holder = site.holder(holding, &format!("--ttl 1s {key}")).await;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(3) && holder.status().is_none() {
-            site.is_taken(&key, holding, asking, &[]).await;
+            site.is_taken(&key, holding, asking, "").await;
         }
         holder.signal(Signal::TERM);
         let ended = holder.finish().await;
-        let after = site
-            .run(asking, &["run", "-w", "2s", &key, "--", "true"])
-            .await;
+        let after = site.run(asking, format!("run -w 2s {key} -- true")).await;
         assert_eq!(after.code(), Some(0), "{key}: {}", after.stderr);
         ends.push((key, ended));
     }
@@ -207,25 +200,19 @@ fn all_held_to_their_end(ends: &[(String, Finished)]) {
 
 /// Looks, tries, and waits that are given up.
 async fn a_holder_goes_on_whoever_looks_at_its_key(site: &Site) {
-    let others: [&[&str]; 5] = [
-        &["show"],
-        &["ls"],
-        &["run", "-n", "--", "true"],
-        &["run", "-w", "100ms", "--", "true"],
-        &["run", "-n", "-s", "--", "true"],
+    let others = [
+        "show KEY",
+        "ls",
+        "run -n KEY -- true",
+        "run -w 100ms KEY -- true",
+        "run -n -s KEY -- true",
     ];
     let mut ends = Vec::new();
     for (holding, asking) in PAIRINGS {
         for (number, other) in others.iter().enumerate() {
             let key = format!("{holding:?}/{asking:?}/{number}");
-            let holder = site.holder(holding, &["--ttl", "1s", &key]).await;
-            let (verb, rest) = other.split_first().unwrap();
-            let name = [key.as_str()];
-            let named: &[&str] = if *verb == "ls" { &[] } else { &name };
-            // Options come before the key, and a command after it.
-            let split = rest.iter().position(|it| *it == "--").unwrap_or(rest.len());
-            let arguments = [&[*verb], &rest[..split], named, &rest[split..]].concat();
-            let looked = site.run(asking, &arguments).await;
+            let holder = site.holder(holding, &format!("--ttl 1s {key}")).await;
+            let looked = site.run(asking, other.replace("KEY", &key)).await;
             // Two TTLs: a renewal that fails has ended the holder by then.
             tokio::time::sleep(Duration::from_secs(2)).await;
             holder.signal(Signal::TERM);
@@ -241,25 +228,20 @@ async fn a_holder_goes_on_whoever_looks_at_its_key(site: &Site) {
 async fn a_key_is_handed_on(site: &Site) {
     for (holding, waiting) in PAIRINGS {
         let key = format!("{holding:?}/{waiting:?}");
-        let holder = site.holder(holding, &[&key]).await;
+        let holder = site.holder(holding, &key).await;
         if site.is_refused(holding, waiting) {
             // Not before somebody of the present version waits.
-            let told = site.is_taken(&key, holding, waiting, &[]).await;
+            let told = site.is_taken(&key, holding, waiting, "").await;
             println!("{holding:?} holds, {waiting:?} asks: {}", told.trim_end());
             continue;
         }
-        let waiter = site.spawn(waiting, &["run", &key, "--", "echo", "ran"]);
-        waiter.stderr().wait_for("position 1").await;
+        let waiter = site.spawn(waiting, format!("run {key} -- echo ran"));
+        waiter.says("position 1").await;
         let begun = Instant::now();
         holder.signal(Signal::TERM);
         let served = waiter.finish().await;
         let took = begun.elapsed();
-        assert_eq!(
-            (served.code(), &*served.stdout),
-            (Some(0), "ran\n"),
-            "{}",
-            served.stderr
-        );
+        served.has_printed(Some(0), "ran\n");
         assert_eq!(holder.finish().await.code(), Some(0));
         println!("{holding:?} hands on to {waiting:?} in {took:.0?}");
         assert!(took < HAND_OFF, "{took:?}");
@@ -271,21 +253,20 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
         let key = format!("{holding:?}");
         // The holder has a queue before an earlier one comes.
         let queue = [Present, Earlier, Earlier, Present, Present, Earlier];
-        let holder = site.holder(holding, &[&key]).await;
+        let holder = site.holder(holding, &key).await;
         let order = site.path(&key);
         let mut waiters = Vec::new();
         for (number, version) in (1..).zip(queue) {
             let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
-            let waiter = site.spawn(version, &["run", &key, "--", "sh", "-c", &script]);
+            let waiter = site.spawn(version, (&format!("run {key} -- sh -c"), &script));
             let position = format!("position {number}");
-            waiter.stderr().wait_for(&position).await;
+            waiter.says(&position).await;
             waiters.push(waiter);
         }
         let begun = Instant::now();
         holder.signal(Signal::TERM);
         for waiter in waiters {
-            let ended = waiter.finish().await;
-            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+            waiter.finish().await.has_code(Some(0));
         }
         println!("six after {holding:?} in {:.0?}", begun.elapsed());
         let served = tokens(&order);
@@ -322,8 +303,8 @@ async fn a_run_is_waited_for(site: &Site) {
     let (service, mut held, run) = service(site, "run").await;
     let order = site.path("run");
     let script = format!("echo 0 $LEASEHOLD_TOKEN >> '{}'", order.display());
-    let earlier = site.spawn(Earlier, &["run", "run", "--", "sh", "-c", &script]);
-    earlier.stderr().wait_for("position").await;
+    let earlier = site.spawn(Earlier, ("run run -- sh -c", &script));
+    earlier.says("position").await;
     let last = behind(&service, "run", 4).await;
     for next in run {
         let _ = held.release().await.unwrap();
@@ -332,8 +313,7 @@ async fn a_run_is_waited_for(site: &Site) {
     }
     let before = held.token().0;
     let _ = held.release().await.unwrap();
-    let ended = earlier.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    earlier.finish().await.has_code(Some(0));
     let after = last.await.unwrap().token().0;
     let [(_, token)] = tokens(&order)[..] else {
         panic!("it ran once");
@@ -346,8 +326,7 @@ async fn a_run_is_waited_for(site: &Site) {
 async fn a_run_outlives_a_break(site: &Site) {
     let (_service, held, run) = service(site, "run").await;
     let mut token = held.token();
-    let ended = site.run(Earlier, &["break", "--yes", "run"]).await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    site.run(Earlier, "break --yes run").await.has_code(Some(0));
     held.lost().await;
     drop(held);
     let begun = Instant::now();
@@ -365,22 +344,17 @@ async fn a_run_outlives_a_break(site: &Site) {
 async fn a_dead_holder_is_followed(site: &Site) {
     for (holding, waiting) in PAIRINGS {
         let key = format!("{holding:?}/{waiting:?}");
-        let holder = site.holder(holding, &["--ttl", "2s", &key]).await;
+        let holder = site.holder(holding, &format!("--ttl 2s {key}")).await;
         let killed = Instant::now();
         holder.signal(Signal::KILL);
         let served = loop {
-            let served = site.run(waiting, &["run", &key, "--", "echo", "ran"]).await;
+            let served = site.run(waiting, format!("run {key} -- echo ran")).await;
             if !(site.is_refused(holding, waiting) && served.stderr.contains(REFUSED)) {
                 break served;
             }
         };
         let took = killed.elapsed();
-        assert_eq!(
-            (served.code(), &*served.stdout),
-            (Some(0), "ran\n"),
-            "{}",
-            served.stderr
-        );
+        served.has_printed(Some(0), "ran\n");
         println!("{waiting:?} follows a dead {holding:?} after {took:.1?}");
         // The last renewal was at most a third of the TTL before.
         assert!(took > Duration::from_millis(1200), "{took:?}");
@@ -389,21 +363,21 @@ async fn a_dead_holder_is_followed(site: &Site) {
 }
 
 async fn readers_and_permits_are_counted_together(site: &Site) {
-    let modes: [(&str, &[&str], &[&str]); 2] = [
-        ("readers", &["-s"], &["-x"]),
-        ("permits", &["--limit", "2"], &["--limit", "2"]),
+    let modes = [
+        ("readers", "-s", "-x"),
+        ("permits", "--limit 2", "--limit 2"),
     ];
     for (name, mode, too_much) in modes {
         for first in [Earlier, Present] {
             let key = format!("{name}/{first:?}");
             let second = if first == Earlier { Present } else { Earlier };
-            let mut holders = vec![site.holder(first, &[mode, &[&key]].concat()).await];
+            let mut holders = vec![site.holder(first, &format!("{mode} {key}")).await];
             if site.is_refused(first, second) {
                 site.is_taken(&key, first, second, mode).await;
                 // Two hold in a record that earlier ones read.
-                holders.push(site.holder(Present, &[mode, &[&key]].concat()).await);
+                holders.push(site.holder(Present, &format!("{mode} {key}")).await);
             } else {
-                holders.push(site.holder(second, &[mode, &[&key]].concat()).await);
+                holders.push(site.holder(second, &format!("{mode} {key}")).await);
             }
             for rival in [Earlier, Present] {
                 site.is_taken(&key, first, rival, too_much).await;
@@ -424,11 +398,11 @@ const WORK: &str = "mkdir inside || { echo two at once >&2; exit 99; }; n=$(cat 
 async fn a_crowd_of_both_counts_right(site: &Site) {
     fs::write(site.path("count"), "0\n").unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    let arguments = ["run", "-q", "k", "--", "sh", "-c", WORK];
+    let arguments = ("run -q k -- sh -c", WORK);
     let mut lanes = JoinSet::new();
     for version in [Earlier, Present, Earlier, Present] {
         let (url, files) = (site.url.clone(), site.files.path().to_owned());
-        lanes.spawn(async move { lane(version, &url, &files, &arguments, until).await });
+        lanes.spawn(async move { lane(version, &url, &files, arguments, until).await });
     }
     let (mut served, mut refused) = ([0, 0], 0);
     while let Some(lane) = lanes.join_next().await {
@@ -452,7 +426,7 @@ async fn lane(
     version: Version,
     url: &str,
     files: &Path,
-    arguments: &[&str],
+    arguments: (&str, &str),
     until: Instant,
 ) -> (Version, usize, usize) {
     let (mut served, mut refused) = (0, 0);

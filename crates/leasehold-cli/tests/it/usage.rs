@@ -1,11 +1,12 @@
 //! What is refused before any store is asked, and what is printed on demand.
 
+use leasehold_testkit::expect::says;
 use std::process::Command;
 
-use crate::common::{Store, leasehold};
+use crate::common::{Arguments, Store, leasehold};
 use leasehold_testkit::process::{Finished, Process};
 
-async fn run(arguments: &[&str]) -> Finished {
+async fn run(arguments: impl Arguments) -> Finished {
     Store::memory().run(arguments).await
 }
 
@@ -13,130 +14,74 @@ async fn run(arguments: &[&str]) -> Finished {
 async fn wrong_usage_is_64_and_says_why() {
     let key_too_long = "k".repeat(513);
     for (arguments, said) in [
-        (&["run", "k"][..], "required arguments"),
-        (&["run", "k", "true"], "write -- before the command"),
-        (&["run", "--", "true"], "required arguments"),
-        (&["run", "", "--", "true"], "the key is empty"),
+        ("run k", "required arguments"),
+        ("run k true", "write -- before the command"),
+        ("run -- true", "required arguments"),
+        ("run '' -- true", "the key is empty"),
         (
-            &["run", &key_too_long, "--", "true"],
+            &format!("run {key_too_long} -- true"),
             "the key has 513 bytes",
         ),
-        (&["run", "a\tb", "--", "true"], "control character"),
-        (&["run", "-w", "30", "k", "--", "true"], "add a unit: 30s"),
-        (&["run", "-w", "soon", "k", "--", "true"], "1h30m"),
+        ("run 'a\tb' -- true", "control character"),
+        ("run -w 30 k -- true", "add a unit: 30s"),
+        ("run -w soon k -- true", "1h30m"),
+        ("run -n -w 1s k -- true", "cannot be used with"),
+        ("run --ttl 0s k -- true", "50 ms"),
+        ("run --ttl 400d k -- true", "24 h"),
+        ("run --grace 20s k -- true", "too long for a TTL of 30 s"),
+        ("run -E 256 k -- true", "256"),
         (
-            &["run", "-n", "-w", "1s", "k", "--", "true"],
-            "cannot be used with",
-        ),
-        (&["run", "--ttl", "0s", "k", "--", "true"], "50 ms"),
-        (&["run", "--ttl", "400d", "k", "--", "true"], "24 h"),
-        (
-            &["run", "--grace", "20s", "k", "--", "true"],
-            "too long for a TTL of 30 s",
-        ),
-        (&["run", "-E", "256", "k", "--", "true"], "256"),
-        (
-            &["run", "--on-lost", "pray", "k", "--", "true"],
+            "run --on-lost pray k -- true",
             "possible values: term, kill, ignore",
         ),
-        (&["run", "-S", "foo:", "k", "--", "true"], "foo"),
-        (&["run", "-S", "orders", "k", "--", "true"], "URL"),
+        ("run -S foo: k -- true", "foo"),
+        ("run -S orders k -- true", "URL"),
+        ("run --password-file /no/such k -- true", "/no/such"),
         (
-            &["run", "--password-file", "/no/such", "k", "--", "true"],
-            "/no/such",
-        ),
-        (
-            &["run", "-s", "--limit", "2", "k", "--", "true"],
+            "run -s --limit 2 k -- true",
             "'--shared' cannot be used with '--limit <N>'",
         ),
+        ("run -s -x k -- true", "cannot be used with"),
+        ("hold --reentrant --limit 2 k", "cannot be used with"),
         (
-            &["run", "-s", "-x", "k", "--", "true"],
-            "cannot be used with",
-        ),
-        (
-            &["hold", "--reentrant", "--limit", "2", "k"],
-            "cannot be used with",
-        ),
-        (
-            &["run", "k", "-k", "other", "--", "true"],
+            "run k -k other -- true",
             "'[KEY]' cannot be used with '--key <KEY>'",
         ),
+        ("run -k a -k a -- true", "hint: name each key once"),
+        ("run -k a --reentrant -- true", "cannot be used with"),
+        ("run --take 2 k -- true", "--limit <N>"),
         (
-            &["run", "-k", "a", "-k", "a", "--", "true"],
-            "hint: name each key once",
-        ),
-        (
-            &["run", "-k", "a", "--reentrant", "--", "true"],
-            "cannot be used with",
-        ),
-        (&["run", "--take", "2", "k", "--", "true"], "--limit <N>"),
-        (
-            &["run", "--limit", "2", "--take", "3", "k", "--", "true"],
+            "run --limit 2 --take 3 k -- true",
             "3 permits were asked for, and the semaphore has 2",
         ),
+        ("run --limit 0 k -- true", "0 is not in 1.."),
         (
-            &["run", "--limit", "0", "k", "--", "true"],
-            "0 is not in 1..",
-        ),
-        (
-            &["run", "--every", "1h", "-w", "1s", "k", "--", "true"],
+            "run --every 1h -w 1s k -- true",
             "'--every <DURATION>' cannot be used with '--wait <DURATION>'",
         ),
-        (
-            &["run", "-k", "a", "--min-hold", "1s", "--", "true"],
-            "cannot be used with",
-        ),
-        (&["elect", "k", "true"], "write -- before the command"),
-        (
-            &["run", "--every", "5ms", "k", "--", "true"],
-            "use 1s or more",
-        ),
-        (
-            &["run", "--min-hold", "400d", "k", "--", "true"],
-            "366 days or less",
-        ),
-        (
-            &["run", "--max-hold", "1ms", "k", "--", "true"],
-            "50ms or more",
-        ),
-        (
-            &["run", "--recover-as", "a/b", "k", "--", "true"],
-            "without slashes",
-        ),
-        (
-            &["run", "--recover-as", "n", "-s", "k", "--", "true"],
-            "cannot be used with",
-        ),
-        (&["elect", "k"], "required arguments"),
-        (
-            &["elect", "k", "--observe", "--", "true"],
-            "cannot be used with",
-        ),
-        (&["elect", "", "--observe"], "the key is empty"),
-        (
-            &["resize", "k", "--from", "0", "--to", "1"],
-            "0 is not in 1..",
-        ),
-        (&["resize", "k", "--to", "1"], "required arguments"),
-        (&["hold", ""], "the key is empty"),
-        (&["show", ""], "the key is empty"),
-        (&["break", ""], "the key is empty"),
-        (&["man", "nothing"], "no page for nothing"),
-        (&["fetch"], "unrecognized subcommand"),
-        (&[], "Usage: leasehold <COMMAND>"),
+        ("run -k a --min-hold 1s -- true", "cannot be used with"),
+        ("elect k true", "write -- before the command"),
+        ("run --every 5ms k -- true", "use 1s or more"),
+        ("run --min-hold 400d k -- true", "366 days or less"),
+        ("run --max-hold 1ms k -- true", "50ms or more"),
+        ("run --recover-as a/b k -- true", "without slashes"),
+        ("run --recover-as n -s k -- true", "cannot be used with"),
+        ("elect k", "required arguments"),
+        ("elect k --observe -- true", "cannot be used with"),
+        ("elect '' --observe", "the key is empty"),
+        ("resize k --from 0 --to 1", "0 is not in 1.."),
+        ("resize k --to 1", "required arguments"),
+        ("hold ''", "the key is empty"),
+        ("show ''", "the key is empty"),
+        ("break ''", "the key is empty"),
+        ("man nothing", "no page for nothing"),
+        ("fetch", "unrecognized subcommand"),
+        ("", "Usage: leasehold <COMMAND>"),
     ] {
         let ended = run(arguments).await;
-        assert_eq!(ended.code(), Some(64), "{arguments:?}: {}", ended.stderr);
-        assert!(
-            ended.stderr.contains(said),
-            "{arguments:?}: {}",
-            ended.stderr
-        );
-        assert!(
-            ended.stderr.starts_with("leasehold: "),
-            "{arguments:?}: {}",
-            ended.stderr
-        );
+        ended.has_code(Some(64));
+        ended.has_said(said);
+        ended.has_said_first("leasehold: ");
         assert_eq!(ended.stdout, "", "{arguments:?}");
     }
 }
@@ -145,46 +90,37 @@ async fn wrong_usage_is_64_and_says_why() {
 #[tokio::test]
 async fn options_of_other_commands_are_answered_with_ours() {
     for (arguments, hint) in [
+        ("run --timeout 5s k -- true", "write -w DURATION"),
+        ("run -t 5 k -- true", "write -w DURATION"),
+        ("hold --timeout=5s k", "write -w DURATION"),
+        ("wait -t 5s k", "write -w DURATION"),
+        ("run --nonblock k -- true", "write -n"),
+        ("run -name=deploy k -- true", "--label is a name"),
+        ("elect --name n k -- true", "--label is a name"),
+        ("run k --command make", "write -c LINE"),
+        ("run -o k -- true", "leave it out"),
         (
-            &["run", "--timeout", "5s", "k", "--", "true"][..],
-            "write -w DURATION",
-        ),
-        (&["run", "-t", "5", "k", "--", "true"], "write -w DURATION"),
-        (&["hold", "--timeout=5s", "k"], "write -w DURATION"),
-        (&["wait", "-t", "5s", "k"], "write -w DURATION"),
-        (&["run", "--nonblock", "k", "--", "true"], "write -n"),
-        (
-            &["run", "-name=deploy", "k", "--", "true"],
-            "--label is a name",
-        ),
-        (
-            &["elect", "--name", "n", "k", "--", "true"],
-            "--label is a name",
-        ),
-        (&["run", "k", "--command", "make"], "write -c LINE"),
-        (&["run", "-o", "k", "--", "true"], "leave it out"),
-        (
-            &["run", "-w", "5M", "k", "--", "true"],
+            "run -w 5M k -- true",
             "M is for months; m is minutes, e.g. 5m",
         ),
-        (&["run", "--ttl", "1M", "k", "--", "true"], "m is minutes"),
+        ("run --ttl 1M k -- true", "m is minutes"),
         (
-            &["run"],
+            "run",
             "hint: for example: leasehold run -w 5m orders/42 -- ./import.sh",
         ),
-        (&["hold"], "hint: for example: leasehold hold "),
-        (&["elect", "k"], "hint: for example: leasehold elect "),
+        ("hold", "hint: for example: leasehold hold "),
+        ("elect k", "hint: for example: leasehold elect "),
         (
-            &["resize", "k"],
+            "resize k",
             "hint: for example: leasehold resize mailers --from 3 --to 5",
         ),
         (
-            &["release"],
+            "release",
             "hint: for example: leasehold release deploy.lease",
         ),
     ] {
         let refused = run(arguments).await;
-        assert_eq!(refused.code(), Some(64), "{arguments:?}");
+        refused.has_code(Some(64));
         let said = &refused.stderr;
         assert!(said.contains(hint), "{arguments:?}: {said}");
         assert!(
@@ -193,19 +129,15 @@ async fn options_of_other_commands_are_answered_with_ours() {
         );
     }
     // Those after -- are the command's.
-    let refused = run(&["run", "--colour", "k", "--", "flock", "--timeout", "5"]).await;
-    assert!(
-        !refused.stderr.contains("-w DURATION"),
-        "{}",
-        refused.stderr
-    );
+    let refused = run("run --colour k -- flock --timeout 5").await;
+    refused.has_not_said("-w DURATION");
 }
 
 /// `-h` is what is used every day, on one screen; `--help` is all.
 #[tokio::test]
 async fn the_short_help_fits_a_screen() {
     for subcommand in ["run", "hold", "wait", "elect", "ls", "show"] {
-        let mut all = leasehold(&[subcommand, "-h"]);
+        let mut all = leasehold([subcommand, "-h"]);
         all.env("COLUMNS", "100");
         let short = Process::run(all).await.stdout;
         assert!(short.lines().count() <= 55, "{subcommand}: {short}");
@@ -216,63 +148,54 @@ async fn the_short_help_fits_a_screen() {
                 "{subcommand}: {option}"
             );
         }
-        assert!(
-            short.contains("--store") && short.contains("--help"),
-            "{short}"
-        );
+        says(&short, ["--store", "--help"]);
     }
 }
 
 /// The store comes from the environment here.
 #[tokio::test]
 async fn what_is_set_in_the_environment_is_not_asked_for() {
-    for arguments in [&["run", "k"][..], &["hold"], &["elect", "k"], &["show"]] {
+    for arguments in ["run k", "hold", "elect k", "show"] {
         let refused = run(arguments).await;
-        assert_eq!(refused.code(), Some(64), "{arguments:?}");
-        let usage = format!("Usage: leasehold {} [OPTIONS] ", arguments[0]);
-        assert!(refused.stderr.contains(&usage), "{}", refused.stderr);
-        assert!(!refused.stderr.contains("--store"), "{}", refused.stderr);
+        refused.has_code(Some(64));
+        let (subcommand, _) = arguments.split_once(' ').unwrap_or((arguments, ""));
+        let usage = format!("Usage: leasehold {subcommand} [OPTIONS] ");
+        refused.has_said(&usage);
+        refused.has_not_said("--store");
     }
 }
 
 /// What follows `--` is the command: a tip to put the key there would start it.
 #[tokio::test]
 async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
-    let refused = run(&["run", "-jobs", "--", "true"]).await;
+    let refused = run("run -jobs -- true").await;
     assert_eq!(refused.code(), Some(64));
     let hint = "hint: for a key that begins with a dash write --key=-KEY";
-    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
-    assert!(!refused.stderr.contains("-- -j"), "{}", refused.stderr);
-    let ran = run(&["run", "--key=-jobs", "--", "echo", "ran"]).await;
-    assert_eq!((ran.code(), &*ran.stdout), (Some(0), "ran\n"));
+    refused.has_said(hint);
+    refused.has_not_said("-- -j");
+    let ran = run("run --key=-jobs -- echo ran").await;
+    ran.has_printed(Some(0), "ran\n");
 
-    let refused = run(&["elect", "-jobs", "--", "true"]).await;
+    let refused = run("elect -jobs -- true").await;
     let hint = "hint: the key of an election cannot begin with a dash";
-    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
-    assert!(!refused.stderr.contains("-- -j"), "{}", refused.stderr);
+    refused.has_said(hint);
+    refused.has_not_said("-- -j");
 
-    let refused = run(&["show", "-jobs"]).await;
-    assert!(refused.stderr.contains("'-- -j'"), "{}", refused.stderr);
-    assert_eq!(run(&["show", "--", "-jobs"]).await.code(), Some(0));
+    run("show -jobs").await.has_said("'-- -j'");
+    assert_eq!(run("show -- -jobs").await.code(), Some(0));
 }
 
 #[tokio::test]
 async fn patterns_are_explained_as_they_are_typed() {
-    let help = run(&["ls", "--help"]).await.stdout;
+    let help = run("ls --help").await.stdout;
     assert!(help.contains("? for any character, [ab] for one"), "{help}");
-    let page = run(&["man", "ls"]).await.stdout;
+    let page = run("man ls").await.stdout;
     assert!(page.contains(", [ab] for one"), "{page}");
 }
 
 #[tokio::test]
 async fn help_and_version_are_data() {
-    for arguments in [
-        &["--help"][..],
-        &["-h"],
-        &["help", "run"],
-        &["run", "--help"],
-        &["-V"],
-    ] {
+    for arguments in ["--help", "-h", "help run", "run --help", "-V"] {
         let ended = run(arguments).await;
         assert_eq!(
             (ended.code(), &*ended.stderr),
@@ -284,7 +207,7 @@ async fn help_and_version_are_data() {
             "{arguments:?}"
         );
     }
-    let help = run(&["run", "--help"]).await.stdout;
+    let help = run("run --help").await.stdout;
     for part in [
         "Example:",
         "  79 ",
@@ -301,7 +224,7 @@ async fn help_and_version_are_data() {
 
 #[tokio::test]
 async fn help_shows_no_secrets_of_the_environment() {
-    let mut command = leasehold(&["run", "--help"]);
+    let mut command = leasehold("run --help");
     command
         .env("LEASEHOLD_STORE", "redis://:hunter2@host/")
         .env("LEASEHOLD_PASSWORD", "hunter2");
@@ -312,13 +235,13 @@ async fn help_shows_no_secrets_of_the_environment() {
 #[tokio::test]
 async fn completions_and_manual_come_from_the_definitions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = run(&["completions", shell]).await;
+        let script = run(("completions", shell)).await;
         assert_eq!(script.code(), Some(0));
         for word in ["on-lost", "recover-as", "elect", "resize"] {
             assert!(script.stdout.contains(word), "{word} for {shell}");
         }
     }
-    let page = run(&["man"]).await.stdout;
+    let page = run("man").await.stdout;
     for section in [
         ".SH NAME",
         ".SH \"EXIT STATUS\"",
@@ -339,18 +262,15 @@ async fn completions_and_manual_come_from_the_definitions() {
         "config",
         "completions",
     ] {
-        let page = run(&["man", subcommand]).await.stdout;
-        assert!(
-            page.contains(&format!(".TH leasehold-{subcommand} 1")),
-            "{page}"
-        );
+        let page = run(("man", subcommand)).await.stdout;
+        says(&page, [&format!(".TH leasehold-{subcommand} 1")]);
     }
 }
 
 /// Packages have a page for each subcommand that the help lists (scripts/dist).
 #[tokio::test]
 async fn every_subcommand_of_the_help_has_a_page() {
-    let help = run(&["--help"]).await.stdout;
+    let help = run("--help").await.stdout;
     let (_, commands) = help.split_once("Commands:\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
     let first_lines = commands.lines().filter_map(|line| line.strip_prefix("  "));
@@ -364,7 +284,7 @@ async fn every_subcommand_of_the_help_has_a_page() {
         "{names:?}"
     );
     for name in names {
-        let page = run(&["man", name]).await;
+        let page = run(("man", name)).await;
         assert_eq!(page.code(), Some(0), "{name}: {}", page.stderr);
         let title = format!(".TH leasehold-{name} 1");
         for part in [&*title, ".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES"] {
@@ -377,7 +297,7 @@ async fn every_subcommand_of_the_help_has_a_page() {
 #[tokio::test]
 async fn too_few_descriptors_are_said() {
     let store = Store::local();
-    let program = store.command(&[]).get_program().to_owned();
+    let program = store.command("").get_program().to_owned();
     let mut started = false;
     for limit in 5..32 {
         let mut command = Command::new("sh");
@@ -409,7 +329,7 @@ async fn a_home_that_takes_no_directory_is_said() {
         ("/proc", "cannot make the directory"),
         ("/dev/null", "is not a directory"),
     ] {
-        let mut command = leasehold(&["run", "k", "--", "true"]);
+        let mut command = leasehold("run k -- true");
         command
             .env("HOME", home)
             .env("LEASEHOLD_STORE", "local:")

@@ -11,20 +11,20 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use crate::common::{HasEnded, Store, leasehold};
+use crate::common::{Store, leasehold};
 
-const RUN: &[&str] = &["run", "--metrics-file", "X", "k", "--", "echo", "ran"];
-const SAVE: &[&str] = &["hold", "--save", "X", "k"];
-const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0", "--token-file", "X"];
+const RUN: &str = "run --metrics-file X k -- echo ran";
+const SAVE: &str = "hold --save X k";
+const SERVE: &str = "serve --listen 127.0.0.1:0 --token-file X";
 
 /// Each option that names a file, with the status where it is no regular one.
-const OPTIONS: [(&[&str], i32); 7] = [
+const OPTIONS: [(&str, i32); 7] = [
     (RUN, 0),
     (SAVE, 64),
-    (&["renew", "X"], 64),
-    (&["release", "X"], 64),
-    (&["config", "--config", "X"], 64),
-    (&["ls", "--config", "X"], 64),
+    ("renew X", 64),
+    ("release X", 64),
+    ("config --config X", 64),
+    ("ls --config X", 64),
     (SERVE, 64),
 ];
 
@@ -54,13 +54,10 @@ async fn what_is_no_regular_file_is_neither_read_nor_replaced() {
         let kind = || fs::symlink_metadata(store.path(name)).unwrap().file_type();
         let before = kind();
         for (arguments, status) in OPTIONS {
-            if name == "device" && arguments.contains(&"--config") {
+            if name == "device" && arguments.contains("--config") {
                 continue; // The null device is an empty file of settings.
             }
-            let arguments: Vec<_> = arguments
-                .iter()
-                .map(|argument| if *argument == "X" { name } else { argument })
-                .collect();
+            let arguments = arguments.replace(" X", &format!(" {name}"));
             let ended = store.run(&arguments).await;
             let all = ended.stderr.clone();
             assert_eq!(ended.code(), Some(status), "{arguments:?}: {all}");
@@ -88,7 +85,7 @@ async fn files_of_another_kind_are_not_replaced() {
     assert_eq!(save.code(), Some(64), "before it waits: {}", save.stderr);
     let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
     save.has_said(said);
-    let run = ["run", "--metrics-file", "deploy", "j", "--", "echo", "ran"];
+    let run = "run --metrics-file deploy j -- echo ran";
     let run = store.run(&run).await;
     run.has_printed(Some(0), "ran\n");
     let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";
@@ -157,11 +154,7 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
     let (holder, _) = store.holder("--save f k").await;
     let path = store.path("f");
     let refused = async |said: &str| {
-        for command in [
-            &["renew", "f"][..],
-            &["release", "f"],
-            &["hold", "--save", "f", "j"],
-        ] {
+        for command in ["renew f", "release f", "hold --save f j"] {
             let ended = store.run(command).await;
             ended.has_code(Some(64));
             ended.has_said(said);
@@ -176,8 +169,7 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
         std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     }
     symlink("f", store.path("link")).unwrap();
-    let link = store.run("release link").await;
-    link.has_code(Some(64));
+    store.run("release link").await.has_code(Some(64));
     holder.signal(Signal::TERM);
     assert_eq!(holder.finish().await.code(), Some(0));
     assert!(!path.exists());

@@ -1,10 +1,10 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, leasehold, on_each_store};
+use crate::common::{Store, on_each_store, spawn_at};
 
 on_each_store!(
     changes_are_tables_of_their_own,
@@ -12,14 +12,14 @@ on_each_store!(
 );
 
 async fn changes_are_tables_of_their_own(store: &Store) {
-    let watch = store.spawn(&["ls", "--watch=100ms"]);
+    let watch = store.spawn("ls --watch=100ms");
     let lines = watch.stdout();
     lines.wait_for("no locks").await;
     let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
     lines.wait_for("KEY ").await;
     let line = lines.wait_for("orders/42").await;
     assert!(line.contains("label first)"), "{line}");
-    let second = store.spawn(&["hold", "orders/42", "--label", "second"]);
+    let second = store.spawn("hold orders/42 --label second");
     let line = lines.wait_for("label first)").await;
     assert!(line.contains(" 1 "), "one waits: {line}");
     first.signal(Signal::TERM);
@@ -37,17 +37,17 @@ async fn changes_are_tables_of_their_own(store: &Store) {
 
 async fn with_json_a_line_for_each_change(store: &Store) {
     let (_other, _) = store.holder(&["other"]).await;
-    let watch = store.spawn(&["ls", "--watch=100ms", "--json"]);
-    watch.stdout().wait_for("other").await;
+    let watch = store.spawn("ls --watch=100ms --json");
+    watch.prints("other").await;
     let (holder, token) = store.holder(&["k"]).await;
-    let line = watch.stdout().wait_for("").await;
+    let line = watch.prints("").await;
     let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(
         (&seen["key"], &seen["holders"][0]["token"]),
         (&"k".into(), &token.into())
     );
     holder.signal(Signal::TERM);
-    let line = watch.stdout().wait_for("").await;
+    let line = watch.prints("").await;
     let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(
         (&seen["key"], seen["holders"].as_array()),
@@ -55,7 +55,7 @@ async fn with_json_a_line_for_each_change(store: &Store) {
     );
     watch.signal(Signal::TERM);
     let ended = watch.finish().await;
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    ended.has_code(Some(0));
     assert_eq!(ended.stdout.lines().count(), 3, "{}", ended.stdout);
 }
 
@@ -63,7 +63,7 @@ async fn with_json_a_line_for_each_change(store: &Store) {
 async fn at_a_terminal_the_table_is_printed_in_its_place() {
     let store = Store::local();
     let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
-    let mut terminal = Terminal::spawn(store.command(&["ls", "--watch=100ms"]));
+    let mut terminal = Terminal::spawn(store.command("ls --watch=100ms"));
     terminal.wait_screen(|shown| shown.contains("label first)"));
     first.signal(Signal::TERM);
     terminal.wait_screen(|shown| shown.trim_end() == "no locks");
@@ -81,14 +81,12 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
 #[tokio::test]
 async fn an_outage_is_said_once_and_waited_through() {
     let server = RedisServer::start();
-    let mut command = leasehold(&["ls", "--watch=100ms"]);
-    command.env("LEASEHOLD_STORE", server.url());
-    let watch = Process::spawn(command);
-    watch.stdout().wait_for("no locks").await;
+    let watch = spawn_at(&server.url(), "ls --watch=100ms");
+    watch.prints("no locks").await;
     server.kill();
-    watch.stderr().wait_for("; trying again").await;
+    watch.says("; trying again").await;
     server.start_again();
-    watch.stderr().wait_for("the store answers again").await;
+    watch.says("the store answers again").await;
     watch.signal(Signal::TERM);
     let ended = watch.finish().await;
     assert_eq!(ended.code(), Some(0));
@@ -98,10 +96,8 @@ async fn an_outage_is_said_once_and_waited_through() {
 #[tokio::test]
 async fn what_cannot_be_watched_is_refused() {
     let store = Store::memory();
-    let often = store.run(&["ls", "--watch=50ms"]).await;
+    let often = store.run("ls --watch=50ms").await;
     assert_eq!(often.code(), Some(64));
-    let refused = store
-        .run(&["ls", "--watch", "-S", "redis://127.0.0.1:1/"])
-        .await;
-    assert_eq!(refused.code(), Some(69), "{}", refused.stderr);
+    let refused = store.run("ls --watch -S redis://127.0.0.1:1/").await;
+    refused.has_code(Some(69));
 }

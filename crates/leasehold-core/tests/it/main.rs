@@ -4,7 +4,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails with the message"
+    clippy::print_stderr,
+    reason = "a test fails with the message, and says what it measured or left out"
 )]
 
 mod client_machines;

@@ -1,11 +1,5 @@
 //! Minimum holds and watchers, which outlive the claims of a queue.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
-
 use std::time::Duration;
 
 use leasehold_core::{

@@ -1,17 +1,12 @@
 //! Locks shared with other libraries (`layout=classic`): the data in Redis, refusals, and values
 //! of others.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
 #![cfg(feature = "redis")]
 
+use leasehold_testkit::expect::says;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Note, Release, ReleaseReply, Renew};
+use leasehold::core::{Claim, ClaimId, ClaimReply, Mode, Note, Release, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::store::Verbs as _;
 use leasehold::store::redis::{
@@ -22,12 +17,10 @@ use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::{in_line, key, until, waiting};
+
 /// How long anything may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
-
-fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
 
 async fn classic(server: &RedisServer) -> Client {
     at(&format!("{}?layout=classic", server.url())).await
@@ -123,12 +116,7 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     ];
     for error in &errors {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(
-            error
-                .to_string()
-                .contains("the classic layout cannot do this"),
-            "{error}"
-        );
+        says(&error, ["the classic layout cannot do this"]);
         assert!(hint(error).contains("leave out layout=classic"), "{error}");
     }
     assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "nothing was left");
@@ -209,10 +197,7 @@ async fn what_is_no_lock_is_left_as_it_is() {
         ];
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-            assert!(
-                error.to_string().contains(&format!("contains a {name}")),
-                "{error}"
-            );
+            says(&error, [&format!("contains a {name}")]);
             assert!(hint(&error).contains("layout=classic"), "{error}");
         }
     }
@@ -237,11 +222,8 @@ async fn the_layouts_refuse_each_other() {
     }
     // With a queue it is a hash.
     let other = at(&server.url()).await;
-    let lock = other.mutex("native").unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    while native.inspect("native").await.unwrap().waiters.is_empty() {
-        sleep(Duration::from_millis(2)).await;
-    }
+    let waiting = waiting(&other, "native");
+    in_line(&native, "native", 1).await;
     let refused = classic.mutex(key).unwrap().try_lock().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert!(
@@ -406,12 +388,8 @@ async fn redlock_as_published() {
     let seen = client.inspect("k").await.unwrap();
     assert_eq!(seen.holders[0].id_hint, "the");
     // What was had of the third is given back.
-    let free = async {
-        while set.0[2].query::<u64>(&["EXISTS", "k"]) == 1 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, free).await.unwrap();
+    let free = async || set.0[2].query::<u64>(&["EXISTS", "k"]) == 0;
+    until("it is given back", free).await;
     // It keeps one vote only: that is no majority.
     set.0[0].command(&["DEL", "k"]);
     assert!(client.inspect("k").await.unwrap().holders.is_empty());
@@ -426,12 +404,8 @@ async fn redlock_as_published() {
     set.0[2].command(&["FLUSHALL"]);
     assert_eq!(lease.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
-    let free = async {
-        while set.0[0].query::<u64>(&["EXISTS", "k"]) == 1 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, free).await.unwrap();
+    let free = async || set.0[0].query::<u64>(&["EXISTS", "k"]) == 0;
+    until("it is given back", free).await;
     assert_eq!(set.0[2].query::<u64>(&["EXISTS", "k"]), 0);
     assert_eq!(
         set.0[1].query::<String>(&["GET", "k"]),

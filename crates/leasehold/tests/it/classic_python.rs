@@ -1,5 +1,4 @@
 //! Locks shared with redis-py, in both directions, with real processes.
-#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 #![cfg(feature = "redis")]
 
 use std::time::Duration;

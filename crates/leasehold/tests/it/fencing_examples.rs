@@ -1,10 +1,4 @@
 //! The examples of `docs/fencing.md`, which quotes this file: each resource refuses the stale holder.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
 
 use std::error::Error;
 use std::path::Path;

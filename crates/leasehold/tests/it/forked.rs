@@ -1,12 +1,5 @@
 //! Forked processes: what a child has inherited is closed in it, and stays its parent's.
 #![cfg(all(unix, feature = "local", feature = "redis"))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test that cannot go on fails"
-)]
 
 use std::collections::BTreeSet;
 use std::env;

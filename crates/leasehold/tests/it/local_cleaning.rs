@@ -1,6 +1,5 @@
 //! Programs that remove old files, and honour the locks of directories: systemd-tmpfiles.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::fs;
 use std::path::Path;

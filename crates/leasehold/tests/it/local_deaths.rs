@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::{
-    LIMIT, Place, claimed, eventually, freed_within, has_all, key, locking, moment, parts, release,
-    released, waiters,
+    LIMIT, Place, claimed, freed_within, has_all, in_line, key, locking, moment, parts, release,
+    released, until,
 };
 use leasehold::Lease;
 use leasehold::core::{ClaimId, Renew, Snapshot};
@@ -24,7 +24,7 @@ const FREED: Duration = Duration::from_secs(5);
 async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
     let client = place.connect().await;
     let next = locking(&client);
-    waiters(&client, 1).await;
+    in_line(&client, "k", 1).await;
     next
 }
 
@@ -32,10 +32,9 @@ async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
 /// while somebody is at the key.
 async fn seen(store: &LocalStore, as_it_should_be: impl Fn(&Snapshot) -> bool) -> Snapshot {
     let look = async || store.inspect(&key("k")).await.unwrap();
-    eventually(
-        async || as_it_should_be(&look().await),
-        "the dead are buried",
-    )
+    until("the dead are buried", async || {
+        as_it_should_be(&look().await)
+    })
     .await;
     look().await
 }

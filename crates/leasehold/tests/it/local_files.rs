@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::local_support::{
-    LIMIT, Mounted, claim, claimed, eventually, key, locking, open as open_at, refusal, release,
-    released, try_k, waiters,
+    LIMIT, Mounted, claim, claimed, in_line, key, locking, open as open_at, refusal, release,
+    released, try_k, until,
 };
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::store::local::LocalStore;
@@ -142,7 +142,7 @@ async fn who_waits_while_its_files_are_removed_is_served() {
     let (a, b) = (connect(&url).await.unwrap(), connect(&url).await.unwrap());
     let held = a.mutex("k").unwrap().lock().await.unwrap();
     let waiting = locking(&b);
-    waiters(&a, 1).await;
+    in_line(&a, "k", 1).await;
     remove_files(place.path());
     let served = timeout(LIMIT, waiting).await.expect("in time").unwrap();
     assert!(served.token() > held.token());
@@ -235,7 +235,7 @@ async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
     stopped.unlock().unwrap();
     released(&store, &key, 1).await;
     // The step that was dropped may be about to see that nobody wants it.
-    eventually(async || stopped.try_lock().is_ok(), "nobody keeps it").await;
+    until("nobody keeps it", async || stopped.try_lock().is_ok()).await;
 }
 
 #[tokio::test]

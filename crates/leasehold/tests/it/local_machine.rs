@@ -1,7 +1,6 @@
 //! What the local store assumes of its machine, looked at from other namespaces: containers of one
 //! kernel go on excluding each other, and where it cannot know, it is refused.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::process::Command;
 

@@ -1,7 +1,6 @@
 //! Interference with the local store: its directory is removed or replaced, other users hold its
 //! files, processes have another time since boot.
 #![cfg(all(target_os = "linux", feature = "local"))]
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, held as held_at, is_allowed, refusal, waiters};
+use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
 use leasehold::core::{Loss, Standpoint};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use tempfile::TempDir;
@@ -96,7 +95,7 @@ async fn who_waits_in_a_directory_that_has_gone_is_told() {
         let client = connect(url(&directory)).await.unwrap();
         let mutex = client.mutex("k").unwrap();
         let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
-        waiters(&holder, 1).await;
+        in_line(&holder, "k", 1).await;
         vanish(&directory);
         let told = timeout(LIMIT, waiting).await.expect("in time").unwrap();
         let error = told.unwrap_err();

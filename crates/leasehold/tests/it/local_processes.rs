@@ -6,8 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{
-    Place, Process, claimed, eventually, freed, held, key, locking, moment, released, try_k,
-    waiters,
+    Place, Process, claimed, freed, held, in_line, key, locking, moment, released, try_k, until,
 };
 use tokio::time::timeout;
 
@@ -18,7 +17,7 @@ async fn grants_come_in_order_of_arrival() {
     let mut queue = Vec::new();
     for number in 1..=4 {
         queue.push(place.start("hold"));
-        waiters(&client, number).await;
+        in_line(&client, "k", number).await;
     }
     let mut last = lease.token().get();
     let _ = lease.release().await.unwrap();
@@ -39,14 +38,13 @@ async fn a_killed_holder_frees_its_key() {
     let mut holder = place.start("hold");
     holder.says("held").await;
     let next = locking(&client);
-    waiters(&client, 1).await;
+    in_line(&client, "k", 1).await;
     holder.kill();
     let _ = freed(next).await.release().await.unwrap();
     // Who goes at once leaves what the dead have left to those who come.
-    eventually(
-        async || place.files("sessions") <= 1,
-        "the dead are removed",
-    )
+    until("the dead are removed", async || {
+        place.files("sessions") <= 1
+    })
     .await;
     drop(client);
     place.is_deserted().await;
@@ -61,10 +59,10 @@ async fn killed_waiters_are_passed() {
     dying[0].says("held").await;
     for number in 1..=2 {
         dying.push(place.start("hold"));
-        waiters(&client, number).await;
+        in_line(&client, "k", number).await;
     }
     let next = locking(&client);
-    waiters(&client, 3).await;
+    in_line(&client, "k", 3).await;
     dying.iter_mut().for_each(Process::kill);
     let _ = freed(next).await.release().await.unwrap();
 }

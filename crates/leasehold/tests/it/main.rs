@@ -7,7 +7,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails with the message"
+    clippy::print_stderr,
+    reason = "a test fails with the message, and says what it measured or left out"
 )]
 
 mod answers;
@@ -70,3 +71,4 @@ mod redlock_store;
 #[cfg(feature = "redis")]
 mod redlock_support;
 mod strangers;
+mod support;

@@ -1,6 +1,5 @@
 //! The audit log in Redis.
 #![cfg(feature = "redis")]
-#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 
 use std::time::Duration;
 
@@ -96,7 +95,7 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
             // Whoever gives up, and an administrator.
             let other = redlock::claim(&store, 4, brief);
             assert!(!store.claim(&key, &other).await.unwrap().holds());
-            store.release(&key, &redlock::release(2)).await.unwrap();
+            store.release(&key, &release(2)).await.unwrap();
         }
     }
     let by = ClientInfo::new("ops", 1, None);
@@ -109,7 +108,7 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
             "it is the log"
         );
         for number in 1..=4 {
-            let id = redlock::id(number);
+            let id = id(number);
             assert!(!holds(id.expose()), "the id of claim {number}");
         }
         assert!(!holds(store.inbox().as_str()), "the inbox");

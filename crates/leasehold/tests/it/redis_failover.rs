@@ -1,13 +1,6 @@
 //! Real fail-overs with Sentinels: primaries that are killed, paused, replaced by plan, and come
 //! back.
 #![cfg(feature = "redis")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test fails with the message, and measured figures are printed"
-)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +11,8 @@ use leasehold::{Client, ErrorKind, Loss, Released, Settings, Standpoint};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
+
+use crate::support::{in_line, until, waiting};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -32,17 +27,6 @@ fn scripts_run(server: &RedisServer) -> u64 {
         .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.and_then(|line| line.split(',').next()?.parse().ok())
         .unwrap_or(0)
-}
-
-/// Waits until something is true that only the server can tell.
-async fn until(what: &str, mut check: impl FnMut() -> bool) {
-    timeout(SOON, async {
-        while !check() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .unwrap_or_else(|_| panic!("not in time: {what}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +58,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
         });
     }
     let count = || grants.lock().unwrap().len();
-    until("contention", || count() > 200).await;
+    until("contention", async || count() > 200).await;
     let old = sentinels.primary();
     old.kill();
     let killed = Instant::now();
@@ -87,7 +71,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
             .find(|(_, at)| *at > killed + Duration::from_millis(500));
         after.map(|(_, at)| *at - killed)
     };
-    until("a grant", || first_after().is_some()).await;
+    until("a grant", async || first_after().is_some()).await;
     let first = first_after().unwrap();
     eprintln!("replaced after {replaced:?}, the first grant after {first:?}");
     assert!(
@@ -95,7 +79,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
         "{first:?} {replaced:?}"
     );
     let so_far = count();
-    until("as many grants as before", || count() > so_far + 200).await;
+    until("as many grants as before", async || count() > so_far + 200).await;
     over.store(true, Ordering::Release);
     let errors: u32 = tasks.join_all().await.into_iter().sum();
     eprintln!("{} grants, {errors} errors", count());
@@ -108,19 +92,13 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
     let sentinels = Sentinels::start();
     let (a, b) = (client(&sentinels).await, client(&sentinels).await);
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = b.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { waiting.lock().await });
-    let until_queued = async {
-        while a.inspect("k").await.unwrap().waiters.is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, until_queued).await.unwrap();
+    let waiting = waiting(&b, "k");
+    in_line(&a, "k", 1).await;
     sentinels.wait_for_replicas().await;
     let new = sentinels.fail_over().await;
     // At once, and not when its renewal is due: after ten seconds.
     let switched = Instant::now();
-    until("the lease and the claim are asked for", || {
+    until("the lease and the claim are asked for", async || {
         scripts_run(new) >= 2
     })
     .await;
@@ -198,7 +176,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     let old = sentinels.primary();
     old.stop();
     let new = sentinels.wait_for_another_primary(old).await;
-    until("the lease is asked for", || scripts_run(new) >= 1).await;
+    until("the lease is asked for", async || scripts_run(new) >= 1).await;
     let wanted = b.mutex("other").unwrap();
     let other = timeout(SOON, wanted.lock()).await.unwrap().unwrap();
     old.cont();
@@ -245,7 +223,7 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     assert!(tried.await.unwrap().is_none(), "no second lease");
     assert!(lease.is_valid());
     // With one replica left two cannot acknowledge: no grant, and it is said why.
-    until("the other follows", || {
+    until("the other follows", async || {
         new.query::<String>(&["INFO", "replication"])
             .contains("connected_slaves:1")
     })
@@ -297,7 +275,7 @@ async fn the_least_rights_are_enough() {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     sentinels.wait_for_replicas().await;
     let new = sentinels.fail_over().await;
-    until("the lease is asked for", || scripts_run(new) >= 1).await;
+    until("the lease is asked for", async || scripts_run(new) >= 1).await;
     let _ = lease.release().await.unwrap();
     let error = leasehold::connect(&format!("{url}&sentinel_pass=wrong"))
         .await

@@ -15,8 +15,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::support::{LIMIT, until};
 
 const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";
@@ -35,15 +34,6 @@ async fn store(server: &RedisServer) -> Arc<RedisStore> {
 async fn client(store: &Arc<RedisStore>) -> Client {
     let client = Client::builder().with_store(store.clone());
     client.connect().await.unwrap()
-}
-
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !done().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, wait).await.expect(what);
 }
 
 /// A message of a channel.

@@ -1,6 +1,5 @@
 //! The memory use of keys on a server: none for idle keys.
 #![cfg(feature = "redis")]
-#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 
 use std::time::Duration;
 

@@ -1,11 +1,5 @@
 //! A server that cannot do it now, and says so: whoever waits goes on, whoever does not is told.
 #![cfg(feature = "redis")]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails with the message"
-)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -242,15 +236,14 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     let holder = client(&server.url(), &Refusals::default()).await;
     let waiter = client(&server.url(), &refusals).await;
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let lock = waiter.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    in_line(&holder, 1).await;
+    let waiting = waiting(&waiter, "k");
+    in_line(&holder, "k", 1).await;
     server.command(NO_REPLICAS[0]);
-    in_line(&holder, 0).await;
+    in_line(&holder, "k", 0).await;
     let so_far = refusals.of("k").len();
     refusals.until("k", so_far + 1).await;
     server.command(NO_REPLICAS[1]);
-    in_line(&holder, 1).await;
+    in_line(&holder, "k", 1).await;
     let ended = held.release().await.unwrap();
     assert_eq!(ended, Released::StillOurs);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
@@ -270,9 +263,8 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     let holder = open(&others).await.unwrap();
     let waiter = open(&refusals).await.unwrap();
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let lock = waiter.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    in_line(&holder, 1).await;
+    let waiting = waiting(&waiter, "k");
+    in_line(&holder, "k", 1).await;
     server.command(&["CONFIG", "SET", "requirepass", "two"]);
     for kind in ["normal", "pubsub"] {
         server.command(&["CLIENT", "KILL", "TYPE", kind]);
@@ -302,7 +294,7 @@ async fn what_stays_ends_the_waiting_at_once() {
     let waiting = tokio::spawn(async move { lock.acquire(Wait::Forever.into()).await });
     let mut leaders = waiter.election("lead").unwrap().observe();
     assert!(leaders.next().await.unwrap().is_none());
-    in_line(&holder, 1).await;
+    in_line(&holder, "k", 1).await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
     let error = timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");

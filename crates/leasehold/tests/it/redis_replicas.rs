@@ -1,12 +1,7 @@
 //! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
 
+use leasehold_testkit::expect::says;
 use std::time::Duration;
 
 use leasehold::store::redis::{RedisOptions, RedisStore};
@@ -110,13 +105,10 @@ async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave()
     }
     held.release();
     leaving.await.unwrap().unwrap();
-    timeout(SOON, async {
-        while plain.inspect(&key).await.unwrap().last_token == before {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+    until("the claim arrives", async || {
+        plain.inspect(&key).await.unwrap().last_token != before
     })
-    .await
-    .expect("the claim arrives");
+    .await;
     let seen = plain.inspect(&key).await.unwrap();
     assert!(seen.holders.is_empty(), "{seen:?}");
 }
@@ -135,11 +127,9 @@ async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
         started.elapsed()
     );
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        error
-            .to_string()
-            .contains("not acknowledged within 1s: 1 of 2 replicas answered"),
-        "{error}"
+    says(
+        &error,
+        ["not acknowledged within 1s: 1 of 2 replicas answered"],
     );
     // Given back in the background: long before its TTL.
     let lease = timeout(SOON, plain.mutex("k").unwrap().lock()).await;
@@ -188,15 +178,8 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
             let strict = client_with(&primary, &query).await;
             let lock = plain.mutex("k").unwrap();
             let held = lock.lock().await.unwrap();
-            let wanted = strict.mutex("k").unwrap();
-            let waiting = tokio::spawn(async move { wanted.lock().await });
-            timeout(SOON, async {
-                while plain.inspect("k").await.unwrap().waiters.is_empty() {
-                    tokio::task::yield_now().await;
-                }
-            })
-            .await
-            .unwrap();
+            let waiting = waiting(&strict, "k");
+            in_line(&plain, "k", 1).await;
             if stops {
                 replicas[0].stop();
             }
@@ -244,15 +227,7 @@ async fn an_acknowledged_grant_outlives_its_primary() {
     primary.kill();
     promote(&replicas[0]);
     let other = client_with(&replicas[0], "").await;
-    assert!(
-        other
-            .mutex("k")
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(try_lock(&other, "k").await.is_none());
     assert!(lease.is_valid());
 }
 
@@ -317,13 +292,7 @@ async fn many_are_acknowledged_together() {
                 .lines()
                 .count()
     };
-    timeout(SOON, async {
-        while connections() > 2 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await
-    .unwrap();
+    until("two connections", async || connections() <= 2).await;
 }
 
 /// From 7.2 on `WAIT` waits for what its own connection has written: an answer
@@ -435,8 +404,5 @@ async fn a_grant_is_on_disk_if_the_policy_says_so() {
     let _ = lease.release().await.unwrap();
     replica.stop();
     let error = lock.lock().await.unwrap_err();
-    assert!(
-        error.to_string().contains("on those of 0 of 1 replica"),
-        "{error}"
-    );
+    says(&error, ["on those of 0 of 1 replica"]);
 }

@@ -22,9 +22,8 @@ async fn client(server: &RedisServer) -> Client {
 
 /// Waits for `k`, and is in line as the last of so many.
 async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiter {
-    let lock = of.mutex("k").unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await });
-    in_line(seen_by, place).await;
+    let waiter = waiting(of, "k");
+    in_line(seen_by, "k", place).await;
     waiter
 }
 
@@ -54,15 +53,7 @@ async fn a_run_goes_on_while_the_server_stands_still() {
     for release in releases {
         let _ = timeout(SOON, release).await.unwrap().unwrap().unwrap();
     }
-    assert!(
-        other
-            .mutex("k")
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(try_lock(&other, "k").await.is_none());
     let _ = held.release().await.unwrap();
     let next = other.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > token);
@@ -188,7 +179,7 @@ async fn who_leaves_a_run_holds_up_nobody() {
     let second = waiter(&client_a, &other, 2).await;
     let last = waiter(&other, &client_a, 3).await;
     first.abort();
-    in_line(&other, 2).await;
+    in_line(&other, "k", 2).await;
     let _ = held.release().await.unwrap();
     let _ = lease(second).await.release().await.unwrap();
     drop(lease(last).await);
@@ -213,7 +204,7 @@ async fn a_dead_client_holds_up_nobody_with_its_run() {
         (dies, held)
     });
     let _dead = begin.await.unwrap();
-    in_line(&other, 20).await;
+    in_line(&other, "k", 20).await;
     let last = waiter(&other, &other, 21).await;
     runtime.shutdown_background();
     drop(lease(last).await);

@@ -129,7 +129,7 @@ async fn a_line_that_is_longer_than_a_run_is_served() {
             given_up.push(task);
         }
     }
-    in_line(&other, 1_500).await;
+    in_line(&other, "k", 1_500).await;
     let _ = held.release().await.unwrap();
     for task in given_up {
         task.abort();
@@ -167,9 +167,8 @@ async fn two_clients_on_one_store_pass_a_key_on() {
         client(&server).await,
     );
     let held = one.mutex("k").unwrap().lock().await.unwrap();
-    let lock = two.mutex("k").unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await });
-    in_line(&other, 1).await;
+    let waiter = waiting(&two, "k");
+    in_line(&other, "k", 1).await;
     let token = held.token();
     let _ = held.release().await.unwrap();
     let lease = timeout(SOON, waiter).await.unwrap().unwrap().unwrap();

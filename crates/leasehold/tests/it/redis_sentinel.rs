@@ -1,5 +1,4 @@
 //! The contract of a store and the guarantees of the library, on a primary with Sentinels.
-#![allow(clippy::expect_used, reason = "a fixture fails the test that uses it")]
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeSet;

@@ -4,12 +4,6 @@
 //! A trusted push is proved by the claim's id. Anyone who can read the records knows the id, and
 //! could take the claim anyway (SAFETY.md). The senders in these tests know everything else:
 //! inboxes, keys, arrival numbers, tokens, times, connections, and all earlier pushes.
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails with the message"
-)]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,8 +17,7 @@ use leasehold::{Client, Lease, Released, StoreError};
 use proptest::prelude::*;
 use tokio::time::timeout;
 
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::support::{LIMIT, until};
 
 /// A store whose inbox strangers know.
 #[derive(Debug)]
@@ -238,16 +231,6 @@ impl Forged {
             _ => Push::Reset,
         }
     }
-}
-
-/// Waits for what others are to do.
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !done().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LIMIT, wait).await.expect(what);
 }
 
 fn waits_for(client: &Client, key: &str) -> tokio::task::JoinHandle<Lease> {

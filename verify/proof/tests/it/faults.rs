@@ -1,7 +1,5 @@
 //! The short form of the faults on real servers, which every change has to pass.
 
-#![allow(clippy::expect_used, reason = "a test fails with the message")]
-
 use std::process::{Command, Output, Stdio};
 
 use leasehold_testkit::process::spawn_tied;

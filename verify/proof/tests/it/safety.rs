@@ -1,11 +1,5 @@
 //! `SAFETY.md` points to tests. They exist, and nothing promised there is without one.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

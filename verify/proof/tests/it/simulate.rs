@@ -1,8 +1,6 @@
 //! The simulation by its command: fixed seeds hold, a seed repeats to the byte, and one
 //! that fails says how to run it again.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
-
 use std::process::{Command, Output};
 
 fn simulate(arguments: &[&str]) -> Output {

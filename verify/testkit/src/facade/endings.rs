@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, block_in_place, spawn_blocking};
 
 use super::gated::{Gate, Gated};
 use super::{
-    Fixture, LIMIT, Outcome, client, client_on, client_with, idle, keeps_a_queue, knows_all_kinds,
+    Fixture, LIMIT, Outcome, client, client_on, client_with, clients, idle, knows_all_kinds,
     queued, soon, ttl,
 };
 
@@ -153,7 +153,7 @@ pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) -> Outcome 
 
 /// Waits of all kinds end when their client is shut down, with an error that says so.
 pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) -> Outcome {
-    let (other, closing) = (client(fixture).await, client(fixture).await);
+    let [other, closing] = clients(fixture).await;
     let held = other.mutex("k")?;
     let held = held.lock().await?;
     let election = other.election("e")?;
@@ -227,7 +227,7 @@ pub async fn a_shutdown_ends_when_all_have_left(fixture: &dyn Fixture) -> Outcom
 
 /// A wait that has timed out is out of line: nobody is kept from the key by it.
 pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) -> Outcome {
-    let (holds, waits) = (client(fixture).await, client(fixture).await);
+    let [holds, waits] = clients(fixture).await;
     let (held, wanted) = (holds.mutex("k")?, waits.mutex("k")?);
     let all = knows_all_kinds(fixture).await;
     for round in 0..15 {
@@ -287,7 +287,7 @@ pub async fn a_dropped_lease_is_not_in_the_way(fixture: &dyn Fixture) -> Outcome
 
 /// The time to wait is for the key: it is asked for once, however short that is.
 pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     for lock in [b.mutex("k")?, b.mutex("k")?.retrying(Retry::default())] {
         let lease = lock.lock_within(Duration::ZERO).await?;
         let _ = lease.release().await?;
@@ -326,10 +326,7 @@ pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) -> Ou
 /// A `Fixed` lease that was granted from the queue holds for its TTL from the grant: by
 /// its holder's clock, and by the store's.
 pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) -> Outcome {
-    if !keeps_a_queue(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     for ttl in [Duration::from_secs(2), Duration::from_secs(40)] {
         let held = a.mutex("k")?.lock().await?;
         let fixed = b.mutex("k")?.with_ttl(ttl)?;

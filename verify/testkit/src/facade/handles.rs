@@ -8,11 +8,11 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared, Wait};
 use tokio::sync::Notify;
 
-use super::{Fixture, Outcome, client, client_with, idle, knows_all_kinds, soon, ttl};
+use super::{Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, soon, ttl};
 
 /// A handle tells whether and by whom its key is held, and how many permits are left.
 pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.mutex("k")?, b.mutex("k")?);
     assert!(!theirs.is_locked().await?);
     let lease = ours.lock().await?;
@@ -49,7 +49,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
 
 /// A lock whose mode is a value makes the same claims as the typed kind of that mode.
 pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let ours = a.lock("k", Mode::EXCLUSIVE)?;
     let lease = ours.lock().await?;
     assert_eq!(lease.token().is_some(), a.capabilities().tokens);
@@ -199,10 +199,7 @@ pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) -> Outcome {
 
 /// A re-entrant lock that retries stands in no line, and its owner enters again at once.
 pub async fn an_owner_may_retry(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let held = a.mutex("k")?.lock().await?;
     let retry = Retry::Fixed(Duration::from_millis(5));
     let lock = b.reentrant("k", &Owner::new())?;

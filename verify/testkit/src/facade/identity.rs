@@ -7,14 +7,13 @@ use leasehold::{
     ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Shared, Standpoint, Wait,
 };
 
-use super::{Fixture, Outcome, client, client_with, idle, knows_all_kinds, queued, soon, ttl};
+use super::{
+    Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, queued, soon, ttl,
+};
 
 /// A rotated id is stale; the lease stays what it was.
 pub async fn a_rotation_makes_a_leaked_id_stale(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.mutex("k")?, b.mutex("k")?);
     let lease = ours.lock().await?;
     let leaked = lease.parts();
@@ -33,14 +32,7 @@ pub async fn a_rotation_makes_a_leaked_id_stale(fixture: &dyn Fixture) -> Outcom
 
 /// Of two who rotate one id exactly one goes on, and the other is told.
 pub async fn of_two_rotations_one_wins(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b, c) = (
-        client(fixture).await,
-        client(fixture).await,
-        client(fixture).await,
-    );
+    let [a, b, c] = clients(fixture).await;
     let lease = a.mutex("k")?.lock().await?;
     let parts = lease.into_parts().await?;
     let (one, two) = (b.mutex("k")?, c.mutex("k")?);
@@ -58,9 +50,6 @@ pub async fn of_two_rotations_one_wins(fixture: &dyn Fixture) -> Outcome {
 
 /// The watchdog rotates by itself, and the lease never notices.
 pub async fn the_watchdog_rotates(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
     let settings = ttl(Duration::from_secs(2)).with_rotate_every(Some(Duration::from_millis(1)));
     let client = client_with(fixture, settings).await;
     let lease = client.mutex("k")?.lock().await?;
@@ -80,10 +69,7 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) -> Outcome {
 
 /// The lease ahead was dropped just now, and the store may not know it yet.
 pub async fn a_lease_right_behind_another_is_handed_over(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let ours = a.mutex("k")?;
     for taker in [&a, &b] {
         for _ in 0..10 {
@@ -100,14 +86,7 @@ pub async fn a_lease_right_behind_another_is_handed_over(fixture: &dyn Fixture) 
 /// A lease travels as data: the giver's validity ends first, the taker's token
 /// is higher, and nobody comes between.
 pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b, c) = (
-        client(fixture).await,
-        client(fixture).await,
-        client(fixture).await,
-    );
+    let [a, b, c] = clients(fixture).await;
     let ours = a.mutex("k")?;
     let lease = ours.lock().await?;
     let token = lease.token();
@@ -139,10 +118,7 @@ pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) -> Outcome {
 /// A re-entrant lease is handed over as one: taken as another kind, it would
 /// offer what its record does not do, and its owner would wait for itself.
 pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let owner = Owner::new();
     let lock = a.reentrant("k", &owner)?;
     let parts = lock.lock().await?.into_parts().await?;
@@ -186,9 +162,6 @@ pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) -> Outcome {
 
 /// A forced adoption tells the former holder, which had not handed over.
 pub async fn a_forced_adoption_tells_the_former(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
     // By push if it listens already, else by its next renewal.
     let a = client_with(fixture, ttl(Duration::from_millis(900))).await;
     let b = client(fixture).await;
@@ -213,10 +186,7 @@ pub async fn a_forced_adoption_tells_the_former(fixture: &dyn Fixture) -> Outcom
 
 /// Recovery takes the old claim if it is there, and else claims anew.
 pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.mutex("k")?, b.mutex("k")?);
     let lease = ours.lock().await?;
     let parts = lease.parts();
@@ -255,9 +225,6 @@ pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) -> Outcome {
 
 /// A lease that nobody renews is not prolonged by a change either.
 pub async fn a_change_does_not_prolong_a_fixed_lease(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
     let client = client_with(fixture, ttl(Duration::from_millis(700))).await;
     let lock = client.mutex("k")?;
     let lock = lock.with_renewal(RenewalPolicy::Fixed)?;

@@ -8,16 +8,11 @@ use leasehold::{ErrorKind, Mode, Owner, Released, Retry, Wait};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
-use super::{
-    Fixture, Outcome, client, client_with, idle, knows_all_kinds, queued, rises, soon, ttl,
-};
+use super::{Fixture, Outcome, client, client_with, clients, idle, queued, rises, soon, ttl};
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
 pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.rwlock("k")?, b.rwlock("k")?);
     let one = ours.read().await?;
     let two = theirs.try_read().await?.ok_or("a lease")?;
@@ -39,10 +34,7 @@ pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) -> Outco
 
 /// A downgrade lets in the readers that are next, and no writer between.
 pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.rwlock("k")?, b.rwlock("k")?);
     let writer = ours.write().await?;
     let token = writer.token();
@@ -69,9 +61,6 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
 /// to ask whether it is their turn: each group of readers between two writers runs
 /// together, strictly in order of arrival.
 pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
     // On a busy machine a thousand claims on one key take their time.
     let settings = ttl(Duration::from_secs(30)).with_operation_timeout(Duration::from_secs(20));
     let mut clients = Vec::new();
@@ -181,9 +170,6 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
 
 /// Permits held never exceed those there are; each lease has its own.
 pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
     const PERMITS: u32 = 3;
     let inside = Arc::new(AtomicU64::new(0));
     let most = Arc::new(AtomicU64::new(0));
@@ -233,10 +219,7 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
 /// Resizing compares and sets; growing lets in, shrinking takes nothing away,
 /// and who can never fit any more is told.
 pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let two = a.semaphore("k", 2)?;
     let held = two.acquire_many(2).await?;
     let theirs = b.semaphore("k", 2)?;
@@ -265,10 +248,7 @@ pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) -> Outcome {
 /// An owner enters again at once, from anywhere, under the same token; the key
 /// is free when its last claim has left, in whatever order.
 pub async fn an_owner_enters_again(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let owner = Owner::new();
     let (here, there) = (a.reentrant("k", &owner)?, b.reentrant("k", &owner)?);
     let outer = here.lock().await?;
@@ -299,10 +279,7 @@ pub async fn an_owner_enters_again(fixture: &dyn Fixture) -> Outcome {
 /// Two claims of one owner that both wait are let in together: one of them may
 /// be what the other's work waits for.
 pub async fn waiting_claims_of_an_owner_enter_together(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let gate = a.mutex("k")?.lock().await?;
     let owner = Owner::new();
     let both = Arc::new(Barrier::new(2));
@@ -399,11 +376,7 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) -> Outcome {
 
 /// Candidates lead in turn, with rising terms; observers hear of each.
 pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
-    let (a, b, c) = (
-        client(fixture).await,
-        client(fixture).await,
-        client(fixture).await,
-    );
+    let [a, b, c] = clients(fixture).await;
     // A record that does not name its owner has no place for a note.
     let notes = c.capabilities().owners;
     let note = move |text: &'static str| if notes { text } else { "" };
@@ -450,10 +423,7 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
 
 /// A minimum hold outlives the release and whoever made it.
 pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let hold = Duration::from_millis(800);
     let lock = a.mutex("k")?.with_min_hold(hold)?;
     let before = tokio::time::Instant::now();
@@ -472,10 +442,7 @@ pub async fn a_minimum_hold_outlives_its_lease(fixture: &dyn Fixture) -> Outcome
 /// What was granted and never handed to its caller is not kept: one key of
 /// several whose others were not free, or a wait that was cut short.
 pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) -> Outcome {
-    if !knows_all_kinds(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let hold = Duration::from_secs(600);
     let theirs = b.mutex("k2")?.lock().await?;
     let both = a.multi(["k1", "k2"])?;
@@ -532,7 +499,7 @@ pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) -> Outcome {
 
 /// Those who do not stand in line get the key too, by asking again.
 pub async fn retries_get_the_key(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let held = a.mutex("k")?.lock().await?;
     let ms = Duration::from_millis;
     let never = b.mutex("k")?.retrying(Retry::None);

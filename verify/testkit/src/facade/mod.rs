@@ -77,6 +77,17 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failed {
     }
 }
 
+/// What a store must be able to do for a case to say anything about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// What every store can.
+    Nothing,
+    /// Claims wait in a queue.
+    Queue,
+    /// There is more than plain exclusive claims.
+    AllKinds,
+}
+
 /// A case as it is mounted.
 pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
@@ -85,11 +96,19 @@ pub type Case = for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = Outco
 ///
 /// # Panics
 /// As the case does.
-pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
+pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, needs: Needs, case: Case) {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let fixture = fixture();
+        let can = match needs {
+            Needs::Nothing => true,
+            Needs::Queue => fixture.client().await.capabilities().queueing,
+            Needs::AllKinds => knows_all_kinds(&*fixture).await,
+        };
+        if !can {
+            return;
+        }
         if let Err(Failed { at, error }) = case(&*fixture).await {
             panic!("at {at}: {error}");
         }
@@ -98,11 +117,6 @@ pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>, case: Case) {
 
 /// How long anything may take on a busy machine before a case fails.
 const LIMIT: Duration = Duration::from_secs(180);
-
-/// Whether claims wait in a queue.
-async fn keeps_a_queue(fixture: &dyn Fixture) -> bool {
-    fixture.client().await.capabilities().queueing
-}
 
 /// Whether there is more than plain exclusive claims.
 async fn knows_all_kinds(fixture: &dyn Fixture) -> bool {
@@ -133,6 +147,14 @@ async fn client_on(store: Arc<dyn LockStore>, settings: Settings) -> Client {
 
 async fn client(fixture: &dyn Fixture) -> Client {
     client_with(fixture, Settings::default()).await
+}
+
+async fn clients<const N: usize>(fixture: &dyn Fixture) -> [Client; N] {
+    let mut clients = Vec::new();
+    for _ in 0..N {
+        clients.push(client(fixture).await);
+    }
+    clients.try_into().expect("so many")
 }
 
 fn ttl(ttl: Duration) -> Settings {
@@ -226,14 +248,7 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
 
 /// Served strictly in order of arrival, over clients, with rising tokens.
 pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) -> Outcome {
-    if !keeps_a_queue(fixture).await {
-        return Ok(());
-    }
-    let clients = [
-        client(fixture).await,
-        client(fixture).await,
-        client(fixture).await,
-    ];
+    let clients: [_; 3] = clients(fixture).await;
     let first = clients[0].mutex("k")?.lock().await?;
     let (served, mut order) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
@@ -260,7 +275,7 @@ pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) -> Outcome {
 
 /// Busy is an answer of `try_lock`, and leaves nothing behind.
 pub async fn try_lock_says_busy(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let lease = a.mutex("k")?.try_lock().await?.ok_or("a lease")?;
     let lock = b.mutex("k")?;
     assert!(lock.try_lock().await?.is_none());
@@ -272,7 +287,7 @@ pub async fn try_lock_says_busy(fixture: &dyn Fixture) -> Outcome {
 
 /// A wait that is over leaves the queue.
 pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let lease = a.mutex("k")?.lock().await?;
     let late = b.mutex("k")?.lock_within(Duration::from_millis(50)).await;
     assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
@@ -353,7 +368,7 @@ pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) -> Outcome {
 
 /// Dropping a guard releases it, and hands on.
 pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let lease = a.mutex("k")?.lock().await?;
     let lock = b.mutex("k")?;
     let waiter = tokio::spawn(async move { lock.lock().await });
@@ -367,7 +382,7 @@ pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) -> Outcome {
 
 /// A waiting future can be dropped at any point: nothing is left.
 pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let mut held = Some(a.mutex("k")?.lock().await?);
     let lock = b.mutex("k")?;
     let mut tasks = JoinSet::new();
@@ -419,10 +434,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) -> Outcome {
 
 /// The place in the queue is told while waiting.
 pub async fn progress_tells_the_place(fixture: &dyn Fixture) -> Outcome {
-    if !keeps_a_queue(fixture).await {
-        return Ok(());
-    }
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let other = client(fixture).await;
     let first = a.mutex("k")?.lock().await?;
     let lock = other.mutex("k")?;
@@ -469,7 +481,7 @@ pub async fn unfair_locks_exclude(fixture: &dyn Fixture) -> Outcome {
 
 /// Shutting down gives everything back, tells everyone, and takes no more.
 pub async fn shutdown_releases_everything(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let mut leases = Vec::new();
     for n in 0..20 {
         let lock = a.mutex(format!("k{n}"))?;
@@ -552,7 +564,7 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) -> Outcome {
 
 /// After the last guard and waiter are gone, no task, claim or inbox is left.
 pub async fn nothing_is_left(fixture: &dyn Fixture) -> Outcome {
-    let (a, b) = (client(fixture).await, client(fixture).await);
+    let [a, b] = clients(fixture).await;
     let metrics = tokio::runtime::Handle::current().metrics();
     let before = metrics.num_alive_tasks();
     for round in 0..3 {
@@ -589,51 +601,48 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) -> Outcome {
 macro_rules! facade {
     ($fixture:expr) => {
         $crate::facade!(@quick $fixture);
-        $crate::facade!(@cases $fixture; cancellations_leave_nothing);
+        $crate::facade!(@cases $fixture, Nothing; cancellations_leave_nothing);
     };
     (@quick $fixture:expr) => {
-        $crate::facade!(@cases $fixture;
-            excludes_each_other, serves_in_order_of_arrival, try_lock_says_busy,
-            lock_within_leaves_the_queue, watchdog_renews, fixed_and_manual_leases,
-            a_broken_lease_is_lost, dropping_a_lease_hands_on, cancelled_waits_leave_nothing,
-            the_first_wait_hears_its_grant, progress_tells_the_place, unfair_locks_exclude, shutdown_releases_everything,
-            many_locks_one_watchdog, nothing_is_left);
-        $crate::facade!(@cases $fixture;
-            readers_share_and_writers_are_alone, a_downgrade_lets_no_writer_between,
-            reader_groups_run_together_in_order, a_semaphore_admits_so_many,
-            a_semaphore_is_resized_in_use, an_owner_enters_again,
-            waiting_claims_of_an_owner_enter_together, several_keys_are_one_lock,
-            multi_locks_do_not_deadlock, leaders_follow_each_other,
-            a_minimum_hold_outlives_its_lease, a_minimum_hold_counts_from_use, a_maximum_hold_ends_a_lease,
-            retries_get_the_key, blocking_calls_work_anywhere);
-        $crate::facade!(@cases $fixture;
+        $crate::facade!(@cases $fixture, Nothing;
+            excludes_each_other, try_lock_says_busy, lock_within_leaves_the_queue, watchdog_renews,
+            fixed_and_manual_leases, a_broken_lease_is_lost, dropping_a_lease_hands_on,
+            cancelled_waits_leave_nothing, the_first_wait_hears_its_grant, unfair_locks_exclude,
+            shutdown_releases_everything, many_locks_one_watchdog, nothing_is_left,
+            several_keys_are_one_lock, multi_locks_do_not_deadlock, leaders_follow_each_other,
+            a_maximum_hold_ends_a_lease, retries_get_the_key, blocking_calls_work_anywhere,
             handles_tell_who_holds, an_untyped_lock_is_any_kind, a_loss_is_told_to_those_who_watch,
-            work_under_a_lock_ends_with_it, an_owner_may_retry);
-        $crate::facade!(@cases $fixture;
-            a_rotation_makes_a_leaked_id_stale, of_two_rotations_one_wins, the_watchdog_rotates,
-            a_lease_is_handed_over, a_lease_right_behind_another_is_handed_over, a_reentrant_lease_stays_one, a_forced_adoption_tells_the_former,
-            recovery_goes_on_or_begins_anew, a_claim_id_is_never_shared,
-            a_change_does_not_prolong_a_fixed_lease);
-        $crate::facade!(@cases $fixture;
+            work_under_a_lock_ends_with_it, a_claim_id_is_never_shared,
             leases_end_without_their_runtime, a_client_without_its_runtime_is_closed,
             a_shutdown_ends_claims_under_way, a_shutdown_ends_waits_of_all_kinds,
             a_shutdown_ends_when_all_have_left, a_wait_that_timed_out_is_out_of_line,
             a_dropped_lease_is_not_in_the_way, a_wait_of_no_time_asks_once,
-            a_store_out_of_reach_is_not_a_time_out,
-            a_fixed_lease_from_the_queue_holds_its_ttl, fixed_leases_follow_each_other,
-            a_loss_is_told_without_any_runtime,
-            a_blocking_call_is_refused_where_it_would_hang);
+            a_store_out_of_reach_is_not_a_time_out, fixed_leases_follow_each_other,
+            a_loss_is_told_without_any_runtime, a_blocking_call_is_refused_where_it_would_hang);
+        $crate::facade!(@cases $fixture, Queue;
+            serves_in_order_of_arrival, progress_tells_the_place,
+            a_fixed_lease_from_the_queue_holds_its_ttl);
+        $crate::facade!(@cases $fixture, AllKinds;
+            readers_share_and_writers_are_alone, a_downgrade_lets_no_writer_between,
+            reader_groups_run_together_in_order, a_semaphore_admits_so_many,
+            a_semaphore_is_resized_in_use, an_owner_enters_again,
+            waiting_claims_of_an_owner_enter_together, a_minimum_hold_outlives_its_lease,
+            a_minimum_hold_counts_from_use, an_owner_may_retry, a_rotation_makes_a_leaked_id_stale,
+            of_two_rotations_one_wins, the_watchdog_rotates, a_lease_is_handed_over,
+            a_lease_right_behind_another_is_handed_over, a_reentrant_lease_stays_one,
+            a_forced_adoption_tells_the_former, recovery_goes_on_or_begins_anew,
+            a_change_does_not_prolong_a_fixed_lease);
     };
     // What waits in real time, for stores with a queue and without: enough for all.
     (@limits $fixture:expr) => {
-        $crate::facade!(@cases $fixture;
+        $crate::facade!(@cases $fixture, Nothing;
             a_limit_is_kept_on_a_store_that_does_not_answer,
             a_limit_that_is_over_while_others_hold_is_a_time_out);
     };
-    (@cases $fixture:expr; $($case:ident),+) => {
+    (@cases $fixture:expr, $needs:ident; $($case:ident),+) => {
         $(#[test]
         fn $case() {
-            $crate::facade::run(&|| Box::new($fixture), |fixture| {
+            $crate::facade::run(&|| Box::new($fixture), $crate::facade::Needs::$needs, |fixture| {
                 Box::pin($crate::facade::$case(fixture))
             });
         })+

@@ -1,9 +1,4 @@
 //! The Cluster of the testkit: who has a slot, how it moves, who takes over.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
 use leasehold_testkit::deployment::{Cluster, Takeover};
 use leasehold_testkit::server::{Data, RedisServer};

@@ -1,9 +1,4 @@
 //! Independent servers of the testkit.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
 use std::time::Duration;
 

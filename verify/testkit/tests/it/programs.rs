@@ -1,11 +1,6 @@
 //! Every program that is tested with: what it is, and that every deployment works with it.
 //!
 //! A program that is not there fails these tests: `scripts/test --install` gets it.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
 use leasehold_testkit::deployment::{Cluster, Sentinels, Takeover};
 use leasehold_testkit::server::{Program, RedisServer, RedisServerBuilder};

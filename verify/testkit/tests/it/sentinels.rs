@@ -1,9 +1,4 @@
 //! Sentinels of the testkit: who is the primary, and who becomes it.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
 use std::time::Duration;
 

@@ -1,10 +1,6 @@
 //! The servers of the testkit: real ones, that come, misbehave and go as the test says.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
+use leasehold_testkit::expect::says;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -174,10 +170,7 @@ mod life {
             .program("/nowhere/redis-server")
             .try_start();
         let error = error.unwrap_err().to_string();
-        assert!(
-            error.contains("`/nowhere/redis-server` cannot be started"),
-            "{error}"
-        );
+        says(&error, ["`/nowhere/redis-server` cannot be started"]);
         assert!(error.contains("LEASEHOLD_REDIS_SERVER"), "{error}");
     }
 

@@ -72,7 +72,7 @@ impl Browser {
             .arg(format!("--port={port}"))
             .env("TMPDIR", profile.path());
         let driver = Process::spawn(command);
-        let line = driver.stdout().wait_for("started successfully").await;
+        let line = driver.prints("started successfully").await;
         let port = line.trim_end_matches('.').rsplit(' ').next();
         let address = format!("127.0.0.1:{}", port.expect("a port"));
 

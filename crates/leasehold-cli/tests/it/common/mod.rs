@@ -1,10 +1,4 @@
 //! The command as a whole process, on a store of the test's own.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails with the message"
-)]
 
 pub(crate) mod browser;
 pub(crate) mod http;
@@ -76,7 +70,7 @@ impl Store {
     }
 
     /// The command with these arguments, on this store.
-    pub(crate) fn command(&self, arguments: &(impl Arguments + ?Sized)) -> Command {
+    pub(crate) fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);
         command
             .env("LEASEHOLD_STORE", &self.url)
@@ -85,18 +79,18 @@ impl Store {
         command
     }
 
-    pub(crate) fn spawn(&self, arguments: &(impl Arguments + ?Sized)) -> Process {
+    pub(crate) fn spawn(&self, arguments: impl Arguments) -> Process {
         Process::spawn(self.command(arguments))
     }
 
-    pub(crate) async fn run(&self, arguments: &(impl Arguments + ?Sized)) -> Finished {
+    pub(crate) async fn run(&self, arguments: impl Arguments) -> Finished {
         Process::run(self.command(arguments)).await
     }
 
     /// `show KEY --json`.
     pub(crate) async fn show(&self, key: &str) -> serde_json::Value {
         let shown = self.run(&["show", key, "--json"]).await;
-        assert_eq!(shown.code(), Some(0), "{}", shown.stderr);
+        shown.has_code(Some(0));
         serde_json::from_str(&shown.stdout).expect("an object")
     }
 
@@ -115,17 +109,32 @@ impl Store {
     }
 
     /// A process that holds the key, and has said so.
-    pub(crate) async fn holder(&self, arguments: &(impl Arguments + ?Sized)) -> (Process, u64) {
+    pub(crate) async fn holder(&self, arguments: impl Arguments) -> (Process, u64) {
         let mut hold = self.command("hold");
         hold.args(arguments.words());
         let holder = Process::spawn(hold);
-        let token = holder.stdout().wait_for("").await;
+        let token = holder.prints("").await;
         (holder, token.parse().expect("a token"))
     }
 }
 
+/// The command with these arguments on the store at that URL.
+pub(crate) fn at(url: &str, arguments: impl Arguments) -> Command {
+    let mut command = leasehold(arguments);
+    command.env("LEASEHOLD_STORE", url);
+    command
+}
+
+pub(crate) fn spawn_at(url: &str, arguments: impl Arguments) -> Process {
+    Process::spawn(at(url, arguments))
+}
+
+pub(crate) async fn run_at(url: &str, arguments: impl Arguments) -> Finished {
+    Process::run(at(url, arguments)).await
+}
+
 /// The command with these arguments, and nothing of the tester's own environment.
-pub(crate) fn leasehold(arguments: &(impl Arguments + ?Sized)) -> Command {
+pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LEASEHOLD_") {
@@ -138,19 +147,35 @@ pub(crate) fn leasehold(arguments: &(impl Arguments + ?Sized)) -> Command {
     command
 }
 
-/// Arguments of a command: one by one; as a text of words; or as such a text and a last one, whatever
-/// that holds.
+/// Gives a command that starts another one its environment.
+pub(crate) fn in_environment_of(inner: &Command, outer: &mut Command) {
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+}
+
+/// Arguments of a command: a text, split into words as a shell would; such a text and a last word,
+/// whatever that holds; or words.
 pub(crate) trait Arguments {
     fn words(&self) -> Vec<String>;
 }
 
 impl Arguments for str {
     fn words(&self) -> Vec<String> {
-        self.split_whitespace().map(Self::to_owned).collect()
+        shlex::split(self).unwrap_or_else(|| panic!("no words of a shell: {self}"))
     }
 }
 
-impl<S: AsRef<str>> Arguments for (&str, S) {
+impl Arguments for String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl<A: Arguments, S: AsRef<str>> Arguments for (A, S) {
     fn words(&self) -> Vec<String> {
         let mut words = self.0.words();
         words.push(self.1.as_ref().to_owned());
@@ -170,59 +195,9 @@ impl<const N: usize> Arguments for [&str; N] {
     }
 }
 
-impl Arguments for Vec<&str> {
-    fn words(&self) -> Vec<String> {
-        self.as_slice().words()
-    }
-}
-
 impl<T: Arguments + ?Sized> Arguments for &T {
     fn words(&self) -> Vec<String> {
         T::words(self)
-    }
-}
-
-/// What a test expects of a process that runs.
-pub(crate) trait Running {
-    /// Waits until that is on its standard error; answers the line.
-    async fn says(&self, text: &str) -> String;
-    /// The same of its standard output.
-    async fn prints(&self, text: &str) -> String;
-}
-
-impl Running for Process {
-    async fn says(&self, text: &str) -> String {
-        self.stderr().wait_for(text).await
-    }
-
-    async fn prints(&self, text: &str) -> String {
-        self.stdout().wait_for(text).await
-    }
-}
-
-/// What a test expects of a process that has ended. It fails with what that has said.
-pub(crate) trait HasEnded {
-    fn has_code(&self, code: Option<i32>);
-    fn has_printed(&self, code: Option<i32>, stdout: &str);
-    fn has_said(&self, text: impl AsRef<str>);
-}
-
-impl HasEnded for Finished {
-    #[track_caller]
-    fn has_code(&self, code: Option<i32>) {
-        assert_eq!(self.code(), code, "{}", self.stderr);
-    }
-
-    #[track_caller]
-    fn has_printed(&self, code: Option<i32>, stdout: &str) {
-        let printed = (self.code(), &*self.stdout);
-        assert_eq!(printed, (code, stdout), "{}", self.stderr);
-    }
-
-    #[track_caller]
-    fn has_said(&self, text: impl AsRef<str>) {
-        let text = text.as_ref();
-        assert!(self.stderr.contains(text), "no {text} in {}", self.stderr);
     }
 }
 
@@ -230,6 +205,15 @@ impl HasEnded for Finished {
 pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
     text.lines().map(line).collect()
+}
+
+/// Expects an object to have these fields, whatever else it has.
+#[track_caller]
+pub(crate) fn includes(object: &serde_json::Value, fields: serde_json::Value) {
+    let fields: serde_json::Map<_, _> = serde_json::from_value(fields).expect("an object");
+    for (name, expected) in fields {
+        assert_eq!(object[&name], expected, "{name} of {object}");
+    }
 }
 
 /// Its events, without what is in each of them: when it was, and where.
@@ -255,10 +239,10 @@ pub(crate) async fn deadlocked(store: &Store, [one, other]: [&str; 2]) -> [Proce
         let script = format!(
             "echo holds; until test -e go; do sleep 0.02; done; exec \"$L\" run {inner} -- true"
         );
-        let mut command = store.command(&["run", outer, "--", "sh", "-c", &script]);
+        let mut command = store.command(["run", outer, "--", "sh", "-c", &script]);
         command.env("L", env!("CARGO_BIN_EXE_leasehold"));
         let process = Process::spawn(command);
-        process.stdout().wait_for("holds").await;
+        process.prints("holds").await;
         process
     };
     let both = [start(one, other).await, start(other, one).await];

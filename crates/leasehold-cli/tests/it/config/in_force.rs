@@ -1,6 +1,7 @@
 //! What runs do with settings that were not typed.
 
 use super::{Place, write};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
@@ -20,30 +21,24 @@ async fn commands_do_as_the_file_says() {
             store.display()
         ),
     );
-    let holder = Process::spawn(place.command(&["hold", "k"]));
-    holder.stdout().wait_for("").await;
-    let view = place.run(&["show", "k", "--json"]).await.stdout;
+    let holder = Process::spawn(place.command("hold k"));
+    holder.prints("").await;
+    let view = place.run("show k --json").await.stdout;
     let view: Value = serde_json::from_str(&view).unwrap();
     assert_eq!(view["holders"][0]["owner"]["label"], "billing");
     assert!(store.is_dir());
 
-    let busy = place.run(&["run", "k", "--", "echo", "ran"]).await;
-    assert_eq!(
-        (busy.code(), &*busy.stdout),
-        (Some(75), ""),
-        "{}",
-        busy.stderr
-    );
+    let busy = place.run("run k -- echo ran").await;
+    busy.has_printed(Some(75), "");
     // What is typed goes before it.
-    let waiting = Process::spawn(place.command(&["run", "-w", "forever", "k", "--", "true"]));
-    waiting.stderr().wait_for("waiting for k").await;
+    let waiting = Process::spawn(place.command("run -w forever k -- true"));
+    waiting.says("waiting for k").await;
     drop(holder);
     assert_eq!(waiting.finish().await.code(), Some(0));
 
     // A store in a file is named.
-    let elected = ["elect", "--once", "e", "--", "echo", "ran"];
-    let elected = place.run(&elected).await;
-    assert_eq!((elected.code(), &*elected.stdout), (Some(0), "ran\n"));
+    let elected = "elect --once e -- echo ran";
+    place.run(&elected).await.has_printed(Some(0), "ran\n");
 }
 
 /// A wait that was set for all runs is no wish about this one.
@@ -52,26 +47,16 @@ async fn a_configured_wait_gives_way_to_what_is_typed() {
     let place = Place::new();
     write(&place.user(), "store = 'local:'\nwait = '1h'\n");
     for variables in [&[][..], &[("LEASEHOLD_WAIT", "2h")]] {
-        for typed in [&["--every", "1h"][..], &["--every", "1h", "-n"]] {
-            let arguments = [&["run"], typed, &["j", "--", "true"]].concat();
-            let mut command = place.command(&arguments);
+        for typed in ["--every 1h", "--every 1h -n"] {
+            let mut command = place.command(format!("run {typed} j -- true"));
             command.envs(variables.iter().copied());
             let ended = Process::run(command).await;
-            assert_eq!(
-                (ended.code(), &*ended.stdout),
-                (Some(0), ""),
-                "{}",
-                ended.stderr
-            );
-            assert!(
-                !ended.stderr.contains("no store is named"),
-                "{}",
-                ended.stderr
-            );
+            ended.has_printed(Some(0), "");
+            ended.has_not_said("no store is named");
         }
-        let holder = Process::spawn(place.command(&["hold", "k"]));
-        holder.stdout().wait_for("").await;
-        let mut at_once = place.command(&["run", "-n", "k", "--", "true"]);
+        let holder = Process::spawn(place.command("hold k"));
+        holder.prints("").await;
+        let mut at_once = place.command("run -n k -- true");
         at_once.envs(variables.iter().copied());
         assert_eq!(Process::run(at_once).await.code(), Some(75));
     }
@@ -81,10 +66,10 @@ async fn a_configured_wait_gives_way_to_what_is_typed() {
 async fn a_grace_time_that_is_too_long_is_named_with_its_place() {
     let place = Place::new();
     write(&place.user(), "ttl = '10s'\n\n[profile.p]\ngrace = '6s'\n");
-    let run = ["run", "--profile", "p", "k", "--", "true"];
-    for arguments in [&run[..], &["config", "--profile", "p"]] {
+    let run = "run --profile p k -- true";
+    for arguments in [run, "config --profile p"] {
         let ended = place.run(arguments).await;
-        assert_eq!(ended.code(), Some(64), "{}", ended.stderr);
+        ended.has_code(Some(64));
         let file = place.user().display().to_string();
         let grace = format!("a grace time of 6.0 s (profile p in {file}:4) is too long");
         let ttl = format!("for a TTL of 10 s ({file}:1)");
@@ -92,20 +77,11 @@ async fn a_grace_time_that_is_too_long_is_named_with_its_place() {
             assert!(ended.stderr.contains(&part), "{part} in {}", ended.stderr);
         }
     }
-    let short = [
-        "run",
-        "--max-hold",
-        "4s",
-        "--grace",
-        "3s",
-        "k",
-        "--",
-        "true",
-    ];
+    let short = "run --max-hold 4s --grace 3s k -- true";
     let said = place.run(&short).await.stderr;
-    assert!(
-        said.contains("3.0 s (--grace) is too long for a TTL of 4.0 s (--max-hold)"),
-        "{said}"
+    says(
+        &said,
+        ["3.0 s (--grace) is too long for a TTL of 4.0 s (--max-hold)"],
     );
 }
 
@@ -132,7 +108,7 @@ async fn a_run_within_a_run_has_the_outer_ones_store() {
         let login = format!("user = 'nobody'\npassword-file = '{wrong}'\n");
         let profile = format!("[profile.other]\nstore = '{other}'\n");
         write(&place.user(), &(in_file + &login + &profile));
-        let mut command = place.command(&["run", "--user", "default"]);
+        let mut command = place.command("run --user default");
         command.arg(format!("--password-file={right}"));
         command.args(typed.map(|url| format!("--store={url}")));
         command.args(["outer", "--", "sh", "-c", script]);

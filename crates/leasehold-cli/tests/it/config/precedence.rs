@@ -42,7 +42,7 @@ impl Layer {
 }
 
 /// The TTL in force where it is set at these places.
-async fn ttl(set: &[Layer], arguments: &[&str], variables: &[(&str, &str)]) -> Value {
+async fn ttl(set: &[Layer], arguments: &str, variables: &[(&str, &str)]) -> Value {
     let place = Place::new();
     let line = |from: Layer| match set.contains(&from) {
         true => format!("ttl = \"{}\"\n", from.ttl()),
@@ -58,7 +58,7 @@ async fn ttl(set: &[Layer], arguments: &[&str], variables: &[(&str, &str)]) -> V
             &format!("{}[profile.p]\n{}", line(top), line(profile)),
         );
     }
-    let mut command = place.command(&[&["config"], arguments].concat());
+    let mut command = place.command(format!("config {arguments}"));
     command.envs(variables.iter().copied());
     if set.contains(&Layer::Option) {
         command.args(["--ttl", &Layer::Option.ttl()]);
@@ -78,16 +78,16 @@ async fn each_place_goes_before_those_below_it() {
     let of_profile = [Option, Variable, UsersProfile, SystemsProfile, User, System];
     let of_typed_profile = [Option, UsersProfile, SystemsProfile, Variable, User, System];
     for (arguments, variables, order) in [
-        (&[][..], &[("LEASEHOLD_PROFILE", "p")][..], &of_profile[..]),
-        (&["--profile", "p"], &[], &of_typed_profile),
-        (&[], &[], &[Option, Variable, User, System]),
+        ("", &[("LEASEHOLD_PROFILE", "p")][..], &of_profile[..]),
+        ("--profile p", &[], &of_typed_profile),
+        ("", &[], &[Option, Variable, User, System]),
         (
-            &["--config", "named.toml", "--profile", "p"],
+            "--config named.toml --profile p",
             &[],
             &[Option, NamedProfile, Named, Variable],
         ),
         (
-            &[],
+            "",
             &[
                 ("LEASEHOLD_CONFIG", "named.toml"),
                 ("LEASEHOLD_PROFILE", "p"),
@@ -95,7 +95,7 @@ async fn each_place_goes_before_those_below_it() {
             &[Option, Variable, NamedProfile, Named],
         ),
         (
-            &["--profile", "p"],
+            "--profile p",
             &[
                 ("LEASEHOLD_CONFIG", "named.toml"),
                 ("LEASEHOLD_PROFILE", "q"),
@@ -163,7 +163,7 @@ const VALUES: [(&str, &str); 11] = [
 async fn the_page_has_each_key_with_what_else_sets_it() {
     let place = Place::new();
     let table = documented();
-    let unset = settings(&shown(place.command(&["config"])).await);
+    let unset = settings(&shown(place.command("config")).await);
     assert_eq!(unset.len(), table.len());
     for row in table {
         let key = &*row.key;
@@ -177,18 +177,18 @@ async fn the_page_has_each_key_with_what_else_sets_it() {
         };
         assert_eq!(unset[key], (usual, json!({"kind": "default"})), "{key}");
 
-        let typed = place.command(&["config", &row.option, value]);
+        let typed = place.command(["config", &row.option, value]);
         let from = json!({"kind": "option", "name": row.option});
         assert_eq!(in_force(typed).await, (json!(value), from), "{key}");
 
-        let mut set = place.command(&["config"]);
+        let mut set = place.command("config");
         set.env(&row.variable, value);
         let from = json!({"kind": "variable", "name": row.variable});
         assert_eq!(in_force(set).await, (json!(value), from), "{key}");
 
         let file = place.path("of-key.toml");
         write(&file, &format!("# A comment.\n{key} = {value:?}\n"));
-        let read = place.command(&["config", "--config", file.to_str().unwrap()]);
+        let read = place.command(("config --config", file.to_str().unwrap()));
         let from = json!({"kind": "file", "path": file, "line": 2, "profile": null});
         assert_eq!(in_force(read).await, (json!(value), from), "{key}");
     }

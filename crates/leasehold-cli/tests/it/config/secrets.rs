@@ -20,24 +20,22 @@ async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
         "redlock://:hunter2@a,b,c",
     ] {
         write(&file, &format!("[profile.p]\nstore = '{url}'\n"));
-        let refused = place.refused(&[]).await;
+        let refused = place.refused("").await;
         for part in [":2: the value of store has a password", "password-file"] {
             assert!(refused.contains(part), "{part} in {refused}");
         }
         assert!(!refused.contains("hunter2"), "{refused}");
 
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        for output in [&[][..], &["--json"]] {
-            let ended = place
-                .run(&[&["config", "--profile", "p"], output].concat())
-                .await;
-            assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        for output in ["", "--json"] {
+            let ended = place.run(format!("config --profile p {output}")).await;
+            ended.has_code(Some(0));
             let all = ended.stdout + &ended.stderr;
             assert!(all.contains(":***@") && !all.contains("hunter2"), "{all}");
         }
         fs::remove_file(&file).unwrap();
     }
-    let mut by_variable = place.command(&["config", "-S", "redis://host/?user=app"]);
+    let mut by_variable = place.command("config -S redis://host/?user=app");
     by_variable.env("LEASEHOLD_PASSWORD", "hunter2");
     let ended = Process::run(by_variable).await;
     assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
@@ -48,8 +46,8 @@ async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
 async fn the_password_of_the_environment_has_its_place() {
     let place = Place::new();
     write(&place.user(), "[profile.p]\npassword-file = 'found'\n");
-    let shown_with = async |arguments: &[&str], by: &str| {
-        let mut command = place.command(&[&["config"], arguments].concat());
+    let shown_with = async |arguments: &str, by: &str| {
+        let mut command = place.command(format!("config {arguments}"));
         command
             .env("LEASEHOLD_PASSWORD", "hunter2")
             .env("LEASEHOLD_PROFILE", by);
@@ -63,10 +61,10 @@ async fn the_password_of_the_environment_has_its_place() {
         json!("(hidden)"),
         json!({"kind": "variable", "name": "LEASEHOLD_PASSWORD"}),
     ));
-    assert_eq!(shown_with(&[], "p").await, (Value::Null, hidden));
+    assert_eq!(shown_with("", "p").await, (Value::Null, hidden));
     let found = json!(place.user().with_file_name("found"));
-    assert_eq!(shown_with(&["--profile", "p"], "p").await, (found, None));
-    let typed = shown_with(&["--password-file", "typed"], "p").await;
+    assert_eq!(shown_with("--profile p", "p").await, (found, None));
+    let typed = shown_with("--password-file typed", "p").await;
     assert_eq!(typed, (json!("typed"), None));
 }
 
@@ -82,8 +80,8 @@ async fn credentials_stay_with_their_store() {
         &place.user(),
         "tls-ca = '/x/ca.pem'\n[profile.b]\nstore = 'redis://b/'\nuser = 'b'\n",
     );
-    let shown_with = async |arguments: &[&str]| {
-        let json = shown(place.command(&[&["config"], arguments].concat())).await;
+    let shown_with = async |arguments: &str| {
+        let json = shown(place.command(format!("config {arguments}"))).await;
         let in_force = settings(&json);
         let value = |key: &str| in_force[key].0.clone();
         let unused = json["unused"].as_array().unwrap().iter();
@@ -97,24 +95,24 @@ async fn credentials_stay_with_their_store() {
     };
     let password = json!(place.path("password"));
     let all = [json!("app"), password, json!("/x/ca.pem")];
-    assert_eq!(shown_with(&[]).await, (all.clone(), vec![]));
-    assert_eq!(shown_with(&["-S", "redis://a/"]).await, (all, vec![]));
+    assert_eq!(shown_with("").await, (all.clone(), vec![]));
+    assert_eq!(shown_with("-S redis://a/").await, (all, vec![]));
     let none = [Value::Null, Value::Null, Value::Null];
     let unused = ["user", "password-file", "tls-ca"].map(str::to_owned);
-    let (values, not_used) = shown_with(&["-S", "redis://c/"]).await;
+    let (values, not_used) = shown_with("-S redis://c/").await;
     assert_eq!(values, none);
     assert_eq!(not_used, unused);
-    let (values, not_used) = shown_with(&["--profile", "b"]).await;
+    let (values, not_used) = shown_with("--profile b").await;
     assert_eq!(values, [json!("b"), Value::Null, Value::Null]);
     assert_eq!(not_used, unused[1..]);
-    let typed = shown_with(&["-S", "redis://c/", "--user", "me"]).await;
+    let typed = shown_with("-S redis://c/ --user me").await;
     assert_eq!(typed.0[0], "me");
-    let said = place.run(&["config", "--profile", "b"]).await.stdout;
+    let said = place.run("config --profile b").await.stdout;
     let line = "not used, as it is for another store: tls-ca (";
     assert!(said.contains(line), "{said}");
     // Where no file names a store, it is for any.
     write(&place.system(), "user = 'app'\n");
-    assert_eq!(shown_with(&["-S", "redis://c/"]).await.0[0], "app");
+    assert_eq!(shown_with("-S redis://c/").await.0[0], "app");
 }
 
 /// Those of the environment are for the store that it names, or that was typed.
@@ -125,8 +123,8 @@ async fn credentials_of_the_environment_stay_with_its_store() {
         &place.user(),
         "store = 'redis://a/'\n[profile.b]\nstore = 'redis://b/'\n",
     );
-    let shown_with = async |store: Option<&str>, arguments: &[&str]| {
-        let mut command = place.command(&[&["config"], arguments].concat());
+    let shown_with = async |store: Option<&str>, arguments: &str| {
+        let mut command = place.command(format!("config {arguments}"));
         command
             .env("LEASEHOLD_USER", "app")
             .env("LEASEHOLD_PASSWORD", "hunter2");
@@ -143,12 +141,12 @@ async fn credentials_of_the_environment_stay_with_its_store() {
         assert_eq!(sent[0], unused.is_empty(), "{json}");
         sent[0]
     };
-    assert!(shown_with(Some("redis://c/"), &[]).await);
-    assert!(shown_with(None, &["-S", "redis://c/"]).await);
-    assert!(shown_with(Some("redis://b/"), &["--profile", "b"]).await);
-    assert!(!shown_with(Some("redis://c/"), &["--profile", "b"]).await);
-    assert!(!shown_with(None, &["--profile", "b"]).await);
-    assert!(!shown_with(None, &[]).await);
+    assert!(shown_with(Some("redis://c/"), "").await);
+    assert!(shown_with(None, "-S redis://c/").await);
+    assert!(shown_with(Some("redis://b/"), "--profile b").await);
+    assert!(!shown_with(Some("redis://c/"), "--profile b").await);
+    assert!(!shown_with(None, "--profile b").await);
+    assert!(!shown_with(None, "").await);
 }
 
 /// What a server is sent before it answers.
@@ -172,18 +170,18 @@ async fn no_other_server_gets_the_password_of_the_environment() {
     let lease = json!({"store": url, "ttl_ms": 30_000, "leases": []});
     write(&place.path("f"), &lease.to_string());
     for (arguments, own, is_sent) in [
-        (&["show", "k", "-S", &url][..], None, true),
-        (&["show", "k"], Some(&*url), true),
-        (&["show", "k", "--profile", "p"], None, false),
-        (&["release", "f"], None, false),
-        (&["release", "f"], Some("redis://127.0.0.1:1/"), false),
-        (&["release", "f", "-S", &url], None, true),
+        (&*format!("show k -S {url}"), None, true),
+        ("show k", Some(&*url), true),
+        ("show k --profile p", None, false),
+        ("release f", None, false),
+        ("release f", Some("redis://127.0.0.1:1/"), false),
+        (&format!("release f -S {url}"), None, true),
     ] {
         let mut command = place.command(arguments);
         command.env("LEASEHOLD_PASSWORD", "hunter2");
         command.envs(own.map(|own| ("LEASEHOLD_STORE", own)));
         let ended = Process::run(command).await;
-        assert_eq!(ended.code(), Some(69), "{}", ended.stderr);
+        ended.has_code(Some(69));
         let mut sent = String::new();
         while let Ok(bytes) = requests.try_recv() {
             sent += &String::from_utf8_lossy(&bytes);
@@ -200,9 +198,9 @@ async fn no_other_server_gets_the_password_of_the_environment() {
 async fn a_command_does_not_inherit_credentials_of_another_store() {
     let place = Place::new();
     write(&place.user(), "store = 'local:'\n");
-    for (arguments, expected) in [(&[][..], "none\n"), (&["-S", "local:"], "app\n")] {
-        let echo = ["k", "--", "sh", "-c", "echo ${LEASEHOLD_USER-none}"];
-        let mut command = place.command(&[&["run", "-q"], arguments, &echo].concat());
+    for (arguments, expected) in [("", "none\n"), ("-S local:", "app\n")] {
+        let run = format!("run -q {arguments} k -- sh -c");
+        let mut command = place.command((run, "echo ${LEASEHOLD_USER-none}"));
         command.env("LEASEHOLD_USER", "app");
         let ended = Process::run(command).await;
         assert_eq!(ended.stdout, expected, "{}", ended.stderr);

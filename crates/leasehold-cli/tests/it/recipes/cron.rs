@@ -174,13 +174,8 @@ async fn without_the_store_cron_has_a_line_to_mail() {
             input: String::new(),
         };
         let ended = job.start_with(&machine, &variables).finish().await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(69), ""),
-            "{}",
-            ended.stderr
-        );
-        assert!(ended.stderr.starts_with("leasehold: "), "{}", ended.stderr);
+        ended.has_printed(Some(69), "");
+        ended.has_said_first("leasehold: ");
     })
     .await;
 }

@@ -1,8 +1,4 @@
 //! Entrypoints of images, run as process 1 of a PID namespace with the variables of the image.
-#![allow(
-    clippy::print_stderr,
-    reason = "what is left out on a machine is said there"
-)]
 
 use std::fs;
 
@@ -56,7 +52,7 @@ impl Image {
     /// `docker run` with these variables.
     fn start(&self, machine: &Machine<'_>, variables: &[(&str, &str)]) -> Process {
         let apart = "unshare --fork --pid --mount-proc --kill-child".split(' ');
-        let user = ["--user", "--map-root-user"].into_iter();
+        let user = "--user --map-root-user".split(' ');
         let user = user.filter(|_| !rustix::process::geteuid().is_root());
         let words = apart.chain(user).map(str::to_owned);
         let words = words.chain([self.entrypoint.clone(), self.command.clone()].concat());
@@ -108,7 +104,7 @@ async fn an_entrypoint_is_process_1_and_passes_signals_on() {
         let first = image.start(&machines[0], &[STORE]);
         let token = started(&first, name).await;
         let second = image.start(&machines[1], &[STORE]);
-        second.stderr().wait_for("(position 1)").await;
+        second.says("(position 1)").await;
         stop(&first);
         assert!(started(&second, name).await > token);
         assert_eq!(first.finish().await.code(), Some(143));
@@ -126,11 +122,7 @@ async fn what_a_program_leaves_behind_is_reaped() {
         let machine = fleet.machine();
         machine.install(&image.command[0], script);
         let ended = image.start(&machine, &[STORE]).finish().await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(0), "leasehold\nreaped\n"),
-            "{ended:?}"
-        );
+        ended.has_printed(Some(0), "leasehold\nreaped\n");
     }
 }
 
@@ -141,16 +133,7 @@ async fn a_container_without_a_store_does_not_run() {
         let machine = fleet.machine();
         machine.install_job(&image.command[0]);
         let ended = image.start(&machine, &[]).finish().await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(64), ""),
-            "{}",
-            ended.stderr
-        );
-        assert!(
-            ended.stderr.contains("the store is empty"),
-            "{}",
-            ended.stderr
-        );
+        ended.has_printed(Some(64), "");
+        ended.has_said("the store is empty");
     }
 }

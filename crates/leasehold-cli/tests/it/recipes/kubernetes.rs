@@ -186,7 +186,7 @@ async fn the_second_pod_of_a_cron_job_waits_for_the_first() {
         let first = container.start(&pods[0]);
         let token = started(&first, &container.name).await;
         let second = container.start(&pods[1]);
-        second.stderr().wait_for("(position 1)").await;
+        second.says("(position 1)").await;
         pods[0].release(&container.name).await;
         assert_eq!(first.finish().await.code(), Some(0));
         assert!(started(&second, &container.name).await > token);
@@ -205,7 +205,7 @@ async fn one_pod_of_a_deployment_leads_and_another_follows_it() {
         let leader = container.start(&pods[0]);
         let term = started(&leader, &container.name).await;
         let next = container.start(&pods[1]);
-        next.stderr().wait_for("(position 1)").await;
+        next.says("(position 1)").await;
         leader.signal(Signal::TERM);
         assert!(started(&next, &container.name).await > term);
         assert_eq!(leader.finish().await.signal(), Some(Signal::TERM));
@@ -272,7 +272,7 @@ async fn a_sidecar_tells_its_pod_whether_it_leads() {
         let first = shops[0].sidecar.start(&shops[0].pod);
         let term = shops[0].until_it_leads(0).await;
         let second = shops[1].sidecar.start(&shops[1].pod);
-        second.stderr().wait_for("(position 1)").await;
+        second.says("(position 1)").await;
         assert_eq!(shops[1].leads().await, None);
 
         // The pod is deleted: the file goes first, then the lock.
@@ -298,7 +298,7 @@ async fn the_file_of_a_dead_sidecar_does_not_count() {
         // It is started again, and stands in line behind itself.
         shop.age(Duration::ZERO);
         let again = sidecar.start(&shop.pod);
-        again.stderr().wait_for("(position 1)").await;
+        again.says("(position 1)").await;
         assert!(!shop.file().exists());
     }
 }
@@ -310,9 +310,9 @@ async fn a_sidecar_whose_lock_was_broken_takes_its_file_away() {
         let shop = Shop::new(&fleet, sidecar);
         let running = sidecar.start(&shop.pod);
         let term = shop.until_it_leads(0).await;
-        let broken = Process::run(shop.pod.leasehold(&["break", "--yes", "shop-leader"])).await;
-        assert_eq!(broken.code(), Some(0), "{}", broken.stderr);
-        running.stderr().wait_for("lost").await;
+        let broken = Process::run(shop.pod.leasehold("break --yes shop-leader")).await;
+        broken.has_code(Some(0));
+        running.says("lost").await;
         // It stands again.
         shop.until_it_leads(term).await;
     }

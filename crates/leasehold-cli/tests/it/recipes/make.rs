@@ -30,11 +30,11 @@ async fn make(machine: &Machine<'_>, arguments: &str) -> Finished {
 async fn a_busy_target_fails_with_75() {
     let fleet = Fleet(Servers::named_in(&makefile()));
     let machine = machine(&fleet);
-    let held = Process::spawn(machine.leasehold(&["hold", "migrate/production"]));
-    held.stdout().wait_for("").await;
+    let held = Process::spawn(machine.leasehold("hold migrate/production"));
+    held.prints("").await;
     let busy = make(&machine, "migrate").await;
-    assert_eq!(busy.code(), Some(2), "{busy:?}");
-    assert!(busy.stderr.contains("Error 75"), "{busy:?}");
+    busy.has_code(Some(2));
+    busy.has_said("Error 75");
     assert!(!busy.stdout.contains("migrate\n"), "{busy:?}");
 }
 
@@ -42,7 +42,7 @@ async fn a_busy_target_fails_with_75() {
 async fn all_commands_of_a_rule_are_under_its_lock_and_have_the_token() {
     let fleet = Fleet(Servers::named_in(&makefile()));
     let made = make(&machine(&fleet), "-s migrate").await;
-    assert_eq!(made.code(), Some(0), "{made:?}");
+    made.has_code(Some(0));
     let mut lines = made.stdout.lines();
     assert_eq!(lines.next(), Some("migrate"), "{made:?}");
     let token = lines.next().and_then(|line| line.strip_prefix("seed "));
@@ -56,7 +56,7 @@ async fn all_commands_of_a_rule_are_under_its_lock_and_have_the_token() {
 async fn the_jobs_of_make_go_on_under_the_lock() {
     let fleet = Fleet(Servers::named_in(&makefile()));
     let made = make(&machine(&fleet), "-j4 generate").await;
-    assert_eq!(made.code(), Some(0), "{made:?}");
-    assert!(made.stdout.contains("generate\n"), "{made:?}");
-    assert!(!made.stderr.contains("jobserver"), "{made:?}");
+    made.has_code(Some(0));
+    made.has_shown("generate\n");
+    made.has_not_said("jobserver");
 }

@@ -1,9 +1,4 @@
 //! Scripts of the recipes, where several run at once. `pages.rs` runs each alone.
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails with the message"
-)]
 
 use std::fs;
 
@@ -49,11 +44,11 @@ async fn a_script_has_its_lock_from_its_first_command_to_its_last() {
     let token = started(&first, "prune").await;
     // Not by its path, nor by the shell of its first line.
     let second = shell(&machines[1], "sh backup.sh");
-    second.stderr().wait_for("(position 1)").await;
+    second.says("(position 1)").await;
     machines[0].release("prune").await;
     let ended = first.finish().await;
     let lines = format!("dump --all two words\ncopy\nprune started {token}\nprune done\n");
-    assert_eq!((ended.code(), &*ended.stdout), (Some(0), &*lines));
+    ended.has_printed(Some(0), &lines);
     assert!(started(&second, "prune").await > token);
 }
 
@@ -85,7 +80,7 @@ async fn a_stale_deploy_switches_nothing() {
         ("./switch 9 v1", 1),
     ] {
         let ended = run(&machine, line).await;
-        assert_eq!(ended.code(), Some(status), "{ended:?}");
+        ended.has_code(Some(status));
         assert_eq!(ended.stderr.contains("is stale"), status == 1, "{ended:?}");
     }
     let current = fs::read_link(machine.place.path("work/current")).unwrap();
@@ -97,14 +92,11 @@ async fn a_deploy_needs_a_token_and_hands_it_on() {
     let fleet = Fleet::of(STORE);
     let machine = machine(&fleet, "deploy.md", &["deploy.sh"], &["upload", "switch"]);
     let without = run(&machine, "CI_COMMIT=v2 ./deploy.sh").await;
-    assert_eq!(without.code(), Some(2), "{without:?}");
-    assert!(
-        without.stderr.contains("start this with leasehold run"),
-        "{without:?}"
-    );
+    without.has_code(Some(2));
+    without.has_said("start this with leasehold run");
     let line = "CI_COMMIT=v2 leasehold run deploy/production -- ./deploy.sh";
     let with = run(&machine, line).await;
-    assert_eq!(with.code(), Some(0), "{with:?}");
+    with.has_code(Some(0));
     let switched = with
         .stdout
         .lines()
@@ -136,8 +128,7 @@ async fn the_jobs_of_a_pipeline_have_one_lock() {
     let try_it = "leasehold run -n deploy/production -- true";
     for broken in [false, true] {
         for job in [hold, renew, work] {
-            let done = run(&machine, job).await;
-            assert_eq!(done.code(), Some(0), "{done:?}");
+            run(&machine, job).await.has_code(Some(0));
             assert_eq!(run(&machine, try_it).await.code(), Some(75));
         }
         let status = match broken {
@@ -168,7 +159,7 @@ async fn a_script_holds_its_lock_from_a_line_on_until_it_is_killed() {
     script.signal(Signal::KILL);
     // Sooner than its TTL is over.
     let next = run(&machine, "leasehold run -w 15s report -- true").await;
-    assert_eq!(next.code(), Some(0), "{next:?}");
+    next.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -182,12 +173,12 @@ async fn replicas_migrate_one_after_the_other_and_then_serve() {
     let first = shell(&replicas[0], "./entrypoint.sh --port 80");
     let token = started(&first, "migrate").await;
     let second = shell(&replicas[1], "./entrypoint.sh --port 81");
-    second.stderr().wait_for("(position 1)").await;
+    second.says("(position 1)").await;
     replicas[0].release("migrate").await;
-    first.stdout().wait_for("server --port 80").await;
+    first.prints("server --port 80").await;
     assert!(started(&second, "migrate").await > token);
     replicas[1].release("migrate").await;
-    second.stdout().wait_for("server --port 81").await;
+    second.prints("server --port 81").await;
 }
 
 #[tokio::test]
@@ -196,5 +187,5 @@ async fn a_replica_whose_migration_fails_does_not_serve() {
     let replica = machine(&fleet, "migrations.md", &["entrypoint.sh"], &["server"]);
     replica.install("migrate", "#!/bin/sh\nexit 5\n");
     let ended = run(&replica, "./entrypoint.sh").await;
-    assert_eq!((ended.code(), &*ended.stdout), (Some(5), ""), "{ended:?}");
+    ended.has_printed(Some(5), "");
 }

@@ -9,14 +9,6 @@
 //!
 //! `LEASEHOLD_SEEDS=100000` runs more worlds; `LEASEHOLD_SEED=17` runs one and prints its events.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what is wrong by panicking"
-)]
-
 mod changes;
 mod checks;
 mod climate;

@@ -36,22 +36,13 @@ fn leader(cast: &Cast) -> Leader {
     Some((first.claim.arrival, first.token, first.claim.note))
 }
 
-const ALL: [Verb; 14] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Note,
-    Verb::Note,
-    Verb::Rotate,
-    Verb::GiveAway,
-    Verb::Break,
-    Verb::Watch,
-];
+const ALL: [Verb; 14] = {
+    use Verb::*;
+    [
+        Join, Join, Join, Renew, Renew, Release, Release, Die, Note, Note, Rotate, GiveAway, Break,
+        Watch,
+    ]
+};
 
 /// Whoever watches looks when it hears, and then knows the first holder until it
 /// hears again.

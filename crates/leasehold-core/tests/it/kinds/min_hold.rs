@@ -26,20 +26,12 @@ fn wants(who: usize) -> Claim {
     }
 }
 
-const ALL: [Verb; 12] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Die,
-    Verb::Unheard,
-    Verb::Rotate,
-    Verb::Downgrade,
-];
+const ALL: [Verb; 12] = {
+    use Verb::*;
+    [
+        Join, Join, Join, Renew, Release, Release, Release, Die, Die, Unheard, Rotate, Downgrade,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]

@@ -3,13 +3,6 @@
 //! `cast` is shared by all: a few clients at one key, and random scripts for them.
 //! `PROPTEST_CASES` sets the number of scripts, `PROPTEST_RNG_SEED` their seed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
-
 mod cast;
 mod election;
 mod min_hold;

@@ -14,15 +14,10 @@ fn lock(who: usize) -> Claim {
     claim(who, id(0), mode)
 }
 
-const BUSY: [Verb; 7] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Release,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Renew,
-];
+const BUSY: [Verb; 7] = {
+    use Verb::*;
+    [Join, Join, Release, Release, Release, Die, Renew]
+};
 
 proptest! {
     #![proptest_config(config())]

@@ -42,19 +42,12 @@ fn they_come_in_turn(seen: &Snapshot) {
     assert!(!read || first.mode == Mode::EXCLUSIVE, "{seen:?}");
 }
 
-const ALL: [Verb; 11] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Downgrade,
-    Verb::Rotate,
-    Verb::GiveAway,
-    Verb::Break,
-];
+const ALL: [Verb; 11] = {
+    use Verb::*;
+    [
+        Join, Join, Join, Renew, Release, Release, Die, Downgrade, Rotate, GiveAway, Break,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]

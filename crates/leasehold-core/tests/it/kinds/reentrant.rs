@@ -19,19 +19,12 @@ fn wants(who: usize) -> Claim {
     }
 }
 
-const ALL: [Verb; 11] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Rotate,
-    Verb::Break,
-];
+const ALL: [Verb; 11] = {
+    use Verb::*;
+    [
+        Join, Join, Join, Join, Renew, Renew, Release, Release, Die, Rotate, Break,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]

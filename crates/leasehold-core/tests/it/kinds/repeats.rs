@@ -55,18 +55,12 @@ fn means_the_same_later(command: &Command) -> bool {
     }
 }
 
-const ALL: [Verb; 10] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Downgrade,
-    Verb::Note,
-    Verb::Rotate,
-    Verb::GiveAway,
-];
+const ALL: [Verb; 10] = {
+    use Verb::*;
+    [
+        Join, Join, Join, Renew, Release, Release, Downgrade, Note, Rotate, GiveAway,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]

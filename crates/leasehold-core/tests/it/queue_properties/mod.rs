@@ -10,13 +10,6 @@
 //! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` their seed. The default
 //! seed is the same in every run.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
-
 mod audited;
 mod bounds;
 mod histories;

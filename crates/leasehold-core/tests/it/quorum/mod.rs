@@ -9,14 +9,6 @@
 //! The same worlds with a broken rule ([`climate::Broken`]) must fail, which shows that the
 //! checks work. `PROPTEST_CASES` sets the number of worlds, `PROPTEST_RNG_SEED` their seed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test says what is wrong by panicking"
-)]
-
 mod checks;
 mod client;
 mod climate;

@@ -1,4 +1,5 @@
 use leasehold_store::Acknowledged;
+use leasehold_testkit::expect::says;
 
 use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
@@ -8,33 +9,17 @@ use crate::options::restart::Quarantine;
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
-    let map = |pairs: &[(&str, &str)]| {
-        pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect()
-    };
     Facts {
         server: "host:6379".to_owned(),
         prefix: "app:".to_owned(),
         user: Some("alice".to_owned()),
-        info: map(&[
-            ("redis_version", "7.2.4"),
-            ("role", "master"),
-            ("cluster_enabled", "0"),
-            ("maxmemory", "1000"),
-            ("maxmemory_policy", "noeviction"),
-            ("used_memory", "10"),
-            ("aof_enabled", "1"),
-            ("connected_clients", "3"),
-            ("maxclients", "100"),
-        ]),
-        config: map(&[
-            ("appendfsync", "always"),
-            ("save", ""),
-            ("min-replicas-to-write", "0"),
-            ("timeout", "0"),
-        ]),
+        info: fields(
+            "redis_version=7.2.4; role=master; cluster_enabled=0; \
+             maxmemory=1000; maxmemory_policy=noeviction; used_memory=10; \
+             aof_enabled=1; connected_clients=3; maxclients=100",
+        )
+        .collect(),
+        config: fields("appendfsync=always; save=; min-replicas-to-write=0; timeout=0").collect(),
         clock: Some(Clock {
             ahead: -1_500,
             within: Duration::from_micros(200),
@@ -52,14 +37,17 @@ fn good() -> Facts {
     }
 }
 
-fn with(info: &[(&str, &str)], config: &[(&str, &str)]) -> Facts {
+/// Fields as text: `name=value; name=value`.
+fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
+    let fields = text.split("; ").filter_map(|field| field.split_once('='));
+    fields.map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+/// The good server, but for these fields of INFO and of its configuration.
+fn with(info: &str, config: &str) -> Facts {
     let mut facts = good();
-    for (name, value) in info {
-        facts.info.insert((*name).to_owned(), (*value).to_owned());
-    }
-    for (name, value) in config {
-        facts.config.insert((*name).to_owned(), (*value).to_owned());
-    }
+    facts.info.extend(fields(info));
+    facts.config.extend(fields(config));
     facts
 }
 
@@ -87,77 +75,47 @@ fn a_good_server_is_fine() {
 #[test]
 fn what_endangers_locks_is_found() {
     use Severity::{Note, Unsafe, Warning};
-    let replica = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
-    let late = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=30";
-    let new = "ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0";
+    let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let late = "slave1=ip=10.0.0.2,port=6379,state=online,offset=1,lag=30";
+    let new = "slave2=ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0";
+    let three = format!("{replica}; {late}; {new}");
+    let writes = "min-replicas-to-write=1";
+    let no_limit = "maxmemory_policy=allkeys-lfu; maxmemory=0";
+    let of_three = [
+        (Warning, "replicas"),
+        (Warning, "replicas"),
+        (Note, "replicas"),
+    ];
+    let isolated = [(Note, "replicas"), (Warning, "isolation")];
     for (info, config, expected) in [
         (
-            &[("maxmemory_policy", "volatile-lru")][..],
-            &[][..],
+            "maxmemory_policy=volatile-lru",
+            "",
             &[(Unsafe, "eviction")][..],
         ),
-        (
-            &[("maxmemory_policy", "allkeys-lfu"), ("maxmemory", "0")],
-            &[],
-            &[(Note, "eviction")],
-        ),
-        (&[("used_memory", "950")], &[], &[(Warning, "memory")]),
-        (
-            &[],
-            &[("appendfsync", "everysec")],
-            &[(Note, "persistence")],
-        ),
-        (
-            &[("aof_enabled", "0")],
-            &[("save", "3600 1")],
-            &[(Warning, "persistence")],
-        ),
-        (&[("aof_enabled", "0")], &[], &[(Warning, "persistence")]),
-        (
-            &[("aof_last_write_status", "err")],
-            &[],
-            &[(Warning, "disk")],
-        ),
-        (
-            &[("slave0", replica)],
-            &[],
-            &[(Note, "replicas"), (Warning, "isolation")],
-        ),
-        (
-            &[("slave0", replica)],
-            &[("min-replicas-to-write", "1")],
-            &[(Note, "replicas")],
-        ),
-        (
-            &[("slave0", replica), ("slave1", late), ("slave2", new)],
-            &[("min-replicas-to-write", "1")],
-            &[
-                (Warning, "replicas"),
-                (Warning, "replicas"),
-                (Note, "replicas"),
-            ],
-        ),
-        (&[("role", "slave")], &[], &[(Unsafe, "role")]),
-        (&[("cluster_enabled", "1")], &[], &[(Unsafe, "role")]),
-        (
-            &[("connected_clients", "95")],
-            &[],
-            &[(Warning, "connections")],
-        ),
-        (&[], &[("timeout", "300")], &[(Note, "connections")]),
+        (no_limit, "", &[(Note, "eviction")]),
+        ("used_memory=950", "", &[(Warning, "memory")]),
+        ("", "appendfsync=everysec", &[(Note, "persistence")]),
+        ("aof_enabled=0", "save=3600 1", &[(Warning, "persistence")]),
+        ("aof_enabled=0", "", &[(Warning, "persistence")]),
+        ("aof_last_write_status=err", "", &[(Warning, "disk")]),
+        (replica, "", &isolated),
+        (replica, writes, &[(Note, "replicas")]),
+        (&three, writes, &of_three),
+        ("role=slave", "", &[(Unsafe, "role")]),
+        ("cluster_enabled=1", "", &[(Unsafe, "role")]),
+        ("connected_clients=95", "", &[(Warning, "connections")]),
+        ("", "timeout=300", &[(Note, "connections")]),
     ] {
-        assert_eq!(
-            complaints(&with(info, config)),
-            expected,
-            "{info:?} {config:?}"
-        );
+        let found = complaints(&with(info, config));
+        assert_eq!(found, expected, "{info:?} {config:?}");
     }
 }
 
 #[test]
 fn a_voter_may_forget_and_a_node_is_one_of_many() {
     use Severity::{Note, Warning};
-    let mut voter = with(&[("aof_enabled", "0")], &[]);
+    let mut voter = with("aof_enabled=0", "");
     (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
     assert_eq!(complaints(&voter), [(Note, "persistence")]);
     for vote in [
@@ -171,7 +129,7 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
             [(Warning, "vote"), (Note, "persistence")]
         );
     }
-    let mut node = with(&[("cluster_enabled", "1")], &[]);
+    let mut node = with("cluster_enabled=1", "");
     (node.part, node.trial) = (Part::Node, None);
     assert_eq!(complaints(&node), []);
 }
@@ -233,8 +191,8 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
         ..Trial::default()
     };
     for unusable in [
-        with(&[("role", "slave")], &[]),
-        with(&[("cluster_enabled", "1")], &[]),
+        with("role=slave", ""),
+        with("cluster_enabled=1", ""),
         Facts {
             trial: Some(failed()),
             ..good()
@@ -285,7 +243,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
 #[test]
 fn a_promise_names_the_eviction_that_ends_it() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
-        let facts = with(&[("maxmemory_policy", policy)], &[]);
+        let facts = with(&format!("maxmemory_policy={policy}"), "");
         let promise = promised(&facts);
         assert!(promise.starts_with("Exclusion"), "{promise}");
         assert!(promise.contains(policy), "{promise}");
@@ -299,7 +257,7 @@ fn who_may_speak_on_all_channels_is_named() {
         facts.users = users;
         facts
             .config
-            .insert("acl-pubsub-default".to_owned(), setting.to_owned());
+            .extend(fields(&format!("acl-pubsub-default={setting}")));
         complaints(&facts)
     };
     let users = |others, wide: &[&str]| {
@@ -360,9 +318,9 @@ fn a_missing_right_comes_with_the_rule_that_would_do() {
     let findings = judge(&facts);
     let scripts = findings.iter().find(|finding| finding.check == "scripts");
     let remedy = scripts.unwrap().remedy.clone().unwrap();
-    assert!(
-        remedy.contains("ACL SETUSER alice on ><password> resetchannels ~app:* &app:*"),
-        "{remedy}"
+    says(
+        &remedy,
+        ["ACL SETUSER alice on ><password> resetchannels ~app:* &app:*"],
     );
     assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
 }
@@ -416,12 +374,10 @@ fn what_is_forbidden_is_found_with_what_would_do() {
 #[test]
 fn who_acknowledges_is_counted() {
     let judged = |replicas, wanted, online: usize| {
-        let fields = ["slave0", "slave1", "slave2"];
-        let online: Vec<_> = fields[..online]
-            .iter()
-            .map(|field| (*field, "ip=h,port=1,state=online,lag=0"))
+        let online: Vec<_> = (0..online)
+            .map(|number| format!("slave{number}=ip=h,port=1,state=online,lag=0"))
             .collect();
-        let mut facts = with(&online, &[("min-replicas-to-write", "1")]);
+        let mut facts = with(&online.join("; "), "min-replicas-to-write=1");
         facts.trial = Some(Trial {
             acknowledged: Some(Acknowledged {
                 replicas,
@@ -452,29 +408,21 @@ fn who_acknowledges_is_counted() {
 /// finding is either the same as with it, or gone, or says what is unknown.
 #[test]
 fn what_was_not_read_is_unknown() {
-    let replica = (
-        "slave0",
-        "ip=10.0.0.2,port=6379,state=online,offset=1,lag=0",
-    );
+    let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
     let mut bases = vec![
         good(),
-        with(&[("aof_enabled", "0")], &[("save", "3600 1")]),
+        with("aof_enabled=0", "save=3600 1"),
         with(
-            &[replica, ("maxmemory", "0")],
-            &[("min-replicas-to-write", "1")],
+            &format!("{replica}; maxmemory=0"),
+            "min-replicas-to-write=1",
         ),
-        with(
-            &[("redis_version", "6.2.6")],
-            &[("acl-pubsub-default", "resetchannels")],
-        ),
+        with("redis_version=6.2.6", "acl-pubsub-default=resetchannels"),
     ];
-    let (mut voter, mut gated, mut seen) = (good(), with(&[replica], &[]), bases[3].clone());
+    let (mut voter, mut gated, mut seen) = (good(), with(replica, ""), bases[3].clone());
     (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
     gated.restart = Restart::Quarantine(Quarantine::default());
-    let lag = ("min-replicas-max-lag", "10");
-    for (name, value) in [("min-replicas-to-write", "1"), lag] {
-        gated.config.insert(name.to_owned(), value.to_owned());
-    }
+    let lag = fields("min-replicas-to-write=1; min-replicas-max-lag=10");
+    gated.config.extend(lag);
     seen.users = Some(Users {
         others: 1,
         on_all_channels: Vec::new(),
@@ -518,9 +466,10 @@ fn what_was_not_read_is_unknown() {
     let mut silent = good();
     silent.info.clear();
     let promised = promised(&silent);
-    for unseen in ["a replica is promoted", "maxmemory-policy is unknown"] {
-        assert!(promised.contains(unseen), "{promised}");
-    }
+    says(
+        &promised,
+        ["a replica is promoted", "maxmemory-policy is unknown"],
+    );
 }
 
 /// The remedy is what is missing, where the server names it.

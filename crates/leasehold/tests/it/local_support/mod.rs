@@ -1,5 +1,4 @@
 //! Helpers of the tests of the local store.
-#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 pub(crate) mod roles;
 
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, ReleaseReply, Standing};
+use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, ReleaseReply, Standing};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{AllAnswer, LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Lease, connect};
@@ -18,30 +17,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+pub(crate) use crate::support::{LIMIT, in_line, key, release, until};
+
 /// How soon what a dead process held is free: far below any TTL used here.
 pub(crate) const FREED: Duration = Duration::from_secs(15);
-
-/// How long anything may take on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
 
 pub(crate) fn claim(store: &LocalStore, id: u128) -> Claim {
     Claim {
         waiter_ttl: LIMIT,
         inbox: Some(store.inbox().clone()),
         ..Claim::new(ClaimId::from_random(id), Mode::EXCLUSIVE, LIMIT)
-    }
-}
-
-pub(crate) fn release(id: u128) -> Release {
-    Release {
-        id: ClaimId::from_random(id),
-        hand_off: true,
-        settled: false,
-        unused: false,
     }
 }
 
@@ -107,22 +92,6 @@ pub(crate) async fn freed(next: JoinHandle<Lease>) -> Lease {
 
 pub(crate) async fn freed_within(limit: Duration, next: JoinHandle<Lease>) -> Lease {
     timeout(limit, next).await.expect("free in time").unwrap()
-}
-
-/// Waits until so many wait for `k`.
-pub(crate) async fn waiters(client: &Client, number: usize) {
-    let so_many = async || client.inspect("k").await.unwrap().waiters.len() == number;
-    eventually(so_many, "so many waiters").await;
-}
-
-/// Asks again and again until it is true.
-pub(crate) async fn eventually(is_true: impl AsyncFn() -> bool, what: &str) {
-    let asked = async {
-        while !is_true().await {
-            sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(LIMIT, asked).await.expect(what);
 }
 
 /// A moment, of up to so many microseconds.

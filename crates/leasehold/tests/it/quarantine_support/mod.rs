@@ -1,25 +1,19 @@
 //! Clients that contend for a key while its server loses data, and a witness of the validity of
 //! each lease.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::core::{
-    Claim, ClaimId, Command, Key, Mode, Release, Renew, Reply, Token, drift_allowance,
-};
+use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Renew, Reply, Token, drift_allowance};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{Answer, LockStore as _, Verbs as _};
 use leasehold::{Error, ErrorKind};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::support::release_of;
 
 /// The longest TTL that the clients here use.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(1);
@@ -154,7 +148,7 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 // It may stand in line, or hold by an answer that was lost.
-                let _ = store.release(&key, &release(&id)).await;
+                let _ = store.release(&key, &release_of(id.clone())).await;
                 tokio::time::sleep(dice.millis(5, 30)).await;
             }
         }
@@ -186,16 +180,7 @@ async fn hold(
     }
     if dice.roll(3) > 0 {
         witness.stops(number);
-        let _ = store.release(key, &release(id)).await;
-    }
-}
-
-fn release(id: &ClaimId) -> Release {
-    Release {
-        id: id.clone(),
-        hand_off: true,
-        settled: false,
-        unused: false,
+        let _ = store.release(key, &release_of(id.clone())).await;
     }
 }
 

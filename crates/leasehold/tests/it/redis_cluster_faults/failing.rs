@@ -168,14 +168,14 @@ async fn a_lease_and_its_queue_outlive_their_node() {
             order.lock().unwrap().push(place);
             assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
         });
-        waiters(&holder, KEY, place + 1).await;
+        in_line(&holder, KEY, place + 1).await;
     }
     old.wait_for_replicas(1);
     old.kill();
     cluster.wait_for_another_owner(slot, old).await;
     until("an answer", async || held.renew().await.is_ok()).await;
     assert_eq!(held.standpoint(), Standpoint::Held);
-    waiters(&holder, KEY, 6).await;
+    in_line(&holder, KEY, 6).await;
     let begun = Instant::now();
     assert_eq!(held.release().await.unwrap(), Released::StillOurs);
     soon("their turns", queue.join_all()).await;

@@ -1,12 +1,5 @@
 //! Faults of a Redis Cluster: slots move, nodes die, subscription nodes are lost.
 #![cfg(feature = "redis")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test that cannot go on fails, and measured figures are printed"
-)]
 
 mod failing;
 mod joining;
@@ -17,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::redis_support::{claim, key, next, reconnected, release, sink};
+use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};
 use leasehold::{Client, ErrorKind, Released, Settings, Standpoint, Token};
@@ -24,10 +18,8 @@ use leasehold_testkit::deployment::{Cluster, Takeover};
 use leasehold_testkit::server::RedisServer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-/// How long anything may take on a busy machine before a test fails.
-const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(2);
 const KEY: &str = "the-key";
 /// How many wait in line.
@@ -35,20 +27,6 @@ const QUEUED: usize = 4;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = timeout(LIMIT, work).await;
-    done.unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
-}
-
-async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    soon(what, async {
-        while !so().await {
-            sleep(TICK).await;
-        }
-    })
-    .await;
 }
 
 fn options(cluster: &Cluster) -> RedisClusterOptions {
@@ -75,13 +53,6 @@ fn another_primary(cluster: &Cluster, slot: u16) -> &RedisServer {
     let owner = cluster.owner_of(slot).port();
     let mut primaries = cluster.primaries().into_iter();
     primaries.find(|it| it.port() != owner).unwrap()
-}
-
-async fn waiters(client: &Client, name: &str, count: usize) {
-    until(&format!("{count} waiters"), async || {
-        client.inspect(name).await.unwrap().waiters.len() == count
-    })
-    .await;
 }
 
 // ---- slots on the move ----

@@ -14,9 +14,8 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     let moving = cluster
         .begin_move(slot, another_primary(&cluster, slot))
         .await;
-    let lock = client.mutex(KEY).unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    waiters(&client, KEY, 1).await;
+    let waiting = waiting(&client, KEY);
+    in_line(&client, KEY, 1).await;
     let first = held.token();
     assert_eq!(held.release().await.unwrap(), Released::StillOurs);
     let lease = soon("the key", waiting).await.unwrap().unwrap();

@@ -61,15 +61,7 @@ async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
     standing(&other, 1, 0).await;
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     standing(&other, 0, 0).await;
-    assert!(
-        other
-            .mutex(KEY)
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(try_lock(&other, KEY).await.is_some());
 }
 
 #[tokio::test]

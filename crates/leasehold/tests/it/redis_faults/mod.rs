@@ -2,13 +2,6 @@
 //! them. A proxy breaks connections at chosen points. Real processes are killed, which run this
 //! binary in a special role.
 #![cfg(feature = "redis")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test that cannot go on fails, and measured figures are printed"
-)]
 
 mod answers;
 mod connections;
@@ -34,8 +27,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long anything may take on a busy machine before a test fails.
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::support::{LIMIT, soon, try_lock, until};
+
 /// What a busy machine may add to a bound that is promised.
 const BUSY: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(2);
@@ -78,21 +71,6 @@ async fn warm(client: &Client) {
     let _ = lease.release().await.unwrap();
 }
 
-async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    timeout(LIMIT, work)
-        .await
-        .unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
-}
-
-async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    soon(what, async {
-        while !so().await {
-            sleep(TICK).await;
-        }
-    })
-    .await;
-}
-
 /// Waits until so many hold and wait for the key.
 async fn standing(client: &Client, holders: usize, waiters: usize) {
     until(
@@ -112,8 +90,7 @@ async fn lock(client: &Client) -> Lease {
 }
 
 fn waiting(client: &Client) -> JoinHandle<Result<Lease, leasehold::Error>> {
-    let key = client.mutex(KEY).unwrap();
-    tokio::spawn(async move { key.lock().await })
+    crate::support::waiting(client, KEY)
 }
 
 async fn granted(waiting: JoinHandle<Result<Lease, leasehold::Error>>) -> Lease {

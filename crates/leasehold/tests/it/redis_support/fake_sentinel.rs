@@ -1,5 +1,4 @@
 //! A fake Sentinel with configured answers.
-#![allow(clippy::unwrap_used, reason = "a test fails with the message")]
 
 use std::sync::{Arc, Mutex};
 

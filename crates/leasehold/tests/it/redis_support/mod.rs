@@ -1,9 +1,4 @@
 //! Helpers of the tests of the Redis store.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails with the message"
-)]
 
 pub(crate) mod case;
 pub(crate) mod fake_sentinel;
@@ -11,12 +6,13 @@ pub(crate) mod fake_sentinel;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::Client;
-use leasehold::core::{Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew};
+use leasehold::core::{Claim, ClientInfo, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Push, PushSink};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
+
+pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
 pub(crate) async fn store(server: &RedisServer) -> RedisStore {
     RedisStore::connect(options(server)).await.unwrap()
@@ -24,14 +20,6 @@ pub(crate) async fn store(server: &RedisServer) -> RedisStore {
 
 pub(crate) fn options(server: &RedisServer) -> RedisOptions {
     RedisOptions::from_url(&server.url()).unwrap()
-}
-
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
-pub(crate) fn id(number: u128) -> ClaimId {
-    ClaimId::from_random(number)
 }
 
 pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
@@ -44,15 +32,6 @@ pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
 
 pub(crate) fn renew(number: u128) -> Renew {
     Renew::new(id(number), Duration::from_secs(30))
-}
-
-pub(crate) fn release(number: u128) -> Release {
-    Release {
-        id: id(number),
-        hand_off: true,
-        settled: false,
-        unused: false,
-    }
 }
 
 struct Sink(mpsc::UnboundedSender<Push>);
@@ -85,15 +64,4 @@ pub(crate) async fn reconnected(pushes: &mut mpsc::UnboundedReceiver<Push>) {
 pub(crate) fn sink() -> (Arc<dyn PushSink>, mpsc::UnboundedReceiver<Push>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Arc::new(Sink(sender)), receiver)
-}
-
-/// Until so many wait for the key `k`.
-pub(crate) async fn in_line(seen_by: &Client, waiters: usize) {
-    let look = async {
-        while seen_by.inspect("k").await.unwrap().waiters.len() != waiters {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let limit = Duration::from_secs(20);
-    tokio::time::timeout(limit, look).await.unwrap();
 }

@@ -1,18 +1,14 @@
 //! Helpers of the tests of Redlock: independent servers.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails with the message"
-)]
 
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, ClientInfo, Key, Mode, Release, Renew, Reply, Token};
+use leasehold::core::{Claim, ClientInfo, Mode, Renew, Reply, Token};
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{Client, Settings};
 pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
+
+pub(crate) use crate::support::{id, key, release};
 
 /// So many servers that are known to be new: Redis, Valkey and the oldest Redis in
 /// turn, which have to agree with each other.
@@ -79,14 +75,6 @@ impl Set {
     }
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
-pub(crate) fn id(number: u128) -> ClaimId {
-    ClaimId::from_random(number)
-}
-
 pub(crate) fn claim(store: &RedlockStore, number: u128, ttl: Duration) -> Claim {
     Claim {
         inbox: Some(store.inbox().clone()),
@@ -98,15 +86,6 @@ pub(crate) fn claim(store: &RedlockStore, number: u128, ttl: Duration) -> Claim 
 
 pub(crate) fn renew(number: u128, ttl: Duration) -> Renew {
     Renew::new(id(number), ttl)
-}
-
-pub(crate) fn release(number: u128) -> Release {
-    Release {
-        id: id(number),
-        hand_off: true,
-        settled: false,
-        unused: false,
-    }
 }
 
 pub(crate) fn token(reply: impl Into<Reply>) -> Token {

@@ -30,183 +30,108 @@ pub(in crate::model) fn smallest_queue() -> QueueModel {
 }
 
 pub(super) fn all() -> Vec<Entry> {
-    let none = Events::default;
+    let (writer, reader, permits) = (Part::writer, Part::reader, Part::permits);
+    let of = |client| writer().runs(client);
+    let none = Events::default();
+    let [breaks, downgrades, losses, passes, resizes] = [true; 5];
+    let [silence, steps_back, strangers, unfair] = [true; 4];
     vec![
         queue(
             "queue/mutex",
-            vec![
-                Part::writer(),
-                Part::writer(),
-                Part::writer(),
-                Part::writer().tries(),
-            ],
-            Events {
-                breaks: true,
-                ..none()
-            },
+            vec![writer(), writer(), writer(), writer().tries()],
+            Events { breaks, ..none },
             &["granted at once", "granted while it waited", "gone", "busy"],
         ),
         queue(
             "queue/readers",
-            vec![
-                Part::writer(),
-                Part::reader(),
-                Part::reader(),
-                Part::writer(),
-            ],
-            Events {
-                downgrades: true,
-                ..none()
-            },
+            vec![writer(), reader(), reader(), writer()],
+            Events { downgrades, ..none },
             &["granted while it waited", "two hold together"],
         ),
         queue(
             "queue/permits",
-            vec![
-                Part::permits(2),
-                Part::permits(1),
-                Part::permits(2),
-                Part::permits(3),
-            ],
-            none(),
+            vec![permits(2), permits(1), permits(2), permits(3)],
+            none,
             &["granted while it waited", "two hold together"],
         ),
         queue(
             "queue/resized",
-            vec![Part::permits(2), Part::permits(1), Part::permits(3)],
-            Events {
-                resizes: true,
-                ..none()
-            },
+            vec![permits(2), permits(1), permits(3)],
+            Events { resizes, ..none },
             &["granted while it waited", "two hold together", "mismatch"],
         ),
         queue(
             "queue/runs",
-            vec![
-                Part::writer().runs(0),
-                Part::writer().runs(0),
-                Part::writer().runs(2),
-                Part::writer().runs(2),
-            ],
-            Events {
-                breaks: true,
-                ..none()
-            },
+            vec![of(0), of(0), of(2), of(2)],
+            Events { breaks, ..none },
             &["granted in a run", "granted while it waited", "gone"],
         ),
         queue(
             "queue/runs of three",
-            vec![
-                Part::writer().runs(0),
-                Part::writer().runs(0),
-                Part::writer().runs(0),
-                Part::reader(),
-            ],
+            vec![of(0), of(0), of(0), reader()],
             Events {
-                breaks: true,
-                downgrades: true,
-                ..none()
+                breaks,
+                downgrades,
+                ..none
             },
             &["granted in a run", "granted while it waited"],
         ),
         queue(
             "queue/runs in silence",
-            vec![
-                Part::writer().runs(0),
-                Part::writer().runs(0),
-                Part::writer(),
-            ],
-            Events {
-                silence: true,
-                ..none()
-            },
+            vec![of(0), of(0), writer()],
+            Events { silence, ..none },
             &["granted in a run", "granted while it waited"],
         ),
         queue(
             "queue/runs passed over",
-            vec![
-                Part::writer().runs(0),
-                Part::writer().runs(0),
-                Part::writer(),
-            ],
-            Events {
-                passes: true,
-                ..none()
-            },
+            vec![of(0), of(0), writer()],
+            Events { passes, ..none },
             &["granted in a run", "passed over"],
         ),
         queue(
             "queue/passed over",
-            vec![Part::writer(), Part::writer().keeps(3), Part::reader()],
-            Events {
-                passes: true,
-                ..none()
-            },
+            vec![writer(), writer().keeps(3), reader()],
+            Events { passes, ..none },
             &["granted while it waited", "passed over"],
         ),
         queue(
             "queue/re-entrant",
-            vec![
-                Part::writer().of(1),
-                Part::writer().of(1),
-                Part::writer().of(2),
-                Part::reader(),
-            ],
-            none(),
+            vec![writer().of(1), writer().of(1), writer().of(2), reader()],
+            none,
             &["granted while it waited", "two claims of one owner"],
         ),
         queue(
             "queue/unfair",
-            vec![
-                Part::writer(),
-                Part::writer().ahead(),
-                Part::reader().ahead().tries(),
-            ],
-            Events {
-                unfair: true,
-                ..none()
-            },
+            vec![writer(), writer().ahead(), reader().ahead().tries()],
+            Events { unfair, ..none },
             &["granted at once", "granted while it waited", "busy"],
         ),
         queue(
             "queue/minimum hold",
-            vec![
-                Part::writer().keeps(3),
-                Part::writer().keeps(1),
-                Part::reader(),
-            ],
-            Events {
-                silence: true,
-                ..none()
-            },
+            vec![writer().keeps(3), writer().keeps(1), reader()],
+            Events { silence, ..none },
             &["granted while it waited", "kept by its minimum hold"],
         ),
         queue(
             "queue/silence",
-            vec![Part::writer(), Part::reader(), Part::reader()],
+            vec![writer(), reader(), reader()],
             Events {
-                silence: true,
-                strangers: true,
-                ..none()
+                silence,
+                strangers,
+                ..none
             },
             &["granted while it waited", "taken"],
         ),
         queue(
             "queue/losses",
-            vec![Part::writer(), Part::writer(), Part::reader()],
-            Events {
-                losses: true,
-                ..none()
-            },
+            vec![writer(), writer(), reader()],
+            Events { losses, ..none },
             &["granted while it waited"],
         ),
         queue(
             "queue/steps back",
-            vec![Part::writer(), Part::writer(), Part::reader()],
-            Events {
-                steps_back: true,
-                ..none()
-            },
+            vec![writer(), writer(), reader()],
+            Events { steps_back, ..none },
             &["granted while it waited"],
         ),
     ]

@@ -45,8 +45,7 @@ async fn reset_is_an_error_at_both_ends() {
 
 #[tokio::test]
 async fn refuse_turns_new_ones_away_until_accept() {
-    let (_server, proxy) = server_and_proxy();
-    let mut old = Client::connect(&proxy).await;
+    let (_server, proxy, mut old) = connected().await;
     old.works().await;
     proxy.refuse();
     let error = TcpStream::connect(proxy.address()).await.unwrap_err();
@@ -80,8 +79,7 @@ async fn half_open_leaves_one_end_in_the_dark() {
 
 #[tokio::test]
 async fn half_open_spares_new_connections_and_what_is_held_for_a_server() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     let held = proxy.hold_request(|command| command.is("SET"), 1);
     client.send("SET k late").await;
     held.wait().await;

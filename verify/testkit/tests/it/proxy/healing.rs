@@ -4,8 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn heal_ends_every_fault() {
-    let (_server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (_server, proxy, mut client) = connected().await;
     client.works().await;
     proxy.refuse();
     proxy.hold(ToServer);
@@ -19,8 +18,7 @@ async fn heal_ends_every_fault() {
 
 #[tokio::test]
 async fn heal_delivers_what_was_held() {
-    let (_server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (_server, proxy, mut client) = connected().await;
     let held = proxy.hold_request(|command| command.is("PING"), 1);
     client.send("PING").await;
     held.wait().await;

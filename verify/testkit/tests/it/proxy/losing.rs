@@ -4,8 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_black_hole_to_the_server_loses_requests_and_keeps_the_connection() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     proxy.black_hole(ToServer);
     let seen = proxy.request(|command| command.is("SET"), 1);
@@ -27,8 +26,7 @@ async fn a_black_hole_to_the_server_loses_requests_and_keeps_the_connection() {
 
 #[tokio::test]
 async fn a_black_hole_to_the_client_loses_answers_of_what_was_done() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     proxy.black_hole(ToClient);
     client.send("SET k v").await;
@@ -80,8 +78,7 @@ async fn a_partition_concerns_some_peers_and_ends() {
 
 #[tokio::test]
 async fn a_swallowed_reply_belongs_to_a_command_that_was_executed() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     let lost = proxy.swallow_reply_of(|command| command.is("INCR"), 2);
     // The first is answered; the second executed; what follows it is not.
     client.send("INCR k|PING|INCR k|INCR k|SET after 1").await;
@@ -98,8 +95,7 @@ async fn a_swallowed_reply_belongs_to_a_command_that_was_executed() {
 #[tokio::test]
 async fn the_answer_is_waited_for_and_found_among_pushes() {
     for hello in ["HELLO 2", "HELLO 3"] {
-        let (server, proxy) = server_and_proxy();
-        let mut subscriber = Client::connect(&proxy).await;
+        let (server, proxy, mut subscriber) = connected().await;
         subscriber.send(hello).await;
         let seen = proxy.request(|command| command.is("SUBSCRIBE"), 1);
         subscriber.send("SUBSCRIBE one two").await;
@@ -123,8 +119,7 @@ async fn the_answer_is_waited_for_and_found_among_pushes() {
 
 #[tokio::test]
 async fn a_message_is_no_answer() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.send("HELLO 3|SUBSCRIBE news").await;
     let confirmed = async {
         while server.query::<u64>(&["PUBLISH", "news", "hello"]) == 0 {
@@ -143,8 +138,7 @@ async fn a_message_is_no_answer() {
 
 #[tokio::test]
 async fn the_answer_of_a_subscription_can_be_swallowed() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     let lost = proxy.swallow_reply_of(|command| command.is("SUBSCRIBE"), 1);
     client.send("HELLO 3|PING|SUBSCRIBE one two").await;
     lost.wait().await;
@@ -172,8 +166,7 @@ async fn a_refused_subscription_is_answered_by_one_error() {
 
 #[tokio::test]
 async fn several_replies_can_be_swallowed_in_a_row() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     let lost = proxy.swallow_replies(2);
     client.send("INCR k").await;
@@ -188,8 +181,7 @@ async fn several_replies_can_be_swallowed_in_a_row() {
 
 #[tokio::test]
 async fn a_swallowed_request_was_not_executed_and_looks_the_same() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     let lost = proxy.swallow_request(|command| command.is("INCR"), 2);
     client.send("INCR k|PING|INCR k|SET after 1").await;
     assert_eq!(client.rest().await.unwrap(), ":1\r\n+PONG\r\n");

@@ -1,9 +1,4 @@
 //! The proxy of the testkit: every fault against a real server, and seen from both ends.
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests are tests"
-)]
 
 mod cutting;
 mod healing;
@@ -96,6 +91,12 @@ fn server_and_proxy() -> (RedisServer, Proxy) {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     (server, proxy)
+}
+
+async fn connected() -> (RedisServer, Proxy, Client) {
+    let (server, proxy) = server_and_proxy();
+    let client = Client::connect(&proxy).await;
+    (server, proxy, client)
 }
 
 fn value(server: &RedisServer, key: &str) -> Option<String> {

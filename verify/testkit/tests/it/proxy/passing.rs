@@ -38,8 +38,7 @@ fn a_blocking_client_works_through_its_url() {
 
 #[tokio::test]
 async fn commands_bytes_and_connections_are_counted() {
-    let (_server, proxy) = server_and_proxy();
-    let mut first = Client::connect(&proxy).await;
+    let (_server, proxy, mut first) = connected().await;
     first.send("SET k v|GET k").await;
     first.hears("+OK\r\n$1\r\nv\r\n").await;
     Client::connect(&proxy).await.works().await;
@@ -59,8 +58,7 @@ async fn commands_bytes_and_connections_are_counted() {
 
 #[tokio::test]
 async fn the_nth_command_of_a_kind_is_an_event() {
-    let (_server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (_server, proxy, mut client) = connected().await;
     client.send("SET orders/1 v").await;
     client.hears("+OK\r\n").await;
 
@@ -104,8 +102,7 @@ async fn the_end_of_one_side_is_told_to_the_other() {
 
 #[tokio::test]
 async fn what_a_server_says_before_it_ends_arrives() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, _proxy, mut client) = connected().await;
     client.send("PING|CLIENT KILL TYPE normal SKIPME no").await;
     assert!(client.rest().await.unwrap().starts_with("+PONG\r\n"));
     drop(server);

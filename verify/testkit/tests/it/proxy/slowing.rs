@@ -6,8 +6,7 @@ const DELAY: Duration = Duration::from_millis(150);
 
 #[tokio::test]
 async fn a_delay_to_the_server_makes_requests_late() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     let seen = proxy.request(|command| command.is("SET"), 1);
     proxy.delay(ToServer, DELAY);
@@ -23,8 +22,7 @@ async fn a_delay_to_the_server_makes_requests_late() {
 
 #[tokio::test]
 async fn a_delay_to_the_client_makes_answers_late_and_keeps_their_order() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     proxy.delay(ToClient, DELAY);
     let sent = Instant::now();
@@ -39,8 +37,7 @@ async fn a_delay_to_the_client_makes_answers_late_and_keeps_their_order() {
 
 #[tokio::test]
 async fn what_is_held_for_the_server_arrives_late_and_in_order() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.works().await;
     proxy.hold(ToServer);
     let seen = proxy.request(|command| command.is("INCR"), 2);
@@ -56,8 +53,7 @@ async fn what_is_held_for_the_server_arrives_late_and_in_order() {
 
 #[tokio::test]
 async fn what_is_held_for_the_client_has_been_done() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     client.send("SUBSCRIBE news").await;
     client
         .hears("*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
@@ -73,8 +69,7 @@ async fn what_is_held_for_the_client_has_been_done() {
 
 #[tokio::test]
 async fn a_held_request_arrives_even_if_its_client_has_given_up() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     proxy.hold(ToServer);
     let seen = proxy.request(|command| command.is("SET"), 1);
     client.send("SET k late").await;
@@ -88,8 +83,7 @@ async fn a_held_request_arrives_even_if_its_client_has_given_up() {
 
 #[tokio::test]
 async fn one_command_can_be_held_and_what_follows_it_on_its_connection() {
-    let (server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (server, proxy, mut client) = connected().await;
     let held = proxy.hold_request(|command| command.is("SET"), 2);
     client.send("SET a 1|GET a|SET b 1|SET c 1").await;
     held.wait().await;
@@ -104,8 +98,7 @@ async fn one_command_can_be_held_and_what_follows_it_on_its_connection() {
 
 #[tokio::test]
 async fn resume_releases_a_held_command_too() {
-    let (_server, proxy) = server_and_proxy();
-    let mut client = Client::connect(&proxy).await;
+    let (_server, proxy, mut client) = connected().await;
     let held = proxy.hold_request(|command| command.is("PING"), 1);
     client.send("PING").await;
     held.wait().await;

@@ -1,0 +1,65 @@
+//! What the tests of all stores share.
+
+use std::time::Duration;
+
+use leasehold::core::{ClaimId, Key, Release};
+use leasehold::{Client, Error, Lease};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// How long anything may take on a busy machine before a test fails.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = timeout(LIMIT, work).await;
+    done.unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
+}
+
+/// Asks again and again until it is so; for what no event tells.
+pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let asked = async {
+        while !so().await {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    soon(what, asked).await;
+}
+
+pub(crate) async fn try_lock(client: &Client, key: &str) -> Option<Lease> {
+    client.mutex(key).unwrap().try_lock().await.unwrap()
+}
+
+/// Begins to wait for the key.
+pub(crate) fn waiting(client: &Client, key: &str) -> JoinHandle<Result<Lease, Error>> {
+    let lock = client.mutex(key).unwrap();
+    tokio::spawn(async move { lock.lock().await })
+}
+
+/// Until so many wait for the key.
+pub(crate) async fn in_line(seen_by: &Client, key: &str, waiters: usize) {
+    until("so many in line", async || {
+        seen_by.inspect(key).await.unwrap().waiters.len() == waiters
+    })
+    .await;
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn id(number: u128) -> ClaimId {
+    ClaimId::from_random(number)
+}
+
+pub(crate) fn release(number: u128) -> Release {
+    release_of(id(number))
+}
+
+pub(crate) fn release_of(id: ClaimId) -> Release {
+    Release {
+        id,
+        hand_off: true,
+        settled: false,
+        unused: false,
+    }
+}

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 const CRATES: [&str; 7] = [
     "leasehold",
@@ -82,8 +82,8 @@ type Module = Vec<String>;
 /// Who imports whom in one module, and where.
 type Rooms = BTreeMap<(String, String), String>;
 
-/// A word or sign of the code, and its line.
-type Token = (String, usize);
+/// A word or sign of the code, and where it is.
+type Token = (String, Span);
 
 /// A path, and the name by which its end is known where it stands.
 type Named = (Vec<String>, String);
@@ -102,19 +102,19 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
 /// All tokens in a row, but those of the tests, which know all.
 fn tokens(stream: TokenStream, all: &mut Vec<Token>) {
     for tree in stream {
-        let line = tree.span().start().line;
+        let place = tree.span();
         let of_tests =
             || matches!(&all[..], [.., (one, _), (other, _)] if one == "mod" && other == "tests");
         match tree {
             TokenTree::Group(_) if of_tests() => {}
             TokenTree::Group(group) => {
                 let braces = group.delimiter() == Delimiter::Brace;
-                all.push((if braces { "{" } else { "(" }.to_owned(), line));
+                all.push((if braces { "{" } else { "(" }.to_owned(), place));
                 tokens(group.stream(), all);
-                all.push((if braces { "}" } else { ")" }.to_owned(), line));
+                all.push((if braces { "}" } else { ")" }.to_owned(), place));
             }
-            TokenTree::Literal(_) => all.push(("_".to_owned(), line)),
-            tree => all.push((tree.to_string(), line)),
+            TokenTree::Literal(_) => all.push(("_".to_owned(), place)),
+            tree => all.push((tree.to_string(), place)),
         }
     }
 }
@@ -207,10 +207,11 @@ fn imports(name: &str) -> BTreeMap<Module, Rooms> {
                 rest = &rest[1..];
                 continue;
             }
-            let line = rest[0].1;
+            let start = rest[0].1;
             let (all, behind) = paths(rest);
             for (path, name) in all {
                 if let Some(target) = absolute(&modules, module, &path) {
+                    let line = start.start().line;
                     let place = format!("{file}.rs:{line} ({})", path.join("::"));
                     named.push((module, target.clone(), place));
                     if before.last().is_some_and(|last| last.0 == "use") {

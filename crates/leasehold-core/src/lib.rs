@@ -28,7 +28,6 @@ mod key;
 mod kind;
 mod machine;
 mod marker;
-mod mutant;
 mod owner;
 mod proposal;
 mod push;

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use crate::StoreTime;
-use crate::mutant::mutated;
 
 /// The settings of a server or a set of servers on which all its clients must agree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,15 +89,9 @@ impl ServerMarker {
     ) -> Result<(), Closed> {
         let known = marker.as_ref();
         if known.is_none_or(|known| known.terms == *terms && !known.is_of(run)) {
-            let quarantine = match terms.quarantine {
-                _ if mutated("no-quarantine") => Duration::ZERO,
-                _ if mutated("restart-unnoticed") && known.is_none() => Duration::ZERO,
-                whole if mutated("quarantine-short") => whole / 4,
-                whole => whole,
-            };
             *marker = Some(Self {
                 run: run.to_owned(),
-                until: now + quarantine,
+                until: now + terms.quarantine,
                 terms: terms.clone(),
             });
         }
@@ -106,7 +99,7 @@ impl ServerMarker {
     }
 
     fn is_of(&self, run: &str) -> bool {
-        self.run == run || mutated("promotion-unnoticed")
+        self.run == run
     }
 
     /// The same check without changes: if a quarantine would have to start, it is not started,

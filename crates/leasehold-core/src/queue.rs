@@ -13,12 +13,12 @@
 //! - `vote`: claims that propose their own token, at a member of a set;
 //! - `audit`: how a step has changed the holders;
 //! - `record`, `look`: a queue as it is stored, and as it is displayed;
-//! - `essence`: a hash by which models recognise equal queues.
+//! - `canonical_hash`: a hash by which models recognise equal queues.
 
 mod audit;
+mod canonical_hash;
 mod claim;
 mod entry;
-mod essence;
 mod leave;
 mod look;
 pub mod record;
@@ -38,7 +38,6 @@ use self::entry::{Entry, Place};
 use self::record::Record;
 use self::tombstone::Tombstone;
 use self::vote::Votes;
-use crate::mutant::mutated;
 use crate::{
     Arrival, Capacity, ClaimId, Command, Event, Inbox, Invalid, Now, Outcome, OwnerSecret, Reply,
     StoreTime, Token,
@@ -372,12 +371,7 @@ impl Queue {
 
     fn now(&self, clock: StoreTime) -> (StoreTime, Duration) {
         let back = self.last_seen.since(clock);
-        let offset = self.offset
-            + if mutated("time-goes-back") {
-                Duration::ZERO
-            } else {
-                back
-            };
+        let offset = self.offset + back;
         (clock + offset, offset)
     }
 
@@ -391,10 +385,9 @@ impl Queue {
         let (now, offset) = self.now(clock);
         self.offset = offset;
         self.last_seen = clock;
-        let of_all = last_token.filter(|_| !mutated("last-token-lost"));
-        self.last_token = self.last_token.max(of_all.unwrap_or_default());
+        self.last_token = self.last_token.max(last_token.unwrap_or_default());
         let first_before = self.first_waiting();
-        if !closed.is_zero() && !mutated("closed-runs-on") {
+        if !closed.is_zero() {
             // Whoever is ahead may hold for longer than is known here.
             self.disband(Token::NONE);
         }

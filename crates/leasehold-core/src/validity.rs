@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use crate::Moment;
-use crate::mutant::mutated;
 
 /// The drift allowance: what is subtracted from a TTL because clocks do not run at the same rate.
 /// 1 % and 2 ms, as in Redlock (redis.io, "Distributed Locks with Redis").
@@ -12,9 +11,6 @@ pub fn drift_allowance(ttl: Duration) -> Duration {
 
 /// Returns the part of a TTL that a client relies on.
 fn reliable(ttl: Duration) -> Duration {
-    if mutated("validity-drift") {
-        return ttl;
-    }
     ttl.saturating_sub(drift_allowance(ttl))
 }
 

@@ -38,6 +38,7 @@ mod file;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod inbox;
 mod list;
 mod liveness;
@@ -67,8 +68,8 @@ use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, 
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
-    AuditLimit, AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError,
-    Taken, Transacted,
+    AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
+    Transacted,
 };
 use rustix::io::Errno;
 use tokio::task::JoinSet;
@@ -78,11 +79,12 @@ pub use self::scheme::Local;
 
 use self::acquire_record::blocking;
 use self::clock::Clock;
-use self::directory::{Directory, Group, RECORDS, create_dir};
+use self::directory::{Directory, Makes, RECORDS, create_dir};
 use self::errors::unavailable;
+use self::group::Group;
 use self::inbox::{OpenInbox, Subscription};
 use self::liveness::Session;
-use self::liveness_watch::LivenessWatch;
+use self::liveness_watch::{LivenessWatch, watch};
 use self::log::{FileLog, Log};
 use self::record_file::{OpenRecords, RecordFile};
 
@@ -121,22 +123,9 @@ struct Inner {
 }
 
 impl Inner {
-    #[cfg(test)]
-    fn open(
-        path: PathBuf,
-        retention: Duration,
-        audit: Option<AuditLimit>,
-    ) -> Result<Arc<Self>, StoreError> {
-        Self::open_in(Directory::open(path)?, retention, audit)
-    }
-
     /// Sweeps, too. Waits while others hold its locks.
-    fn open_in(
-        directory: Directory,
-        retention: Duration,
-        audit: Option<AuditLimit>,
-    ) -> Result<Arc<Self>, StoreError> {
-        let inner = Self::try_open(directory, retention, audit, true)?;
+    fn open(options: &LocalOptions) -> Result<Arc<Self>, StoreError> {
+        let inner = Self::try_open(options, true)?;
         let inner = inner.ok_or_else(|| unavailable("another process has its lock"))?;
         sweep::sweep(&inner);
         Ok(inner)
@@ -144,16 +133,14 @@ impl Inner {
 
     /// Opens it by some 30 system calls. Nothing where it would have to `wait` and may not: the
     /// clock of this boot is not set, or another process has the lock.
-    fn try_open(
-        directory: Directory,
-        retention: Duration,
-        audit: Option<AuditLimit>,
-        wait: bool,
-    ) -> Result<Option<Arc<Self>>, StoreError> {
+    fn try_open(options: &LocalOptions, wait: bool) -> Result<Option<Arc<Self>>, StoreError> {
+        let (path, by_default) = options.place()?;
+        // The default one is made wholly.
+        let makes = by_default.map_or(Makes::Last, |_| Makes::All);
+        let directory = Directory::open_for(path, options.group.as_deref(), makes)?;
         let directory = Arc::new(directory);
-        let audit = audit
-            .map(|limit| Log::open(&directory, limit))
-            .transpose()?;
+        let audit = options.audit.map(|limit| Log::open(&directory, limit));
+        let audit = audit.transpose()?;
         let clock = match wait {
             true => Some(Clock::open(&directory)?),
             false => Clock::of_this_boot(&directory)?,
@@ -174,7 +161,7 @@ impl Inner {
             session,
             directory,
             audit,
-            retention,
+            retention: options.retention,
             subscription: Subscription::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
@@ -216,40 +203,30 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         check_runtime()?;
         options.check()?;
-        let (path, makes) = options.makes()?;
         // Who is in a group may be asked of another process.
-        let at_once = match (options.audit, &options.group) {
-            (None, None) => {
-                let directory = Directory::open_for(path.clone(), None, makes)?;
-                Inner::try_open(directory, options.retention, None, false)?
-            }
-            _ => None,
-        };
-        if let Some(inner) = at_once {
+        if options.audit.is_none()
+            && options.group.is_none()
+            && let Some(inner) = Inner::try_open(&options, false)?
+        {
             sweep::on_opening(&inner).await?;
             return Ok(Self::of(inner));
         }
-        let inner = blocking(move || {
-            let directory = Directory::open_for(path, options.group.as_deref(), makes)?;
-            Inner::open_in(directory, options.retention, options.audit)
-        });
-        Ok(Self::of(inner.await?))
+        blocking(move || Inner::open(&options)).await.map(Self::of)
     }
 
     /// Makes the directory, for the members of a group if the options name one. Says where it is,
     /// and whether it was made now.
-    async fn make(options: LocalOptions) -> Result<(PathBuf, bool), StoreError> {
-        let (path, makes) = options.makes()?;
+    async fn make(mut options: LocalOptions) -> Result<(PathBuf, bool), StoreError> {
+        options.audit = None;
         blocking(move || {
+            let (path, _) = options.place()?;
             let group = options.group.as_deref().map(Group::find).transpose()?;
             let made = match &group {
                 Some(group) => create_dir::make(&path, group)?,
                 None => !path.join(RECORDS).exists(),
             };
             // Makes what is one user's, and looks whether it can be used.
-            let group = options.group.as_deref();
-            let directory = Directory::open_for(path.clone(), group, makes)?;
-            Inner::open_in(directory, options.retention, None)?;
+            Inner::open(&options)?;
             Ok((path, made))
         })
         .await
@@ -364,7 +341,13 @@ impl Records for LocalStore {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        Ok(Box::new(OpenInbox::open(self.inner.clone(), sink)))
+        let (store, watcher) = (Arc::downgrade(&self.inner), self.inner.watcher.clone());
+        let watching = |epoch| watch(store, watcher, epoch);
+        Ok(Box::new(OpenInbox::open(
+            self.inner.clone(),
+            sink,
+            watching,
+        )))
     }
 
     fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {

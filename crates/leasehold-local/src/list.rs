@@ -19,8 +19,9 @@ const PAGE: usize = 1000;
 pub(super) struct RecordListing {
     inner: Arc<Inner>,
     pattern: Arc<str>,
-    /// The records that are still to be read; none yet.
-    names: Option<std::vec::IntoIter<String>>,
+    /// The records, once they are known, and how many were read.
+    names: Option<Arc<[String]>>,
+    read: usize,
 }
 
 impl RecordListing {
@@ -29,6 +30,7 @@ impl RecordListing {
             inner: Arc::clone(inner),
             pattern: pattern.into(),
             names: None,
+            read: 0,
         }
     }
 }
@@ -37,25 +39,19 @@ impl RecordListing {
 impl Listing for RecordListing {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
         let (inner, pattern) = (Arc::clone(&self.inner), Arc::clone(&self.pattern));
-        let names = match self.names.take() {
-            Some(names) => names,
-            None => {
-                let inner = Arc::clone(&inner);
-                let names = blocking(move || {
+        let (known, read) = (self.names.clone(), self.read);
+        let page = blocking(move || {
+            let names = match known {
+                Some(names) => names,
+                None => {
                     inner.directory.check_stands()?;
                     let names = inner.directory.names(RECORDS, ".rec", usize::MAX);
-                    names.map_err(|errno| inner.directory.failed("read", errno))
-                });
-                names.await?.into_iter()
-            }
-        };
-        let some: Vec<_> = self.names.insert(names).take(PAGE).collect();
-        if some.is_empty() {
-            return Ok(None);
-        }
-        let page = blocking(move || {
+                    let failed = |errno| inner.directory.failed("read", errno);
+                    names.map_err(failed)?.into()
+                }
+            };
             let mut page = ListPage::default();
-            for name in &some {
+            for name in names.iter().skip(read).take(PAGE) {
                 match RecordFile::of(&inner, name).read() {
                     Ok(Some(Record { header, queue, .. })) => {
                         let is_meant = glob::matches(&pattern, header.key.as_str());
@@ -77,8 +73,61 @@ impl Listing for RecordListing {
                     }
                 }
             }
-            Ok(page)
+            Ok((names, page))
         });
-        page.await.map(Some)
+        let (names, page) = page.await?;
+        let more = self.read < names.len();
+        self.names = Some(names);
+        self.read += PAGE;
+        Ok(more.then_some(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use leasehold_store::Records;
+    use tokio::sync::Notify;
+
+    use crate::LocalStore;
+    use crate::tests::{Place, claim, key, take};
+
+    struct Woken(Notify);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.notify_one();
+        }
+    }
+
+    /// Wherever the future is dropped: after none of its waits, after the first, and so on.
+    #[tokio::test]
+    async fn a_page_that_was_given_up_comes_again() {
+        let place = Place::new();
+        let store = place.store();
+        take(&store, &key("k"), &claim(1));
+        let store = LocalStore::of(store);
+        for waits in 0..4 {
+            let mut listing = store.listing("*");
+            let woken = Arc::new(Woken(Notify::new()));
+            let waker = Waker::from(woken.clone());
+            let mut page = listing.next_page();
+            let mut context = Context::from_waker(&waker);
+            let mut done = false;
+            for _ in 0..waits {
+                done = done || matches!(page.as_mut().poll(&mut context), Poll::Ready(_));
+                if !done {
+                    woken.0.notified().await;
+                }
+            }
+            drop(page);
+            if !done {
+                let page = listing.next_page().await.unwrap();
+                assert_eq!(page.unwrap().found.len(), 1, "after {waits} waits");
+            }
+            assert!(listing.next_page().await.unwrap().is_none());
+        }
     }
 }

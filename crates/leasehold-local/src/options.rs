@@ -9,7 +9,7 @@ use leasehold_store::AuditLimit;
 use leasehold_store::params::{Field, Param, Params, add_params};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::directory::{Group, Makes};
+use super::group::Group;
 
 /// What a path must not show as it stands in a URL of this store.
 const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
@@ -147,13 +147,6 @@ impl LocalOptions {
                     "name a directory: local:/some/dir",
                 )
             })
-    }
-
-    /// The directory meant, and what is made if it is missing: the default one wholly.
-    pub(super) fn makes(&self) -> Result<(PathBuf, Makes), Invalid> {
-        let (path, by_default) = self.place()?;
-        let makes = by_default.map_or(Makes::Last, |_| Makes::All);
-        Ok((path, makes))
     }
 }
 

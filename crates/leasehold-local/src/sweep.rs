@@ -128,7 +128,7 @@ mod tests {
     use leasehold_core::{Claim, Command};
 
     use super::*;
-    use crate::tests::{Place, claim_for, key, release, take};
+    use crate::tests::{Place, claim_for, key, options, release, take};
     use crate::{LocalOptions, LocalStore};
 
     const BRIEF: Duration = Duration::from_micros(1);
@@ -136,7 +136,7 @@ mod tests {
 
     /// A store that keeps nothing of an idle key.
     fn store(place: &Place) -> Arc<Inner> {
-        Inner::open(place.path.clone(), Duration::ZERO, None).unwrap()
+        Inner::open(&options(&place.path, Duration::ZERO)).unwrap()
     }
 
     fn used(store: &Arc<Inner>, name: &str, ttl: Duration) {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::directory::Directory;
 use super::record_file::RecordFile;
-use super::{Inner, step};
+use super::{Inner, LocalOptions, step};
 
 pub(super) const RETENTION: Duration = Duration::from_secs(60);
 
@@ -51,9 +51,17 @@ impl Place {
     }
 }
 
+pub(super) fn options(path: &Path, retention: Duration) -> LocalOptions {
+    LocalOptions {
+        directory: Some(path.to_owned()),
+        retention,
+        ..LocalOptions::default()
+    }
+}
+
 /// As a client opens it.
 pub(super) fn open(path: &Path) -> Result<Arc<Inner>, StoreError> {
-    Inner::open(path.to_owned(), RETENTION, None)
+    Inner::open(&options(path, RETENTION))
 }
 
 pub(super) fn key(name: &str) -> Key {

@@ -25,8 +25,8 @@ pub use crate::sync::now;
 #[must_use]
 pub fn now() -> Moment {
     #[cfg(feature = "simulation")]
-    if let Some(now) = crate::simulation::now() {
-        return now;
+    if let Some(world) = crate::simulation::world() {
+        return world.now();
     }
     let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -39,8 +39,8 @@ pub fn now() -> Moment {
 #[must_use]
 pub fn wall() -> Duration {
     #[cfg(feature = "simulation")]
-    if let Some(wall) = crate::simulation::wall() {
-        return wall;
+    if let Some(world) = crate::simulation::world() {
+        return world.wall();
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO)

@@ -65,29 +65,9 @@ impl fmt::Debug for Brought {
 }
 
 /// The world of this thread, if it has one. A thread that is ending has none.
-fn world() -> Option<Rc<dyn World>> {
+pub fn world() -> Option<Rc<dyn World>> {
     WORLD
         .try_with(|world| world.borrow().clone())
         .ok()
         .flatten()
-}
-
-/// The time by the clock of the world, if there is one.
-pub fn now() -> Option<Moment> {
-    world().map(|world| world.now())
-}
-
-/// The time of day of the world, if there is one.
-pub fn wall() -> Option<Duration> {
-    world().map(|world| world.wall())
-}
-
-/// Who the process is in the world, if there is one.
-pub fn whereabouts() -> Option<(String, u32)> {
-    world().map(|world| world.whereabouts())
-}
-
-/// A connection in the world, if there is one.
-pub fn dial(host: &str, port: u16) -> Option<Dialled> {
-    world().map(|world| world.dial(host, port))
 }

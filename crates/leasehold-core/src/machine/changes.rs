@@ -1,82 +1,14 @@
 //! Changes of a lease that its caller requested, until they are answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::ClaimMachine;
 use super::claim::Stage;
 use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
-use super::types::{ChangeId, Failure, RequestKind, Response, Standpoint, Transmit};
-use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Note, Renew, Reply};
-
-/// A change of a lease that its caller requests.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Renew it for this long from now, within its maximum hold.
-    Renew(Duration),
-    /// Replace its id by this one. If another rotation is in progress, that one is completed
-    /// instead.
-    Rotate(ClaimId),
-    /// Downgrade it to a reader.
-    Downgrade,
-    /// Publish this note.
-    Note(Note),
-}
-
-/// The result of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Changed {
-    /// The change was made.
-    Done,
-    /// The lease is lost.
-    Lost,
-    /// The new id belongs to another claim; nothing was changed.
-    Taken,
-    /// The store has refused it.
-    Refused,
-    /// No answer within the operation time-out.
-    Unanswered,
-    /// Too few replicas or disks have acknowledged it.
-    Unacknowledged,
-}
-
-/// The purpose of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Aim {
-    Caller(Change),
-    /// A grant that others must acknowledge.
-    Confirm,
-    /// Renew once, whatever the result, a lease that took too long on its way to its caller.
-    TopUp,
-    /// Before a hand-over: make sure that the claim has one id and lives for a whole TTL.
-    Settle,
-}
-
-#[derive(Debug, Clone, PartialEq, Hash)]
-pub(super) struct Changing {
-    id: ChangeId,
-    aim: Aim,
-    until: Moment,
-    due: Moment,
-    in_flight: bool,
-    pauses: Backoff,
-    outcome: Option<Changed>,
-}
-
-impl Changing {
-    pub(super) fn due(&self) -> Option<Moment> {
-        (!self.in_flight && self.outcome.is_none()).then_some(self.due)
-    }
-
-    /// Repeats a request that was not answered or not acknowledged, if there is time.
-    fn try_again(&mut self, now: Moment) {
-        let due = now + self.pauses.pause();
-        if due >= self.until {
-            self.outcome = Some(Changed::Unanswered);
-        }
-        self.due = due;
-    }
-}
+use super::types::{
+    Aim, Change, ChangeId, Changed, Changing, Failure, RequestKind, Response, Standpoint, Transmit,
+};
+use crate::{Acknowledges, Backoff, Command, Moment, Renew, Reply};
 
 impl ClaimMachine {
     /// Requests a change of the lease. It is repeated until [`ClaimMachine::changed`] returns a result.

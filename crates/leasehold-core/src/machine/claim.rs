@@ -7,15 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::changes::Changing;
 use super::identity::Identity;
 use super::push_validation::HintLimit;
 use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, End, Limits, Loss, Phase, Request, RequestKind, Standpoint, Terms,
-    Transmit,
+    Acknowledges, ChangeId, Changing, End, Limits, Loss, Phase, Request, RequestKind, Standpoint,
+    Terms, Transmit,
 };
 use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};

@@ -61,7 +61,6 @@ mod waiter;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use self::changes::{Change, Changed};
 pub use self::claim::ClaimMachine;
 pub use self::facts::{Fact, Facts};
 pub use self::push_validation::HintLimit;
@@ -69,10 +68,9 @@ pub use self::rejoining::Rejoining;
 use self::runs::{Remembered, Run};
 pub use self::timing::GRACE;
 pub use self::types::{
-    Acknowledges, ChangeId, ClaimNumber, Collected, End, Failure, Limits, Loss, Phase,
-    RenewalPolicy, Response, Standpoint, Terms, Transmit,
+    Acknowledges, Change, ChangeId, Changed, ClaimNumber, Collected, End, Failure, Limits, Loss,
+    Phase, RenewalPolicy, Response, Standpoint, Terms, Transmit,
 };
-use crate::mutant::mutated;
 use crate::{Arrival, Claim, ClaimId, Moment, Push, Rotate};
 
 /// How many pushes are kept that arrive before the first answer of their claim. A dropped push only
@@ -277,9 +275,8 @@ impl<T> KeyMachine<T> {
     /// perhaps about one that is not answered yet: then it is kept until that answer.
     pub fn handle_push(&mut self, now: Moment, push: &Push) {
         let arrival = push.arrival();
-        let named = self.claims.iter().position(|entry| {
-            entry.stands() && (entry.arrival == arrival || mutated("push-any-arrival"))
-        });
+        let mut claims = self.claims.iter();
+        let named = claims.position(|entry| entry.stands() && entry.arrival == arrival);
         if let Some(at) = named.filter(|_| arrival.is_some()) {
             self.claims[at].claim.handle_push(now, push);
             self.settle(at, now);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
 use super::types::{Loss, RenewalPolicy, Request, Standpoint};
-use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
 /// The renewals of one lease: when to renew, what an answer means, and when the lease is lost.
@@ -174,8 +173,7 @@ impl Renewal {
         match reply {
             Reply::Standing(standing) if self.is_ours(standing, overtaken) => {
                 let long = ttl >= self.ttl_at(sent);
-                let from = if mutated("renewal-answer") { now } else { sent };
-                self.validity.confirm(from, ttl);
+                self.validity.confirm(sent, ttl);
                 self.standpoint = Standpoint::Held;
                 self.doubt = None;
                 if long {
@@ -215,13 +213,11 @@ impl Renewal {
     fn is_ours(&mut self, standing: &Standing, overtaken: bool) -> bool {
         let Some(token) = standing.token else {
             let ours = |(arrival, _)| arrival == standing.arrival;
-            return (overtaken || mutated("waiting-keeps")) && self.grant.is_none_or(ours);
+            return overtaken && self.grant.is_none_or(ours);
         };
         let named = (standing.arrival, token);
         let ours = *self.grant.get_or_insert(named);
         ours == named
-            || mutated("answer-any-arrival") && ours.0 <= named.0
-            || mutated("regrant-keeps") && ours.0 == named.0
     }
 
     /// A renewal got no answer: the lease is unknown, and asked for again until

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::claim::ClaimMachine;
 use super::types::{Phase, Standpoint};
 use super::{EARLY_PUSHES, Entry, KeyMachine};
-use crate::mutant::mutated;
 use crate::{Arrival, Moment, Push, Token};
 
 /// How many claims that have left are remembered to have been passed on.
@@ -142,9 +141,7 @@ impl<T> KeyMachine<T> {
 
     fn tell_behind(&mut self, own: Arrival, news: RunNews, now: Moment) {
         for at in 0..self.claims.len() {
-            let behind = matches!(self.claims[at].run, Run::Behind(ahead)
-                if ahead == own || mutated("turn-of-any"));
-            if behind {
+            if matches!(self.claims[at].run, Run::Behind(ahead) if ahead == own) {
                 self.tell(at, news, now);
             }
         }

@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Arrival, Capacity, Command, Moment, Reply, StoreTime, Token, Validity};
+use crate::{
+    Arrival, Backoff, Capacity, ClaimId, Command, Moment, Note, Reply, StoreTime, Token, Validity,
+};
 
 /// Which answers of a store count only after replicas or disks have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -314,4 +316,74 @@ pub enum Standpoint {
     Unknown,
     /// Lost: the lease is not held any more, or not valid any more.
     Lost(Loss),
+}
+
+/// A change of a lease that its caller requests.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Renew it for this long from now, within its maximum hold.
+    Renew(Duration),
+    /// Replace its id by this one. If another rotation is in progress, that one is completed
+    /// instead.
+    Rotate(ClaimId),
+    /// Downgrade it to a reader.
+    Downgrade,
+    /// Publish this note.
+    Note(Note),
+}
+
+/// The result of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Changed {
+    /// The change was made.
+    Done,
+    /// The lease is lost.
+    Lost,
+    /// The new id belongs to another claim; nothing was changed.
+    Taken,
+    /// The store has refused it.
+    Refused,
+    /// No answer within the operation time-out.
+    Unanswered,
+    /// Too few replicas or disks have acknowledged it.
+    Unacknowledged,
+}
+
+/// The purpose of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Aim {
+    Caller(Change),
+    /// A grant that others must acknowledge.
+    Confirm,
+    /// Renew once, whatever the result, a lease that took too long on its way to its caller.
+    TopUp,
+    /// Before a hand-over: make sure that the claim has one id and lives for a whole TTL.
+    Settle,
+}
+
+/// A change that was requested, until its result was taken.
+#[derive(Debug, Clone, PartialEq, Hash)]
+pub(super) struct Changing {
+    pub(super) id: ChangeId,
+    pub(super) aim: Aim,
+    pub(super) until: Moment,
+    pub(super) due: Moment,
+    pub(super) in_flight: bool,
+    pub(super) pauses: Backoff,
+    pub(super) outcome: Option<Changed>,
+}
+
+impl Changing {
+    pub(super) fn due(&self) -> Option<Moment> {
+        (!self.in_flight && self.outcome.is_none()).then_some(self.due)
+    }
+
+    /// Repeats a request that was not answered or not acknowledged, if there is time.
+    pub(super) fn try_again(&mut self, now: Moment) {
+        let due = now + self.pauses.pause();
+        if due >= self.until {
+            self.outcome = Some(Changed::Unanswered);
+        }
+        self.due = due;
+    }
 }

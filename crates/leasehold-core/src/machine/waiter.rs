@@ -7,7 +7,6 @@ use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
 use super::types::{End, Failure, Granted, Limits, Request, Terms};
-use crate::mutant::mutated;
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
@@ -252,10 +251,10 @@ impl Waiter {
             return;
         };
         let Pushed { arrival, token, .. } = pushed;
-        if place.arrival != arrival && !mutated("push-any-arrival") {
+        if place.arrival != arrival {
             return;
         }
-        if pushed.epoch == place.epoch || mutated("push-any-epoch") {
+        if pushed.epoch == place.epoch {
             match pushed.behind {
                 None => self.grant(arrival, token),
                 Some(behind) => place.follows = Some(Follows { token, behind }),
@@ -280,8 +279,8 @@ impl Waiter {
             ..
         }) = self.place
             && self.outcome.is_none()
-            && (behind == ahead || mutated("turn-of-any"))
-            && (before < token || mutated("turn-of-ended"))
+            && behind == ahead
+            && before < token
         {
             self.grant(arrival, token);
         }
@@ -378,14 +377,7 @@ impl Waiter {
                 Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
             };
             let mut validity = Validity::default();
-            validity.confirm(
-                if mutated("validity-answer") {
-                    now
-                } else {
-                    sent
-                },
-                ttl,
-            );
+            validity.confirm(sent, ttl);
             self.outcome = Some(Ok(Granted {
                 arrival,
                 token,
@@ -397,9 +389,6 @@ impl Waiter {
         if self.position().is_some_and(|(known, _)| known != arrival) {
             self.basis = Validity::default();
         }
-        if mutated("validity-basis") {
-            self.basis.confirm(now, self.lease_ttl * 2);
-        }
         self.basis.confirm(sent, self.waiter_ttl);
         self.renew_at = sent + self.waiter_ttl / RENEW_WAITING_AT;
         // One in a run is told by its client.
@@ -409,9 +398,6 @@ impl Waiter {
             None => self.renew_at.min(look()),
             Some(_) => self.renew_at,
         };
-        if mutated("waiter-silent") {
-            self.due = now + Duration::from_secs(1_000_000);
-        }
         if self.position() != Some((arrival, standing.position)) {
             self.here_since = now;
         }

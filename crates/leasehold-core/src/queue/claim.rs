@@ -2,7 +2,6 @@
 
 use super::entry::{Entry, Place};
 use super::{Queue, Step};
-use crate::mutant::mutated;
 use crate::{Arrival, Capacity, Claim, Mode, OwnerSecret, Reply};
 
 impl Queue {
@@ -37,9 +36,7 @@ impl Queue {
         let carrier = secret
             .filter(|_| open)
             .and_then(|secret| self.carrier(secret, step));
-        let reader_passes = claim.mode == Mode::SHARED && mutated("reader-passes");
-        let may_pass = (open || mutated("closed-claim"))
-            && (ahead || self.waiting.is_empty() || reader_passes);
+        let may_pass = open && (ahead || self.waiting.is_empty());
         let now = barges || carrier.is_some() || (may_pass && self.make_room(weight, step));
         if !now && !claim.wait {
             return self.refuse_to_wait(step);
@@ -63,8 +60,7 @@ impl Queue {
     fn claim_again(&mut self, claim: &Claim, step: &mut Step) -> Reply {
         let entry = self.entry(&claim.id);
         let kept = entry.is_some_and(|entry| entry.kept);
-        let stranger = entry.is_some_and(|entry| entry.inbox != claim.inbox);
-        let taken = stranger && !mutated("stranger-enters");
+        let taken = entry.is_some_and(|entry| entry.inbox != claim.inbox);
         if taken {
             // Its client does not hear this answer.
             step.actor = None;
@@ -147,7 +143,7 @@ impl Queue {
             .granted
             .iter()
             .take(if exclusive { usize::MAX } else { 0 });
-        held.find(|(_, entry)| entry.secret == Some(secret) && !mutated("owner-shut-out"))
+        held.find(|(_, entry)| entry.secret == Some(secret))
             .map(|((token, _), _)| *token)
     }
 

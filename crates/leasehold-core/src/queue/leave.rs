@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
-use crate::mutant::mutated;
 use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime, Token};
 
 impl Queue {
@@ -25,15 +24,11 @@ impl Queue {
             entry.min_hold = Duration::ZERO;
         }
         let kept = place.is_some() && self.vacate_in(&release.id, step);
-        if place.is_none() && mutated("release-any") {
-            let first = self.granted.values().next().map(|entry| entry.id.clone());
-            first.iter().for_each(|id| self.remove(id));
-        }
-        if !release.settled && !mutated("released-again") {
+        if !release.settled {
             self.bury_id(&release.id, step.now);
         }
         self.forget_buried(step.now);
-        if release.hand_off && !mutated("release-keeps") || !held {
+        if release.hand_off || !held {
             self.promote(step);
         } else if !kept {
             self.tell_vacant(step);
@@ -60,7 +55,6 @@ impl Queue {
             .entry_mut(id)
             // A claim that was cut and has lapsed keeps nothing: the key was free.
             .filter(|entry| granted && entry.deadline > now && entry.keep_until() > now)
-            .filter(|_| !mutated("min-hold-forgotten"))
         else {
             self.remove(id);
             return false;
@@ -90,9 +84,7 @@ impl Queue {
             }
         }
         let raised = self.next_token(step);
-        if !mutated("break-same-token") {
-            self.last_token = raised;
-        }
+        self.last_token = raised;
         // In a run the first who has not lapsed holds. What the others have is void, too.
         self.reclaim(step);
         self.disband(Token::NONE);
@@ -141,8 +133,7 @@ impl Queue {
         let granted: HashMap<_, _> = granted.iter().copied().collect();
         let mut unheard = Vec::new();
         for (place, entry) in self.granted.iter_mut().filter(|(_, e)| is_silent(e)) {
-            let held = Some(&Duration::ZERO).filter(|_| mutated("pass-holders"));
-            if let Some(waited) = granted.get(&place.1).or(held) {
+            if let Some(waited) = granted.get(&place.1) {
                 entry.deadline = entry.deadline.min(cut);
                 self.earliest = self.earliest.min(entry.deadline);
                 unheard.push((*place, *waited));

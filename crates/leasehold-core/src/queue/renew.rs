@@ -1,7 +1,6 @@
 //! The verb `renew`, and the changes of a claim in the same step.
 
 use super::{Place, Queue, Step};
-use crate::mutant::mutated;
 use crate::{Adopt, Arrival, ClaimId, Event, Mode, Renew, Reply, Rotate};
 
 impl Queue {
@@ -12,9 +11,7 @@ impl Queue {
             .filter(|rotate| self.has_rotated(&renew.id, rotate));
         let id = asked_again.map_or(&renew.id, |rotate| &rotate.to);
         step.actor = Some(id.clone());
-        if !mutated("renewal-revives") {
-            self.drop_if_lapsed(id, step.now);
-        }
+        self.drop_if_lapsed(id, step.now);
         if self.entry(id).is_none_or(|entry| entry.kept) {
             self.promote(step);
             return if self.was_rotated(&renew.id, step.now) {

@@ -4,16 +4,10 @@
 use std::time::Duration;
 
 use super::{Entry, PROMOTED_FLOOR, Place, Queue, Step};
-use crate::mutant::mutated;
 use crate::{Capacity, ClaimId, Event, OwnerSecret, Reply, StoreTime, Token};
 
 impl Queue {
     fn fits(&self, weight: u64) -> bool {
-        let weight = if mutated("permits-unweighed") {
-            1
-        } else {
-            weight
-        };
         self.capacity
             .is_none_or(|capacity| self.used + weight <= capacity.units())
     }
@@ -24,12 +18,7 @@ impl Queue {
     }
 
     fn first_in_line(&self) -> Option<&Entry> {
-        let mut line = self.waiting.values();
-        if mutated("order-last-first") {
-            line.next_back()
-        } else {
-            line.next()
-        }
+        self.waiting.values().next()
     }
 
     /// Gives each claim at the front that fits its token.
@@ -68,11 +57,7 @@ impl Queue {
                 aside.extend(self.take_waiting(arrival));
                 continue;
             }
-            let closed = step.opens.is_some() && !mutated("closed-hands-on");
-            if closed || !(self.make_room(weight, step) || self.lets_follow(step)) {
-                if mutated("push-before-grant") {
-                    self.tell_granted(&id, self.next_token(step), Duration::ZERO, step);
-                }
+            if step.opens.is_some() || !(self.make_room(weight, step) || self.lets_follow(step)) {
                 return aside;
             }
             let Some(mut entry) = self.take_waiting(arrival) else {
@@ -124,12 +109,7 @@ impl Queue {
 
     /// A claim that was granted while it waited must not lapse on the way.
     fn lift(&mut self, entry: &mut Entry, step: &Step) {
-        let floor = if mutated("grant-lapses") {
-            Duration::ZERO
-        } else {
-            PROMOTED_FLOOR
-        };
-        entry.deadline = entry.deadline.max(step.now + floor);
+        entry.deadline = entry.deadline.max(step.now + PROMOTED_FLOOR);
         entry.note_renewal(entry.deadline);
         entry.deadline = entry.deadline.max(step.now + entry.min_hold);
         entry.since = step.now;
@@ -137,7 +117,7 @@ impl Queue {
     }
 
     fn tell_granted(&self, id: &ClaimId, token: Token, waited: Duration, step: &mut Step) {
-        let mine = step.actor.as_ref() == Some(id) || mutated("push-missing");
+        let mine = step.actor.as_ref() == Some(id);
         let entry = self.entry(id).filter(|_| !mine);
         if let Some((entry, inbox)) = entry.and_then(|e| Some((e, e.inbox.clone()?))) {
             step.events.push(Event::Granted {
@@ -154,7 +134,7 @@ impl Queue {
 
     /// Whether the weight fits, after dropping lapsed holders if it must.
     pub(super) fn make_room(&mut self, weight: u64, step: &mut Step) -> bool {
-        self.fits(weight) || (!mutated("lapsed-stays") && self.reclaim(step) && self.fits(weight))
+        self.fits(weight) || (self.reclaim(step) && self.fits(weight))
     }
 
     /// Drops the holders that have lapsed. Looks at none while none can have.
@@ -165,7 +145,7 @@ impl Queue {
         let mut earliest = StoreTime(u64::MAX);
         let mut lapsed = Vec::new();
         for entry in self.granted.values() {
-            if entry.deadline > step.now || mutated("expiry-late") && entry.deadline == step.now {
+            if entry.deadline > step.now {
                 earliest = earliest.min(entry.deadline);
             } else if step.drops_left == 0 {
                 earliest = self.earliest;
@@ -205,13 +185,8 @@ impl Queue {
 
     /// `max(last + 1, clock)`: strictly increasing, also after the record was lost.
     pub(super) fn next_token(&self, step: &Step) -> Token {
-        let next = self.last_token.0 + u64::from(!mutated("token-same"));
-        let floor = if mutated("token-counts") {
-            0
-        } else {
-            step.clock.0
-        };
-        Token(next.max(floor))
+        let next = self.last_token.0 + 1;
+        Token(next.max(step.clock.0))
     }
 
     /// Drops a waiting claim that can never fit any more, and says so.

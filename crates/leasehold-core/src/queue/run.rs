@@ -6,7 +6,6 @@
 //! later waits for the same claims as without runs.
 
 use super::{Entry, Place, Queue, RUN, Step};
-use crate::mutant::mutated;
 use crate::{Arrival, Capacity, ClaimId, Mode, Token};
 
 impl Queue {
@@ -52,7 +51,7 @@ impl Queue {
     pub(super) fn is_followed_by(&self, entry: &Entry) -> bool {
         let last = self.granted.values().next_back();
         last.is_some_and(|last| {
-            let same = last.inbox == entry.inbox || mutated("run-of-two-clients");
+            let same = last.inbox == entry.inbox;
             let run = last.runs && entry.runs && last.mode == Mode::EXCLUSIVE;
             let later = last.arrival < entry.arrival;
             run && same && later && entry.inbox.is_some() && self.granted.len() < RUN
@@ -72,9 +71,6 @@ impl Queue {
     /// the order of the others, or the store may have forgotten who holds. Those who do not hold
     /// yet go back to the front of the line.
     pub(super) fn disband(&mut self, token: Token) {
-        if mutated("run-stays") {
-            return;
-        }
         let after = (token, Arrival(0));
         let exclusive = |entry: &Entry| entry.mode == Mode::EXCLUSIVE;
         let first = self.first_holder().map(|(token, _)| token);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{Place, Queue, Step};
-use crate::mutant::mutated;
 use crate::{Arrival, ClaimId, Event, Inbox, Reply, Standing, StoreTime};
 
 impl Queue {
@@ -19,12 +18,7 @@ impl Queue {
         let holds = granted && self.behind(id).is_none();
         let ttl = if holds { held } else { waiting };
         if let Some(entry) = self.entry_mut(id) {
-            let before = if mutated("renewal-lowers") {
-                step.now
-            } else {
-                entry.deadline
-            };
-            entry.deadline = before.max(step.now + ttl);
+            entry.deadline = entry.deadline.max(step.now + ttl);
             if granted {
                 // `Unheard` may have cut it below that.
                 entry.deadline = entry.deadline.max(entry.keep_until());
@@ -72,12 +66,7 @@ impl Queue {
         } else {
             self.earliest
         };
-        let late = Duration::from_secs(if mutated("closed-for-good") {
-            1_000_000
-        } else {
-            0
-        });
-        step.opens.map_or(free, |opens| opens.max(free) + late)
+        step.opens.map_or(free, |opens| opens.max(free))
     }
 
     /// Tells the claim that is next in line when to look: one that has become

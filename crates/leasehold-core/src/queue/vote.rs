@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Queue, Step};
-use crate::mutant::mutated;
 use crate::{Arrival, Claim, Event, Inbox, Proposal, Reply, StoreTime, Token, Void, Voided};
 
 /// How many clients that asked in vain a key remembers. Others poll.
@@ -41,8 +40,7 @@ impl Queue {
             if entry.inbox != claim.inbox {
                 return Reply::Taken;
             }
-            let passed = mutated("one-register") && token < self.last_token;
-            if self.token_of(&claim.id) == Some(token) && !passed {
+            if self.token_of(&claim.id) == Some(token) {
                 if let Some(note) = &claim.note {
                     self.set_note(&claim.id, note, step);
                 }
@@ -62,9 +60,8 @@ impl Queue {
         if token > most {
             return outbid;
         }
-        let revives = mutated("extension-revives") && token <= self.last_token;
         let others = self.places.len() - usize::from(self.entry(&claim.id).is_some());
-        if others > 0 && !mutated("votes-for-two") && !revives {
+        if others > 0 {
             if let Some(inbox) = claim.inbox.as_ref().filter(|_| claim.wait) {
                 self.remember_caller(inbox, step.now);
             }
@@ -72,9 +69,7 @@ impl Queue {
                 blocked_until: self.blocked_until(step),
             };
         }
-        let again = mutated("token-shared") && token == self.last_token;
-        let passes = token > self.last_token || again || mutated("token-lower") || revives;
-        if !passes || (token <= self.votes.void && !revives) {
+        if token <= self.last_token || token <= self.votes.void {
             return outbid;
         }
         let before = self.granted.values().map(|entry| entry.id.clone());
@@ -86,9 +81,7 @@ impl Queue {
         // The same at every member.
         entry.arrival = Arrival(token.0);
         self.last_arrival = last_arrival.max(entry.arrival);
-        if !revives {
-            self.last_token = token;
-        }
+        self.last_token = token;
         self.capacity = Some(claim.mode.capacity());
         self.used += claim.mode.weight();
         self.hold(entry, token);
@@ -100,11 +93,7 @@ impl Queue {
 
     /// Makes tokens void, and ends what was granted by them.
     pub(super) fn void(&mut self, void: &Void, step: &mut Step) -> Reply {
-        if mutated("one-register") {
-            self.last_token = self.last_token.max(void.up_to);
-        } else if !mutated("no-tombstone") {
-            self.votes.void = self.votes.void.max(void.up_to);
-        }
+        self.votes.void = self.votes.void.max(void.up_to);
         match &void.whose {
             Voided::Claim { id, released } => {
                 step.actor = Some(id.clone());

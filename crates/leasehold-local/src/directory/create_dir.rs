@@ -12,8 +12,9 @@ use super::group_dir::{Mark, OF_FILES, OF_PARTS, OF_TOP, check_way, make_file, m
 use super::open_dir::{self, Makes};
 use super::refusal::Wrong;
 use super::user_dir::{check_rights, only_has};
-use super::{FILES, Group, MARK, PART, PARTS, open_at};
+use super::{FILES, MARK, PART, PARTS, open_at};
 use crate::errors::{command, failed, refused};
+use crate::group::Group;
 use crate::machine::check_file_system;
 
 /// What the owner writes for the members to read.

@@ -1,7 +1,6 @@
 //! The directory of a local store, and what its file system answers.
 
 pub(super) mod create_dir;
-mod group;
 mod group_dir;
 mod open_dir;
 mod refusal;
@@ -21,11 +20,11 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-pub(crate) use self::group::Group;
 use self::group_dir::{GroupDir, OF_FILES, make_file};
 pub(crate) use self::open_dir::Makes;
 use self::refusal::Wrong;
 use super::errors::{failed, refused};
+use super::group::Group;
 use super::machine;
 
 /// One file for each key.

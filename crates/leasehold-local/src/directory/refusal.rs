@@ -5,8 +5,8 @@ use std::path::Path;
 use leasehold_store::StoreError;
 
 use super::MARK;
-use super::group::Group;
 use crate::errors::{command, refused};
+use crate::group::Group;
 use crate::options::LocalOptions;
 
 /// What is wrong with a directory that is a group's, or should be.

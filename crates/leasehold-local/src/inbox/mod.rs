@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 use super::Inner;
 use super::directory::{Directory, by_descriptor};
 use super::liveness::socket;
-use super::liveness_watch::watch;
 use super::name::file_name;
 
 /// The format of a datagram; others are not understood, and left.
@@ -136,19 +135,23 @@ pub(super) struct OpenInbox {
 }
 
 impl OpenInbox {
-    pub(super) fn open(store: Arc<Inner>, sink: Arc<dyn PushSink>) -> Self {
+    /// Opens it. As long as it is open, what `watching` the claims that wait takes goes on.
+    pub(super) fn open<W: Future<Output = ()> + Send + 'static>(
+        store: Arc<Inner>,
+        sink: Arc<dyn PushSink>,
+        watching: impl FnOnce(u64) -> W,
+    ) -> Self {
         let mut state = store.subscription.state();
         state.last_epoch += 1;
         let epoch = state.last_epoch;
         state.epoch = epoch;
-        let here = || Arc::downgrade(&store);
         let no_socket = |error: &_| {
             tracing::debug!(%error, "cannot open a socket for pushes; polling instead");
         };
         let bound = bind(&store).inspect_err(no_socket);
         state.reader = bound.ok().map(|socket| Reader {
-            reading: JoinSet::from_iter([read(socket, here(), epoch, false)]),
-            _watching: JoinSet::from_iter([watch(here(), store.watcher.clone(), epoch)]),
+            reading: JoinSet::from_iter([read(socket, Arc::downgrade(&store), epoch, false)]),
+            _watching: JoinSet::from_iter([watching(epoch)]),
             runtime: Handle::current(),
             sink,
         });

@@ -8,63 +8,43 @@ use leasehold_store::StoreError;
 
 use super::errors::{failed, refused};
 
-/// What is assumed, how that is checked, and what a caller is told where it does not hold or cannot
-/// be known. The page `docs/stores/local.md` has these as a table.
+/// What is assumed: what a caller is told where it does not hold or cannot be known. The page
+/// `docs/stores/local.md` has a table of these, which says how each is checked.
 #[derive(Debug)]
 pub(super) struct Assumption {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the page"))]
-    pub(super) what: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the page"))]
-    pub(super) checked: &'static str,
     pub(super) said: &'static str,
     remedy: &'static str,
 }
 
 pub(super) const FILE_SYSTEM: Assumption = Assumption {
-    what: "no other kernel writes to the file system",
-    checked: "its type is that of a local disk or of memory, and not FUSE (virtiofs), 9p or a network's",
     said: "other machines may use its file system",
     remedy: "name a directory on a disk of this machine: local:/some/dir",
 };
 
 pub(super) const LOCKS: Assumption = Assumption {
-    what: "`flock` excludes",
-    checked: "each client tries to take its own lock a second time",
     said: "its file system does not support locks",
     remedy: "name a directory on a disk of this machine: local:/some/dir",
 };
 
 pub(super) const PROC: Assumption = Assumption {
-    what: "`/proc` is that of the kernel",
-    checked: "the type of its file system",
     said: "/proc is missing, or is not the kernel's",
     remedy: "let this program see the kernel's /proc, or use a server",
 };
 
 pub(super) const BOOT: Assumption = Assumption {
-    what: "the boot has a number",
-    checked: "`/proc/sys/kernel/random/boot_id` is read",
     said: "the number of this boot is unknown: /proc/sys/kernel/random/boot_id cannot be read",
     remedy: "let this program see all of /proc (for systemd: without ProcSubset=pid), or use a server",
 };
 
 pub(super) const ONE_BOOT: Assumption = Assumption {
-    what: "all living clients have that number",
-    checked: "a client that finds the number of another boot looks whether clients of that boot live",
     said: "clients with the number of another boot use it, of another machine or container",
     remedy: "give each of them a directory of its own, or use a server",
 };
 
 pub(super) const TIME: Assumption = Assumption {
-    what: "the time since the boot is known",
-    checked: "the offset of a time namespace is read in `/proc/self/timens_offsets`, and taken off",
     said: "the machine's time is unknown",
     remedy: "start this program in its time namespace (unshare --fork --time), or use a server",
 };
-
-/// All of them, in the order of the page.
-#[cfg(test)]
-pub(super) const ASSUMED: [&Assumption; 6] = [&FILE_SYSTEM, &LOCKS, &PROC, &BOOT, &ONE_BOOT, &TIME];
 
 impl Assumption {
     /// What to tell a caller where it does not hold; `found` is said too if it is not empty.

@@ -38,7 +38,7 @@ async fn simulated(
     let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
         return None;
     };
-    let stream = leasehold_store::simulation::dial(host, *port)?;
+    let stream = leasehold_store::simulation::world()?.dial(host, *port);
     let opened = timeout(limit, async {
         let settings = info.redis_settings();
         let (connection, driver) =

@@ -3,7 +3,6 @@
 mod answers;
 mod cost;
 mod history;
-mod layers;
 mod options;
 mod record;
 mod replay;

@@ -214,8 +214,8 @@ const FOR_REASONS: Duration = Duration::from_millis(500);
 /// The machine's name, and the number of the process on it.
 fn whereabouts() -> (String, u32) {
     #[cfg(feature = "simulation")]
-    if let Some(whereabouts) = crate::simulation::whereabouts() {
-        return whereabouts;
+    if let Some(world) = crate::simulation::world() {
+        return world.whereabouts();
     }
     let machine = rustix::system::uname();
     let name = machine.nodename().to_string_lossy().into_owned();

@@ -274,7 +274,7 @@ impl ClientsModel {
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.queue.hash_essence(self.clock, state);
+        self.queue.canonical_hash(self.clock, state);
         self.site.hash_all(self.clock, state);
         (self.ticks, self.clock, &self.clients, self.left).hash(state);
         self.machines.hash(state);

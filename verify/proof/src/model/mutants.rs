@@ -1,9 +1,9 @@
 //! The code under test, broken on purpose: a model that does not notice shows nothing.
 //!
-//! The core asks at 52 places whether it is broken there. It is built once so that it can
-//! be; then the models that a mutant names are run on it. One that survives is a failure.
+//! `mutants/all.txt` says what is broken, and how. A copy of the core that can be broken is built
+//! once; then the models that a mutant names are run on it. One that survives is a failure.
 
-mod catalogue;
+mod sources;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,23 @@ use super::clock::Stopwatch;
 use super::promise::Promise;
 
 /// One way to break the code.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Mutant {
     /// Its name, by which the core asks.
     pub name: &'static str,
     /// What is broken.
     pub what: &'static str,
     /// The models to run, in this order.
-    pub models: &'static [&'static str],
+    pub models: Vec<&'static str>,
+    patches: Vec<Patch>,
+}
+
+/// An expression in a file of the core, and what the mutant has in its place.
+#[derive(Debug, Clone)]
+struct Patch {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
 }
 
 /// What became of a mutant.
@@ -108,23 +117,49 @@ pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
 /// All mutants, by name.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
-    catalogue::ALL.to_vec()
+    let entries = include_str!("mutants/all.txt").split("\n* ").skip(1);
+    entries.filter_map(read).collect()
 }
 
-/// Builds the models so that the core can be broken.
+/// Reads an entry: `name [model, model] what`, and a line `file: from => to` for each patch.
+fn read(entry: &'static str) -> Option<Mutant> {
+    let mut lines = entry.lines();
+    let (name, rest) = lines.next()?.split_once(" [")?;
+    let (models, what) = rest.split_once("] ")?;
+    let patch = |line: &'static str| {
+        let (file, patch) = line.trim().split_once(": ")?;
+        let (from, to) = patch.split_once(" => ")?;
+        Some(Patch { file, from, to })
+    };
+    Some(Mutant {
+        name,
+        what,
+        models: models.split(", ").collect(),
+        patches: lines.map(patch).collect::<Option<_>>()?,
+    })
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds the models on a copy of the core that can be broken.
 ///
 /// # Errors
 /// If that fails.
 pub fn build() -> io::Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target"), PathBuf::from)
         .join("models");
+    let core = target.join("core");
+    sources::write(&core)?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(&root)
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTC_WORKSPACE_WRAPPER", root.join("scripts/with-mutants"))
+        .env("LEASEHOLD_BROKEN_CORE", &core)
         .args(["build", "--quiet", "--locked", "--no-default-features"])
         .args([
             "--config",
@@ -161,7 +196,7 @@ impl Mutant {
 fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
     let output = Command::new(program)
         .args(["model", "--json", "--until-broken"])
-        .args(mutant.models)
+        .args(&mutant.models)
         .env("LEASEHOLD_MUTANT", mutant.name)
         .stdin(Stdio::null())
         .output()?;
@@ -210,41 +245,23 @@ fn panicked(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
-
     use super::*;
 
-    /// The names by which the core asks, in all files of a directory.
-    fn asked(directory: &Path, names: &mut Vec<String>) {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                asked(&path, names);
-                continue;
-            }
-            let text = fs::read_to_string(path).unwrap();
-            let asks = text.split("mutated(\"").skip(1);
-            names.extend(asks.filter_map(|ask| Some(ask.split_once('"')?.0.to_owned())));
-        }
-    }
-
+    /// A mutant that cannot be read, or whose expression is not there any more, breaks nothing.
     #[test]
-    fn the_core_can_be_broken_in_each_of_these_ways_and_no_other() {
-        let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/leasehold-core/src");
-        let mut names = Vec::new();
-        asked(&core, &mut names);
-        let names: BTreeSet<_> = names.iter().map(String::as_str).collect();
-        let known: BTreeSet<_> = all().iter().map(|mutant| mutant.name).collect();
-        assert_eq!(names, known);
-        assert_eq!(known.len(), all().len(), "each is there once");
-        assert!(all().is_sorted_by_key(|mutant| mutant.name));
+    fn each_can_be_read_and_has_its_place_in_the_core() {
+        let entries = include_str!("mutants/all.txt").matches("\n* ").count();
+        assert_eq!(all().len(), entries);
+        assert!(all().is_sorted_by(|one, next| one.name < next.name));
+        assert!(all().iter().all(|mutant| !mutant.patches.is_empty()));
+        let broken = sources::broken(&all()).unwrap();
+        assert!(broken.len() > 40, "{} files", broken.len());
     }
 
     #[test]
     fn each_names_models_that_there_are() {
         let models = super::super::catalogue::all();
-        for name in all().iter().flat_map(|mutant| mutant.models) {
+        for name in all().iter().flat_map(|mutant| &mutant.models) {
             assert!(models.iter().any(|model| model.name == *name), "{name}");
         }
     }

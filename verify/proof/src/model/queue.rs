@@ -145,7 +145,7 @@ impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let clock = self.clock();
         let seen = self.queue.look(clock);
-        self.queue.hash_essence(clock, state);
+        self.queue.canonical_hash(clock, state);
         self.highest.0.saturating_sub(clock.0).hash(state);
         (self.highest > seen.last_token).hash(state);
         for ghost in &self.ghosts {

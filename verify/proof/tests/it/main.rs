@@ -11,6 +11,7 @@
 mod command;
 #[cfg(feature = "clients")]
 mod faults;
+mod layers;
 mod safety;
 #[cfg(feature = "clients")]
 mod simulate;

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::QuorumSize;
-use crate::mutant::mutated;
 use crate::{Moment, Reply, StoreTime, Token, drift_allowance};
 
 /// How often one round proposes a token at most: a rival that does the same is met again after a
@@ -245,7 +244,7 @@ impl QuorumRound {
         let yes = self.count(|b| *b == Ballot::Yes);
         let open = self.count(|b| matches!(b, Ballot::Open | Ballot::Unsent));
         let stale = self.count(|b| *b == Ballot::Stale);
-        if yes + usize::from(mutated("majority")) >= quorum {
+        if yes >= quorum {
             self.verdict = Some(RoundVerdict::Held { token: self.token });
         } else if yes + open >= quorum {
             // Not decided yet.

@@ -23,12 +23,12 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::geteuid;
 
-use super::group::Group;
 use super::open_dir::Found;
 use super::refusal::Wrong;
 use super::{Directory, MARK, PART, PARTS, UNFINISHED, is_regular, open_at};
 use crate::errors::{command, failed, refused};
 use crate::file;
+use crate::group::Group;
 
 /// Modes, and what of each is looked at: what the owner may do is the owner's affair.
 pub(super) const OF_TOP: RawMode = 0o2750;

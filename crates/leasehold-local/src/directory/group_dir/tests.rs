@@ -11,7 +11,7 @@ use super::*;
 use crate::directory::create_dir::make;
 use crate::directory::{Makes, RECORDS};
 use crate::record_file::RecordFile;
-use crate::tests::{Place, key, mode, refusal, set_mode};
+use crate::tests::{Place, key, mode, options, refusal, set_mode};
 use crate::{Inner, LocalOptions, LocalStore};
 
 fn ours() -> Group {
@@ -226,7 +226,7 @@ fn what_was_not_finished_is_passed_over_and_removed_when_it_is_old() {
     fs::write(&half, "").unwrap();
     let directory = open(&place.path).unwrap();
     assert_eq!(directory.names(RECORDS, "", 10).unwrap(), [""; 0]);
-    let sweep = || drop(Inner::open_in(open(&place.path).unwrap(), Duration::ZERO, None).unwrap());
+    let sweep = || drop(Inner::open(&options(&place.path, Duration::ZERO)).unwrap());
     sweep();
     assert!(half.exists(), "somebody may be about to finish it");
     let file = fs::File::options().write(true).open(&half).unwrap();

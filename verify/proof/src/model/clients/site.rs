@@ -36,7 +36,7 @@ impl Site {
         let last = |last: Option<Token>| last.map(|last| last.0.saturating_sub(clock.0));
         (&self.marker, self.run, &self.replica.1).hash(state);
         (last(self.last), last(self.replica.2)).hash(state);
-        self.replica.0.hash_essence(clock, state);
+        self.replica.0.canonical_hash(clock, state);
     }
 }
 

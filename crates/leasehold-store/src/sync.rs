@@ -7,13 +7,14 @@
 //! See `docs/proof/concurrency.md`.
 
 #[cfg(shuttle)]
-mod checked;
+#[path = "../../../verify/interleave/scheduled.rs"]
+mod scheduled;
 
 /// For what belongs to the process, and outlives whatever a scheduler runs.
 pub use std::sync::Mutex as Global;
 
 #[cfg(shuttle)]
-pub use self::checked::{
+pub use self::scheduled::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime, advance,
     id_of, now, sleep, timeout,
 };

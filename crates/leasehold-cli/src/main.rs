@@ -23,6 +23,7 @@ mod lifetime;
 mod lock_request;
 mod metrics_file;
 mod moment;
+mod named_process;
 mod nested_store;
 mod not_now;
 mod output;
@@ -44,11 +45,12 @@ use std::os::fd::AsFd as _;
 
 use leasehold_console::{history, view};
 
-use crate::args::{Command, OutputArgs};
+use crate::args::Command;
+use crate::config::Config;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::metrics_file::MetricsFile;
-use crate::output::{Event, Printer};
+use crate::output::{Event, OutputArgs, Printer};
 
 fn main() {
     if let Some(status) = child::run_if_started_anew() {
@@ -57,13 +59,24 @@ fn main() {
     parent::note();
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {
-        Ok(mut cli) => match background::begin(&mut cli.command) {
-            Some(status) => status,
-            None => perform(cli.command),
+        Ok(mut cli) => match go_to_background(&mut cli.command) {
+            Ok(Some(status)) => status,
+            Ok(None) => perform(cli.command),
+            Err(failure) => {
+                Printer::default().failure(&failure);
+                failure.status.into()
+            }
         },
-        Err(asked) => output::usage(asked).into(),
+        Err(asked) => args::usage(asked).into(),
     };
     status.end()
+}
+
+fn go_to_background(command: &mut Command) -> Result<Option<Status>, Failure> {
+    match command {
+        Command::Hold(args) => args.lifetime.go_to_background(args.save.is_some()),
+        _ => Ok(None),
+    }
 }
 
 fn perform(command: Command) -> Status {
@@ -105,7 +118,12 @@ async fn dispatch(mut command: Command) -> Status {
     };
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
-    let done = match config::fill(&mut command) {
+    let filled = command.configurable().map_or(Ok(()), |store| {
+        let config = Config::load(&store.settings, &store.files)?;
+        config.fill(&mut store.settings);
+        Ok(())
+    });
+    let done = match filled {
         Ok(()) => {
             if let Some(store) = command.store_in_force() {
                 store_warnings::say_if_not_sent(store, printer);
@@ -125,8 +143,7 @@ async fn dispatch(mut command: Command) -> Status {
     ) && !is_observed
     {
         // These say how it ended, whatever happened.
-        let (status, signal) = (ended.code, ended.signal);
-        printer.event(&Event::Exit { status, signal });
+        printer.event(Event::exit(ended.code, ended.signal));
     }
     if let Some(metrics) = metrics {
         // A write may take for ever.

@@ -200,8 +200,7 @@ impl Feed {
 }
 
 /// Sends what is not known there yet.
-#[cfg(any(feature = "top", feature = "serve"))]
-pub(crate) fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
+pub fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
     to.send_if_modified(|last| {
         let is_other = *last != value;
         *last = value;

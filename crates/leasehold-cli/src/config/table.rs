@@ -10,7 +10,6 @@ use leasehold::store::describe;
 use leasehold::{Settings, Wait};
 
 use super::setting::{Origin, Setting};
-use crate::args::{parse_store, parse_wait};
 use crate::failure::Failure;
 use crate::{duration, env};
 
@@ -43,7 +42,7 @@ pub(crate) struct Row {
 }
 
 /// All settings, in the order of the keys, in which they are shown.
-pub(crate) const TABLE: [Row; 11] = [
+pub(crate) static TABLE: [Row; 11] = [
     row(Key::Store, "store", "redis://host/", store),
     row(Key::User, "user", "app", text),
     row(Key::PasswordFile, "password-file", "password", path),
@@ -91,8 +90,8 @@ pub(super) struct Written<'a> {
 }
 
 impl Key {
-    pub(crate) fn name(self) -> &'static str {
-        TABLE[self as usize].name
+    pub(crate) fn row(self) -> &'static Row {
+        &TABLE[self as usize]
     }
 
     /// Whether it is a part of how to log in at a store.
@@ -104,8 +103,12 @@ impl Key {
 impl Row {
     /// The environment variable that sets the same.
     pub(crate) fn variable(&self) -> String {
-        let name = self.name.replace('-', "_");
-        format!("{}{}", env::PREFIX, name.to_uppercase())
+        format!("{}{}", env::PREFIX, self.id().to_uppercase())
+    }
+
+    /// As clap knows the option.
+    pub(crate) fn id(&self) -> String {
+        self.name.replace('-', "_")
     }
 
     /// Reads a value.
@@ -175,6 +178,25 @@ fn ttl(written: &Written<'_>) -> Result<Value, Failure> {
 
 fn wait(written: &Written<'_>) -> Result<Value, Failure> {
     Ok(Value::Wait(parse_wait(written.text()?).map_err(hinted)?))
+}
+
+/// A store that is set to nothing is a mistake, and not the wish for another one.
+pub(crate) fn parse_store(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the store is empty: name one, e.g. redis://host/ or local:".to_owned()),
+        url => Ok(url.to_owned()),
+    }
+}
+
+/// Reads how long to wait: a duration, or `forever`.
+pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text.trim() == "forever" {
+        return Ok(Wait::Forever);
+    }
+    Ok(match duration::parse(text)? {
+        Duration::ZERO => Wait::No,
+        limit => Wait::For(limit),
+    })
 }
 
 /// What to write instead is all that there is to say.

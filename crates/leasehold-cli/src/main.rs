@@ -118,9 +118,8 @@ async fn dispatch(mut command: Command) -> Status {
     };
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
-    let filled = command.configurable().map_or(Ok(()), |store| {
-        let config = Config::load(&store.settings, &store.files)?;
-        config.fill(&mut store.settings);
+    let filled = command.configurable().map_or(Ok(()), |(settings, files)| {
+        Config::load(settings, files)?.fill(settings);
         Ok(())
     });
     let done = match filled {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::CommandSettings;
+use crate::config::{CommandSettings, FileArgs};
 use crate::{child, env, exit};
 
 pub(crate) use admin::{
@@ -25,7 +25,6 @@ pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitF
 pub(crate) use shared::{
     CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, SavedArgs, WaitArgs,
 };
-pub(crate) use store::StoreArgs;
 pub(crate) use usage::usage;
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -160,18 +159,23 @@ impl Command {
     pub(crate) fn store_in_force(&mut self) -> Option<&CommandSettings> {
         match self {
             Self::Renew(_) | Self::Release(_) => None,
-            others => others.configurable().map(|store| &store.settings),
+            others => others.configurable().map(|(settings, _)| &*settings),
         }
     }
 
-    /// The settings of those that use a store.
-    pub(crate) fn configurable(&mut self) -> Option<&mut StoreArgs> {
+    /// The settings of those that use a store, and the files that are read for them.
+    pub(crate) fn configurable(&mut self) -> Option<(&mut CommandSettings, &FileArgs)> {
         match self {
             // It shows what there is, and reads it itself.
             Self::Config(_) => None,
             #[cfg(feature = "console")]
-            Self::Top(args) => Some(&mut args.store),
-            others => Some(&mut others.common()?.store),
+            Self::Top(args) => Some((&mut args.settings, &args.files)),
+            others => {
+                let CommonArgs {
+                    settings, files, ..
+                } = others.common()?;
+                Some((settings, files))
+            }
         }
     }
 }

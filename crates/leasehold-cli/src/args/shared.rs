@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 
-use super::store::{Settable, StoreArgs, text};
+use super::store::{Settable, text};
 use crate::child::OnLost;
-use crate::config::{Value, parse_wait};
+use crate::config::{CommandSettings, FileArgs, Value, parse_wait};
 use crate::duration;
 use crate::output::OutputArgs;
 
@@ -43,7 +43,9 @@ fn metrics_file(path: PathBuf) -> Result<PathBuf, &'static str> {
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) settings: CommandSettings,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

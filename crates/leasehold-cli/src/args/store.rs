@@ -6,16 +6,7 @@ use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use leasehold::Wait;
 
-use crate::config::{CommandSettings, FileArgs, Key, Origin, Setting, TABLE, Value, parse_store};
-
-/// Where the locks live, and who we are there; what else is set.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct StoreArgs {
-    #[command(flatten)]
-    pub(crate) settings: CommandSettings,
-    #[command(flatten)]
-    pub(crate) files: FileArgs,
-}
+use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, parse_store};
 
 /// What was typed of all settings that the subcommand has.
 impl FromArgMatches for CommandSettings {

@@ -37,7 +37,7 @@ fn what_follows_the_dashes_is_the_commands_own() {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    let settings = run.common.store.settings;
+    let settings = run.common.settings;
     assert_eq!(settings.wait().value, Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }

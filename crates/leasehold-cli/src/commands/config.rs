@@ -3,7 +3,7 @@
 use leasehold::store::describe;
 use serde::Serialize;
 
-use crate::args::{ConfigArgs, StoreArgs};
+use crate::args::ConfigArgs;
 use crate::config::{
     Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
 };
@@ -37,9 +37,8 @@ struct ProfileRow {
 
 /// Shows the settings. No store is asked.
 pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure> {
-    let StoreArgs { settings, files } = &args.common.store;
-    let mut settings = settings.clone();
-    let config = Config::load(&settings, files)?;
+    let mut settings = args.common.settings.clone();
+    let config = Config::load(&settings, &args.common.files)?;
     let mut unused = config.fill(&mut settings);
     say_unknown_variables(printer);
     let (named, ttl, wait) = (settings.named(), settings.ttl(), settings.wait());

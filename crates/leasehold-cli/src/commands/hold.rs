@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
-use crate::saved::{Place, SavedFile, SavedLease};
+use crate::saved::{Place, SavedFile};
 use crate::session::Session;
 use crate::signals::Signals;
 
@@ -23,7 +23,7 @@ const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
 /// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
-    let request = LockRequest::of(&args.lock, &args.wait, &args.common.store.settings)?;
+    let request = LockRequest::of(&args.lock, &args.wait, &args.common.settings)?;
     // Before the lock is waited for.
     args.save.as_deref().map(Place::at).transpose()?;
     let lifetime = args.lifetime.watch()?;
@@ -44,10 +44,7 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
         };
         session.hold(&request, printer, keeping).await
     };
-    let (store, asking) = (
-        &args.common.store.settings,
-        (&*request.keys, request.patience),
-    );
+    let (store, asking) = (&args.common.settings, (&*request.keys, request.patience));
     Session::with(store, &request.settings, asking, signals, printer, work).await
 }
 
@@ -68,8 +65,7 @@ async fn keep(
         None => None,
         Some(file) => {
             let parts = held.parts().iter().map(Lease::parts).collect();
-            let lease = SavedLease::new(&store, args.common.store.settings.ttl().value, parts);
-            Some(save(&lease, file, client, &args.common.store.settings).await?)
+            Some(save(parts, file, client, &args.common.settings).await?)
         }
     };
     show(&store, &tokens, printer)?;
@@ -105,7 +101,6 @@ async fn leave_to_others(
     args: &HoldArgs,
     file: &Path,
 ) -> Result<(), Failure> {
-    let store = client.store_url();
     let mut leases = Vec::new();
     let mut saved = Ok(());
     for lease in held.into_leases() {
@@ -115,12 +110,7 @@ async fn leave_to_others(
         }
     }
     if saved.is_ok() {
-        let lease = SavedLease::new(
-            store,
-            args.common.store.settings.ttl().value,
-            leases.clone(),
-        );
-        let saving = save(&lease, file, client, &args.common.store.settings);
+        let saving = save(leases.clone(), file, client, &args.common.settings);
         saved = saving.await.map(drop);
     }
     if saved.is_err() {

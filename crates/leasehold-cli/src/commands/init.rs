@@ -13,7 +13,7 @@ use crate::{duration, exit};
 /// Marks the servers that have never been used, or makes the directory of a local store. A server
 /// that is not new, or cannot be asked, makes it fail.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let store = &args.common.store.settings;
+    let store = &args.common.settings;
     if !store.is_named() {
         return Err(
             Failure::usage("no store is named: there is nothing to make").hint(

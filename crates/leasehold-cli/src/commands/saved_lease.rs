@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, HolderInfo, Released, Settings, Token};
+use leasehold::{Any, Client, ErrorKind, HolderInfo, LeaseParts, Released, Settings, Token};
 
 use crate::args::{ReleaseArgs, RenewArgs};
 use crate::config::CommandSettings;
@@ -19,7 +19,7 @@ use crate::user_file::quoted;
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.saved.file)?;
-    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
+    let client = connect_to(&saved, &args.common.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
@@ -38,7 +38,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.saved.file)?;
-    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
+    let client = connect_to(&saved, &args.common.settings, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();
@@ -96,11 +96,12 @@ fn say(
 /// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it
 /// then.
 pub(crate) async fn save(
-    lease: &SavedLease,
+    leases: Vec<LeaseParts<Any>>,
     file: &Path,
     client: &Client,
     store: &CommandSettings,
 ) -> Result<SavedFile, Failure> {
+    let lease = &SavedLease::new(client.store_url(), store.ttl().value, leases);
     let place = Place::at(file)?;
     if let Some(old) = &place.lease {
         let shown = file.display();

@@ -53,7 +53,7 @@ struct Findings {
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
-    let Measured { client, store, raw } = connect_to_measure(&args.common.store.settings).await?;
+    let Measured { client, store, raw } = connect_to_measure(&args.common.settings).await?;
     let bench = Bench {
         client,
         baseline: raw.map(|(connection, prefix)| Baseline::new(connection, &prefix)),

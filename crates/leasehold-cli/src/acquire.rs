@@ -4,12 +4,13 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
-use leasehold::{Client, ErrorKind, Wait};
+use leasehold::{Client, Deadlock, ErrorKind, Wait};
 use leasehold_console::feed::send_if_other;
 use rustix::process::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
+use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::lock_request::{Acquired, LockRequest};
 use crate::output::{Event, Printer};
@@ -58,8 +59,7 @@ pub(crate) async fn acquire(
         rejoined: 0,
         rejoined_before: 0,
         left_queue: false,
-        announced: false,
-        news: News::default(),
+        told: None,
         live: None,
     };
     let ended = ui.acquire_with_retries(signals).await;
@@ -69,7 +69,7 @@ pub(crate) async fn acquire(
     match &outcome {
         Outcome::Granted(Acquired { held, recovered }) => {
             ui.retries.usable();
-            let announced = ui.announced || ui.retries.was_interrupted();
+            let announced = ui.told.is_some() || ui.retries.was_interrupted();
             printer.event(Event::acquired(
                 &request.keys,
                 &lease_status::tokens(held),
@@ -100,10 +100,8 @@ struct AcquireUi<'a, 'p> {
     rejoined_before: u32,
     /// Whether an outage has cost us our place, and we have no other yet.
     left_queue: bool,
-    /// Whether a line was written that says that we wait.
-    announced: bool,
-    /// What is said of the position after that line.
-    news: News,
+    /// The position that a line said last, and when.
+    told: Option<(u64, Instant)>,
     live: Option<Live>,
 }
 
@@ -123,6 +121,9 @@ impl<'a> AcquireUi<'a, '_> {
     /// Looks at the key; of several at the one that we wait for, or that is not free.
     fn look(&self, limit: Duration) -> Asking<'a> {
         let (client, request, start) = (self.client, self.request, self.retries.start());
+        let silent = move || {
+            Failure::unanswered(format!("the store did not answer within {}", spoken(limit)))
+        };
         let looked = async move {
             let seen = join_all(request.keys.iter().map(|key| client.inspect(key))).await;
             let endless = request.endless(seen.iter().flatten());
@@ -142,7 +143,7 @@ impl<'a> AcquireUi<'a, '_> {
             let Some(mut view) = view else {
                 // There is a key, so there is an error.
                 let failure = seen.into_iter().find_map(Result::err);
-                return Err(failure.map_or_else(|| Failure::unanswered(limit), Failure::from));
+                return Err(failure.map_or_else(silent, Failure::from));
             };
             let waits = view.waiters.iter().any(ours);
             let waits_for_nobody = waits && view.holders.is_empty();
@@ -161,7 +162,7 @@ impl<'a> AcquireUi<'a, '_> {
         };
         Box::pin(async move {
             let looked = timeout(limit, looked).await;
-            looked.unwrap_or_else(|_| Err(Failure::unanswered(limit)))
+            looked.unwrap_or_else(|_| Err(silent()))
         })
     }
 
@@ -216,10 +217,8 @@ impl<'a> AcquireUi<'a, '_> {
     async fn try_acquire(&mut self, wait: Wait, signals: &mut Signals) -> Result<Outcome, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
-        let how = self.request.how(wait, move |found| {
-            send_if_other(&tell, Some(found.to_string()));
-        });
-        let how = how.on_progress(move |now| {
+        let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
+        let how = self.request.how(wait, hear).on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
         let (client, request) = (self.client, self.request);
@@ -231,14 +230,14 @@ impl<'a> AcquireUi<'a, '_> {
             .looks_first(client, wait)
             .then(|| self.look(HOLDER_LOOKUP_TIMEOUT));
         loop {
+            let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return match answer {
-                    Ok(Ok(Some(got))) => Ok(Outcome::Granted(got)),
-                    Ok(Ok(None)) => Ok(Outcome::Busy),
-                    Ok(Err(error)) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
-                    Ok(Err(error)) => Err(error.into()),
-                    Err(silent) => Err(silent),
+                answer = &mut asking => return match answer? {
+                    Ok(Some(got)) => Ok(Outcome::Granted(got)),
+                    Ok(None) => Ok(Outcome::Busy),
+                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
+                    Err(error) => Err(error.into()),
                 },
                 signal = signals.next() => return Ok(Outcome::Signalled(signal)),
                 Ok(()) = progress.changed() => {
@@ -255,7 +254,7 @@ impl<'a> AcquireUi<'a, '_> {
                 failure = self.retries.follow(&mut answers), if wait != Wait::No => {
                     return Err(failure);
                 }
-                () = self.news.due(), if self.news.is_pending() => self.tell_position(),
+                Some(()) = news_due => self.tell_position(),
                 Some(seen) = OptionFuture::from(who.as_mut()) => {
                     who = None;
                     if let Ok(Seen { endless: Some(failure), .. }) = seen {
@@ -299,15 +298,24 @@ impl<'a> AcquireUi<'a, '_> {
         }
         if let Some(live) = &mut self.live {
             live.moved(position, self.retries.elapsed());
-        } else if self.announced && self.news.moved(position, self.printer.is_verbose()) {
-            self.tell_position();
         }
         anew
     }
 
+    /// Completes when a position is to be said that has changed: a queue that moves fast is not to fill
+    /// a log.
+    fn news_due(&self) -> Option<Sleep> {
+        let (told, at) = self.told.filter(|_| self.position != 0)?;
+        let pause = match self.printer.is_verbose() {
+            true => Duration::ZERO,
+            false => POSITION_REPORT_INTERVAL,
+        };
+        (told != self.position).then(|| sleep_until(at + pause))
+    }
+
     /// Says where we stand now, where no live line does.
     fn tell_position(&mut self) {
-        self.news.told(self.position);
+        self.told = Some((self.position, Instant::now()));
         let (key, waited) = (self.request.key(), self.retries.elapsed());
         self.printer.event(Event::moved(key, self.position, waited));
     }
@@ -334,8 +342,7 @@ impl<'a> AcquireUi<'a, '_> {
             live.held(key, view.as_ref(), self.retries.elapsed());
         } else {
             let (key, holders) = self.blocking(view);
-            self.announced = true;
-            self.news.told(self.position);
+            self.told = Some((self.position, Instant::now()));
             self.printer
                 .event(Event::waiting(&key, self.position, &holders));
         }
@@ -368,41 +375,5 @@ impl<'a> AcquireUi<'a, '_> {
             Some(view) => (view.key, view.holders),
             None => (self.request.key().to_owned(), Vec::new()),
         }
-    }
-}
-
-/// When the position is said again where there is no live line: a queue that moves fast is not to
-/// fill a log.
-#[derive(Debug, Default)]
-struct News {
-    /// The position that was said last, and when.
-    told: Option<(u64, Instant)>,
-    /// Whether it is another one now.
-    pending: bool,
-}
-
-impl News {
-    /// We stand there. Answers whether to say so now.
-    fn moved(&mut self, position: u64, at_once: bool) -> bool {
-        let Some((told, at)) = self.told else {
-            return false;
-        };
-        self.pending = told != position;
-        self.pending && (at_once || at.elapsed() >= POSITION_REPORT_INTERVAL)
-    }
-
-    fn told(&mut self, position: u64) {
-        self.told = Some((position, Instant::now()));
-        self.pending = false;
-    }
-
-    fn is_pending(&self) -> bool {
-        self.pending
-    }
-
-    /// Completes when a position that has changed is to be said.
-    fn due(&self) -> impl Future<Output = ()> + use<> {
-        let told = self.told.map_or_else(Instant::now, |(_, at)| at);
-        sleep_until(told + POSITION_REPORT_INTERVAL)
     }
 }

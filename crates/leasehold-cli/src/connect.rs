@@ -14,7 +14,7 @@ use crate::nested_store::handed_on;
 
 /// Connects, for looking only.
 pub(crate) async fn connect(store: &CommandSettings) -> Result<Client, Failure> {
-    open(store, Settings::default()).await
+    Ok(builder(store).connect().await?)
 }
 
 /// A client, and the raw server behind it where there is one: a connection, and the prefix.
@@ -52,11 +52,7 @@ pub(crate) async fn initialise(store: &CommandSettings) -> Result<Vec<Initialise
     Ok(builder(store).initialise().await?)
 }
 
-async fn open(store: &CommandSettings, settings: Settings) -> Result<Client, Failure> {
-    Ok(builder(store).settings(settings).connect().await?)
-}
-
-/// The same, and what the store answers to claims is heard.
+/// Connects, and hears what the store answers to claims.
 pub(crate) async fn open_to_ask(
     store: &CommandSettings,
     settings: Settings,

@@ -46,7 +46,7 @@ impl HandedOn {
             Some(path) => {
                 let path = std::path::absolute(path)?.into_os_string().into_string();
                 path.map(Some)
-                    .map_err(|_| io::Error::other("a path is not UTF-8"))
+                    .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
             }
             None => Ok(set.value.text()),
         };

@@ -17,7 +17,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::CommandSettings;
 use crate::duration::spoken;
-use crate::exit;
 use crate::failure::Failure;
 use crate::not_now::NotNow;
 use crate::output::{Event, Printer};
@@ -154,10 +153,7 @@ impl<'a> Retries<'a> {
             left: self
                 .left_to_stop()
                 .saturating_add(Duration::from_millis(50)),
-            silent: Failure {
-                passing: true,
-                ..Failure::new(exit::UNAVAILABLE, message)
-            },
+            silent: Failure::unanswered(message),
         }
     }
 

@@ -71,7 +71,6 @@ enum Left {
 }
 
 /// The child that runs, its lease, and what is heard meanwhile.
-#[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
     signals: &'a mut Signals,

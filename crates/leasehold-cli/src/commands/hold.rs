@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
-use crate::saved::{Place, SavedFile};
+use crate::saved::{SaveTarget, SavedFile};
 use crate::session::Session;
 use crate::signals::Signals;
 
@@ -25,7 +25,7 @@ const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
     let request = LockRequest::of(&args.lock, &args.wait, &args.common.settings)?;
     // Before the lock is waited for.
-    args.save.as_deref().map(Place::at).transpose()?;
+    args.save.as_deref().map(SaveTarget::at).transpose()?;
     let lifetime = args.lifetime.watch()?;
     let mut signals = Signals::listen()?;
     signals.end_with(lifetime.clone().end());

@@ -12,7 +12,7 @@ use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
-use crate::saved::{Place, SavedFile, SavedLease};
+use crate::saved::{SaveTarget, SavedFile, SavedLease};
 use crate::store_warnings::say_if_not_sent;
 use crate::user_file::quoted;
 
@@ -102,7 +102,7 @@ pub(crate) async fn save(
     store: &CommandSettings,
 ) -> Result<SavedFile, Failure> {
     let lease = &SavedLease::new(client.store_url(), store.ttl().value, leases);
-    let place = Place::at(file)?;
+    let place = SaveTarget::at(file)?;
     if let Some(old) = &place.lease {
         let shown = file.display();
         let hint = format!(

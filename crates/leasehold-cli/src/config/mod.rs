@@ -11,7 +11,7 @@ mod setting;
 mod settings;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueHint;
@@ -21,10 +21,9 @@ use serde::Serialize;
 use crate::env;
 use crate::failure::Failure;
 
-use file::{Content, candidates};
 use parse::{Sections, Source};
 
-pub(crate) use file::Whose;
+pub(crate) use file::{LookedFor, Whose};
 pub(crate) use setting::{Origin, Setting};
 pub(crate) use settings::{CommandSettings, Layer};
 pub(crate) use table::{Key, Row, TABLE, Value, nearest, parse_store, parse_wait};
@@ -39,14 +38,6 @@ pub(crate) struct Config {
 
 /// As the password is shown, which has no key.
 pub(crate) const PASSWORD: &str = "password";
-
-/// A file that was looked for.
-#[derive(Debug, Serialize)]
-pub(crate) struct LookedFor {
-    pub(crate) path: Arc<Path>,
-    pub(crate) whose: Whose,
-    pub(crate) state: &'static str,
-}
 
 struct Placed {
     layer: Layer,
@@ -93,29 +84,18 @@ impl Config {
             Some(name) => Some(Setting::new(name.clone(), Origin::option("--profile"))),
             None => variable(env::PROFILE, |name| name.into_string().ok())?,
         };
-        let (mut files, mut read) = (Vec::new(), Vec::new());
-        for candidate in candidates(named.as_ref()) {
-            let path: Arc<Path> = candidate.path.as_path().into();
-            let state = match candidate.read()? {
-                Content::Text { text, is_public } => {
-                    let source = Source {
-                        path: Arc::clone(&path),
-                        text: &text,
-                        is_public,
-                        named: typed.config.is_some(),
-                        profile_named: typed.profile.is_some(),
-                    };
-                    read.push(source.parse()?);
-                    "read"
-                }
-                Content::Absent => "absent",
-                Content::Inaccessible => "inaccessible",
-            };
-            files.push(LookedFor {
-                path,
-                whose: candidate.whose,
-                state,
-            });
+        let (mut files, mut read) = (file::files(named.as_ref()), Vec::new());
+        for file in &mut files {
+            if let Some((text, is_public)) = file.read()? {
+                let source = Source {
+                    path: Arc::clone(&file.path),
+                    text: &text,
+                    is_public,
+                    named: typed.config.is_some(),
+                    profile_named: typed.profile.is_some(),
+                };
+                read.push(source.parse()?);
+            }
         }
         if let Some(profile) = &profile {
             check_profile(profile, &read, &files)?;

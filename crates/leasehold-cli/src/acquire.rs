@@ -1,24 +1,23 @@
 //! Getting the lock, and saying so: waiting, giving up, being interrupted.
 
-use std::future::pending;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease, Wait};
+use futures_util::future::{OptionFuture, join_all};
+use leasehold::{Client, Deadlock, ErrorKind, Wait};
+use leasehold_console::feed::send_if_other;
 use rustix::process::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
-use crate::duration::millis;
+use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::lock_request::{Acquired, LockRequest};
-use crate::output::{Acknowledgements, Event, Keys, Printer};
+use crate::output::{Event, Printer};
 use crate::retries::Retries;
-use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::{ClaimView, KeyView};
-use crate::waiting::{Live, not_at_once};
+use crate::waiting::{Live, SHORT_WAIT};
 use crate::{lease_status, sys};
 
 /// How long asking who holds may take, when it is only for a message.
@@ -33,73 +32,59 @@ const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How it came out.
 pub(crate) enum Outcome {
-    /// We hold it.
-    Granted(MultiLease<Any>),
-    /// Not in time.
-    Conflict,
+    Granted(Acquired),
+    /// The store says so.
+    Busy,
+    /// It was not granted in time; whether the store is still there is not known.
+    TimedOut,
     /// A signal ended the waiting. The queue was left.
     Signalled(Signal),
 }
 
 /// Asks for the lock and waits as long as was said, through outages of the store too.
 pub(crate) async fn acquire(
-    session: &mut Session<'_>,
+    client: &Client,
     request: &LockRequest,
+    retries: &mut Retries<'_>,
+    signals: &mut Signals,
     printer: &Printer,
 ) -> Result<Outcome, Failure> {
-    let keys = Keys::from(&*request.keys);
-    tracing::info!(leasehold.key = %keys, "asking");
+    tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
     let mut ui = AcquireUi {
-        client: &session.client,
+        client,
         printer,
         request,
-        retries: &mut session.retries,
+        retries,
         position: 0,
         rejoined: 0,
         rejoined_before: 0,
         left_queue: false,
-        announced: false,
-        news: News::default(),
+        told: None,
         live: None,
     };
-    let ended = ui.acquire_with_retries(&mut session.signals).await;
+    let ended = ui.acquire_with_retries(signals).await;
     ui.live = None;
     printer.show_live(None);
-    Ok(match ended? {
-        Ending::Got(Acquired { held, recovered }) => {
+    let outcome = ended?;
+    match &outcome {
+        Outcome::Granted(Acquired { held, recovered }) => {
             ui.retries.usable();
-            printer.event(&Event::Acquired {
-                keys,
-                tokens: lease_status::tokens(&held),
-                waited_ms: millis(ui.retries.waited(held.waited())),
-                acknowledged: lease_status::acknowledged(&held).map(Acknowledgements::from),
-                recovered,
-                announced: ui.announced || ui.retries.was_interrupted(),
-            });
-            Outcome::Granted(held)
+            let announced = ui.told.is_some() || ui.retries.was_interrupted();
+            printer.event(Event::acquired(
+                &request.keys,
+                &lease_status::tokens(held),
+                ui.retries.waited(held.waited()),
+                lease_status::acknowledged(held),
+                (*recovered, announced),
+            ));
         }
-        Ending::Busy | Ending::TimedOut => {
-            ui.busy().await?;
-            Outcome::Conflict
+        Outcome::Busy | Outcome::TimedOut => ui.busy().await?,
+        Outcome::Signalled(signal) => {
+            let waited = ui.retries.elapsed();
+            printer.event(Event::withdrawn(&request.keys, *signal, waited));
         }
-        Ending::Signalled(signal) => {
-            printer.event(&Event::Withdrawn {
-                keys,
-                signal: signal.as_raw(),
-                waited_ms: millis(ui.retries.elapsed()),
-            });
-            Outcome::Signalled(signal)
-        }
-    })
-}
-
-enum Ending {
-    Got(Acquired),
-    /// The store says so.
-    Busy,
-    /// It was not granted in time; whether the store is still there is not known.
-    TimedOut,
-    Signalled(Signal),
+    }
+    Ok(outcome)
 }
 
 /// What is shown while the lock is asked for.
@@ -115,10 +100,8 @@ struct AcquireUi<'a, 'p> {
     rejoined_before: u32,
     /// Whether an outage has cost us our place, and we have no other yet.
     left_queue: bool,
-    /// Whether a line was written that says that we wait.
-    announced: bool,
-    /// What is said of the position after that line.
-    news: News,
+    /// The position that a line said last, and when.
+    told: Option<(u64, Instant)>,
     live: Option<Live>,
 }
 
@@ -135,49 +118,89 @@ struct Seen {
 type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 
 impl<'a> AcquireUi<'a, '_> {
-    /// Looks who holds it, to say so.
-    fn look(&self) -> Asking<'a> {
-        let start = self.retries.start();
-        look(self.client, self.request, start, HOLDER_LOOKUP_TIMEOUT)
+    /// Looks at the key; of several at the one that we wait for, or that is not free.
+    fn look(&self, limit: Duration) -> Asking<'a> {
+        let (client, request, start) = (self.client, self.request, self.retries.start());
+        let silent = move || {
+            Failure::unanswered(format!("the store did not answer within {}", spoken(limit)))
+        };
+        let looked = async move {
+            let seen = join_all(request.keys.iter().map(|key| client.inspect(key))).await;
+            let endless = request.endless(seen.iter().flatten());
+            let (pid, host) = (std::process::id(), sys::host());
+            // Another process may have had our number before us.
+            let oldest = start.elapsed() + Duration::from_secs(1);
+            let ours = |claim: &ClaimView| {
+                let owner = claim.owner.as_ref();
+                let named = owner.is_some_and(|owner| owner.pid == pid && owner.host == host);
+                named && claim.age.unwrap_or_default() <= oldest
+            };
+            let view = seen.iter().flatten().map(KeyView::from).min_by_key(|view| {
+                let waits = view.waiters.iter().any(ours);
+                let free = view.holders.iter().all(ours) && view.waiters.is_empty();
+                (!waits, free)
+            });
+            let Some(mut view) = view else {
+                // There is a key, so there is an error.
+                let failure = seen.into_iter().find_map(Result::err);
+                return Err(failure.map_or_else(silent, Failure::from));
+            };
+            let waits = view.waiters.iter().any(ours);
+            let waits_for_nobody = waits && view.holders.is_empty();
+            let closed = match waits_for_nobody {
+                true => request.closed(client).await,
+                false => None,
+            };
+            // What was granted too late for us is ours, and nobody to be blamed.
+            let holders = std::mem::take(&mut view.holders).into_iter();
+            view.holders = holders.filter(|claim| !ours(claim)).collect();
+            Ok(Seen {
+                view,
+                closed,
+                endless,
+            })
+        };
+        Box::pin(async move {
+            let looked = timeout(limit, looked).await;
+            looked.unwrap_or_else(|_| Err(silent()))
+        })
     }
 
     /// The same for a line; the first time not before the wait is worth a line.
     fn look_for_line(&self, first: bool) -> Asking<'a> {
-        let looked = self.look();
-        let in_vain = |seen: &Seen| seen.closed.is_some() || seen.endless.is_some();
-        match first && !self.printer.is_live() {
-            true => Box::pin(not_at_once(looked, in_vain)),
-            false => looked,
-        }
+        let looked = self.look(HOLDER_LOOKUP_TIMEOUT);
+        let waits = first && !self.printer.is_live();
+        Box::pin(async move {
+            let seen = looked.await;
+            let is_in_vain = |seen: &Seen| seen.closed.is_some() || seen.endless.is_some();
+            if waits && !seen.as_ref().is_ok_and(is_in_vain) {
+                sleep(SHORT_WAIT).await;
+            }
+            seen
+        })
     }
 
     /// Tries until there is an answer, or the time is over.
-    async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Ending, Failure> {
+    async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Outcome, Failure> {
         loop {
             let wait = self.retries.left();
             let tried = self.try_acquire(wait, signals).await;
             let unheard = self.position == 0 && wait != Wait::No;
             let failure = match tried {
-                Ok(Ending::TimedOut) if unheard => match self.retries.outage() {
+                Ok(Outcome::TimedOut) if unheard => match self.retries.outage() {
                     Some(failure) => return Err(self.retries.gave_up(failure)),
                     // The time was shorter than an answer takes: it may be free.
                     None => continue,
                 },
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
-                Ok(Ending::TimedOut) => {
-                    let looked = look(
-                        self.client,
-                        self.request,
-                        self.retries.start(),
-                        FINAL_LOOKUP_TIMEOUT,
-                    );
-                    let failure = match looked.await {
+                Ok(Outcome::TimedOut) => {
+                    let failure = match self.look(FINAL_LOOKUP_TIMEOUT).await {
                         Ok(seen) => seen.closed,
                         Err(failure) => Some(failure).filter(|failure| failure.passing),
                     };
                     return match failure {
                         Some(failure) => Err(self.retries.gave_up(failure)),
-                        None => Ok(Ending::TimedOut),
+                        None => Ok(Outcome::TimedOut),
                     };
                 }
                 Ok(ending) => return Ok(ending),
@@ -185,17 +208,17 @@ impl<'a> AcquireUi<'a, '_> {
             };
             self.interrupted();
             if let Some(signal) = self.retries.pause(failure, signals).await? {
-                return Ok(Ending::Signalled(signal));
+                return Ok(Outcome::Signalled(signal));
             }
         }
     }
 
     /// One try.
-    async fn try_acquire(&mut self, wait: Wait, signals: &mut Signals) -> Result<Ending, Failure> {
+    async fn try_acquire(&mut self, wait: Wait, signals: &mut Signals) -> Result<Outcome, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
-        let how = self.request.how(wait, move |found| tell_news(&tell, found));
-        let how = how.on_progress(move |now| {
+        let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
+        let how = self.request.how(wait, hear).on_progress(move |now| {
             report.send_replace((now.position, now.rejoined));
         });
         let (client, request) = (self.client, self.request);
@@ -203,18 +226,20 @@ impl<'a> AcquireUi<'a, '_> {
         let mut asking = pin!(self.retries.time_limit().of(asking));
         let mut tick = interval(LIVE_LINE_INTERVAL);
         let mut answers = self.retries.not_now().listen();
-        let mut who = request.looks_first(client, wait).then(|| self.look());
+        let mut who = request
+            .looks_first(client, wait)
+            .then(|| self.look(HOLDER_LOOKUP_TIMEOUT));
         loop {
+            let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return match answer {
-                    Ok(Ok(Some(got))) => Ok(Ending::Got(got)),
-                    Ok(Ok(None)) => Ok(Ending::Busy),
-                    Ok(Err(error)) if error.kind() == ErrorKind::Timeout => Ok(Ending::TimedOut),
-                    Ok(Err(error)) => Err(error.into()),
-                    Err(silent) => Err(silent),
+                answer = &mut asking => return match answer? {
+                    Ok(Some(got)) => Ok(Outcome::Granted(got)),
+                    Ok(None) => Ok(Outcome::Busy),
+                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
+                    Err(error) => Err(error.into()),
                 },
-                signal = signals.next() => return Ok(Ending::Signalled(signal)),
+                signal = signals.next() => return Ok(Outcome::Signalled(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;
@@ -224,14 +249,13 @@ impl<'a> AcquireUi<'a, '_> {
                 }
                 Ok(()) = deadlock.changed() => {
                     let deadlock = deadlock.borrow_and_update().clone().unwrap_or_default();
-                    let keys = Keys::from(&*request.keys);
-                    self.printer.event(&Event::Deadlocked { keys, deadlock });
+                    self.printer.event(Event::deadlocked(&request.keys, &deadlock));
                 }
                 failure = self.retries.follow(&mut answers), if wait != Wait::No => {
                     return Err(failure);
                 }
-                () = self.news.due(), if self.news.is_pending() => self.tell_position(),
-                seen = settled(&mut who) => {
+                Some(()) = news_due => self.tell_position(),
+                Some(seen) = OptionFuture::from(who.as_mut()) => {
                     who = None;
                     if let Ok(Seen { endless: Some(failure), .. }) = seen {
                         return Err(failure);
@@ -244,7 +268,7 @@ impl<'a> AcquireUi<'a, '_> {
                     let live = self.live.as_mut();
                     let elapsed = self.retries.elapsed();
                     if live.is_some_and(|live| live.tick(elapsed)) && who.is_none() {
-                        who = Some(self.look());
+                        who = Some(self.look(HOLDER_LOOKUP_TIMEOUT));
                     }
                 }
             }
@@ -269,27 +293,31 @@ impl<'a> AcquireUi<'a, '_> {
         let anew = rejoined > self.rejoined;
         if anew {
             self.rejoined = rejoined;
-            self.printer.event(&Event::Rejoined {
-                keys: Keys::from(&*self.request.keys),
-                times: rejoined,
-            });
+            let keys = &self.request.keys;
+            self.printer.event(Event::rejoined(keys, rejoined));
         }
         if let Some(live) = &mut self.live {
             live.moved(position, self.retries.elapsed());
-        } else if self.announced && self.news.moved(position, self.printer.is_verbose()) {
-            self.tell_position();
         }
         anew
     }
 
+    /// Completes when a position is to be said that has changed: a queue that moves fast is not to fill
+    /// a log.
+    fn news_due(&self) -> Option<Sleep> {
+        let (told, at) = self.told.filter(|_| self.position != 0)?;
+        let pause = match self.printer.is_verbose() {
+            true => Duration::ZERO,
+            false => POSITION_REPORT_INTERVAL,
+        };
+        (told != self.position).then(|| sleep_until(at + pause))
+    }
+
     /// Says where we stand now, where no live line does.
     fn tell_position(&mut self) {
-        self.news.told(self.position);
-        self.printer.event(&Event::Moved {
-            key: self.request.key().to_owned(),
-            position: self.position,
-            waited_ms: millis(self.retries.elapsed()),
-        });
+        self.told = Some((self.position, Instant::now()));
+        let (key, waited) = (self.request.key(), self.retries.elapsed());
+        self.printer.event(Event::moved(key, self.position, waited));
     }
 
     /// It is known who holds, or that nobody could say.
@@ -314,22 +342,18 @@ impl<'a> AcquireUi<'a, '_> {
             live.held(key, view.as_ref(), self.retries.elapsed());
         } else {
             let (key, holders) = self.blocking(view);
-            self.announced = true;
-            self.news.told(self.position);
-            self.printer.event(&Event::Waiting {
-                key,
-                position: self.position,
-                holders,
-            });
+            self.told = Some((self.position, Instant::now()));
+            self.printer
+                .event(Event::waiting(&key, self.position, &holders));
         }
     }
 
     /// Says who has it. In an outage, where that is nobody else, it is the outage's failure.
     async fn busy(&mut self) -> Result<(), Failure> {
-        let seen = self.look().await;
+        let seen = self.look(HOLDER_LOOKUP_TIMEOUT).await;
         let view = seen.ok().map(|seen| seen.view);
         if let (Some(least), Some(view)) = (self.request.once, &view) {
-            self.printer.event(&Event::skipped(view, least));
+            self.printer.event(Event::skipped(view, least));
             return Ok(());
         }
         let others = view.as_ref().is_some_and(|view| !view.holders.is_empty());
@@ -341,11 +365,7 @@ impl<'a> AcquireUi<'a, '_> {
             _ => Duration::ZERO,
         };
         let (key, holders) = self.blocking(view);
-        self.printer.event(&Event::Conflict {
-            key,
-            waited_ms: millis(waited),
-            holders,
-        });
+        self.printer.event(Event::conflict(&key, waited, &holders));
         Ok(())
     }
 
@@ -355,108 +375,5 @@ impl<'a> AcquireUi<'a, '_> {
             Some(view) => (view.key, view.holders),
             None => (self.request.key().to_owned(), Vec::new()),
         }
-    }
-}
-
-/// When the position is said again where there is no live line: a queue that moves fast is not to
-/// fill a log.
-#[derive(Debug, Default)]
-struct News {
-    /// The position that was said last, and when.
-    told: Option<(u64, Instant)>,
-    /// Whether it is another one now.
-    pending: bool,
-}
-
-impl News {
-    /// We stand there. Answers whether to say so now.
-    fn moved(&mut self, position: u64, at_once: bool) -> bool {
-        let Some((told, at)) = self.told else {
-            return false;
-        };
-        self.pending = told != position;
-        self.pending && (at_once || at.elapsed() >= POSITION_REPORT_INTERVAL)
-    }
-
-    fn told(&mut self, position: u64) {
-        self.told = Some((position, Instant::now()));
-        self.pending = false;
-    }
-
-    fn is_pending(&self) -> bool {
-        self.pending
-    }
-
-    /// Completes when a position that has changed is to be said.
-    fn due(&self) -> impl Future<Output = ()> + use<> {
-        let told = self.told.map_or_else(Instant::now, |(_, at)| at);
-        sleep_until(told + POSITION_REPORT_INTERVAL)
-    }
-}
-
-/// Looks at the key; of several at the one that we wait for, or that is not free.
-fn look<'a>(
-    client: &'a Client,
-    request: &'a LockRequest,
-    start: Instant,
-    limit: Duration,
-) -> Asking<'a> {
-    let looked = async move {
-        let seen = join_all(request.keys.iter().map(|key| client.inspect(key))).await;
-        let endless = request.endless(seen.iter().flatten());
-        let (pid, host) = (std::process::id(), sys::host());
-        // Another process may have had our number before us.
-        let oldest = start.elapsed() + Duration::from_secs(1);
-        let ours = |claim: &ClaimView| {
-            let owner = claim.owner.as_ref();
-            let named = owner.is_some_and(|owner| owner.pid == pid && owner.host == host);
-            named && claim.age.unwrap_or_default() <= oldest
-        };
-        let view = seen.iter().flatten().map(KeyView::from).min_by_key(|view| {
-            let waits = view.waiters.iter().any(ours);
-            let free = view.holders.iter().all(ours) && view.waiters.is_empty();
-            (!waits, free)
-        });
-        let Some(mut view) = view else {
-            // There is a key, so there is an error.
-            let failure = seen.into_iter().find_map(Result::err);
-            return Err(failure.map_or_else(|| Failure::unanswered(limit), Failure::from));
-        };
-        let waits = view.waiters.iter().any(ours);
-        let waits_for_nobody = waits && view.holders.is_empty();
-        let closed = match waits_for_nobody {
-            true => request.closed(client).await,
-            false => None,
-        };
-        // What was granted too late for us is ours, and nobody to be blamed.
-        let holders = std::mem::take(&mut view.holders).into_iter();
-        view.holders = holders.filter(|claim| !ours(claim)).collect();
-        Ok(Seen {
-            view,
-            closed,
-            endless,
-        })
-    };
-    Box::pin(async move {
-        let looked = timeout(limit, looked).await;
-        looked.unwrap_or_else(|_| Err(Failure::unanswered(limit)))
-    })
-}
-
-/// Passes on a deadlock, unless it is the one that was passed on before.
-fn tell_news(told: &watch::Sender<Option<String>>, found: &Deadlock) {
-    let found = Some(found.to_string());
-    told.send_if_modified(|told| {
-        *told != found && {
-            *told = found;
-            true
-        }
-    });
-}
-
-async fn settled(who: &mut Option<Asking<'_>>) -> Result<Seen, Failure> {
-    match who {
-        Some(who) => who.await,
-        None => pending().await,
     }
 }

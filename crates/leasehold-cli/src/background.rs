@@ -11,42 +11,19 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::args::Command;
 use crate::child::End;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::output::Printer;
 
-/// Goes on in another process where that is asked for. In this one that comes back with how it ends.
-pub(crate) fn begin(command: &mut Command) -> Option<Status> {
-    let Command::Hold(args) = command else {
-        return None;
-    };
-    if !args.background {
-        return None;
-    }
-    args.bind().and_then(|()| fork()).map_or_else(
-        |failure| {
-            Printer::default().failure(&failure);
-            Some(failure.status.into())
-        },
-        |forked| match forked {
-            Forked::Front(status) => Some(status),
-            Forked::Background(front) => {
-                args.front = Some(std::rc::Rc::new(front));
-                None
-            }
-        },
-    )
-}
-
-enum Forked {
+/// Which of the two processes this is.
+pub(crate) enum Forked {
     Front(Status),
     Background(Front),
 }
 
+/// Goes on in two processes. In the one in front that comes back with how it ends.
 #[allow(unsafe_code, reason = "no safe interface forks")]
-fn fork() -> Result<Forked, Failure> {
+pub(crate) fn fork() -> Result<Forked, Failure> {
     let cannot = |error| {
         Failure::new(
             exit::SYSTEM,
@@ -77,14 +54,7 @@ fn wait(mut stream: UnixStream, child: Pid) -> Status {
     }
     let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), WaitIdOptions::EXITED));
     match ended {
-        Ok(Some(ended)) => {
-            let (code, signal) = End::of(&ended).status();
-            Status {
-                code,
-                signal,
-                typed: None,
-            }
-        }
+        Ok(Some(ended)) => End::of(&ended).status(),
         _ => exit::SYSTEM.into(),
     }
 }

@@ -8,7 +8,6 @@ use leasehold::Invalid;
 use leasehold::StoreError;
 use leasehold_console::feed::is_passing;
 
-use crate::duration::spoken;
 use crate::exit;
 
 /// One sentence, a hint where there is one, and the exit status.
@@ -38,10 +37,8 @@ impl Failure {
         Self::new(exit::USAGE, message)
     }
 
-    /// Of a store that may answer the next time.
-    pub(crate) fn unanswered(limit: Duration) -> Self {
-        let limit = spoken(limit);
-        let message = format!("the store did not answer within {limit}");
+    /// Of a store that did not answer, and may the next time.
+    pub(crate) fn unanswered(message: impl Into<String>) -> Self {
         Self {
             passing: true,
             ..Self::new(exit::UNAVAILABLE, message)

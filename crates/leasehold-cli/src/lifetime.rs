@@ -1,20 +1,56 @@
 //! What `hold` is bound to: it ends with its parent, or at the end of file of a descriptor.
 
 use std::fs::File;
+use std::future::pending;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use clap::Args;
+use futures_util::future::OptionFuture;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::process::Pid;
 use tokio::sync::oneshot;
 
-use crate::args::HoldArgs;
-use crate::background::Front;
+use crate::background::{self, Forked, Front};
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::parent::Parent;
 use crate::sys;
+
+/// What the lock is bound to.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Scripts")]
+pub(crate) struct LifetimeArgs {
+    /// Release the lock when the parent process ends
+    ///
+    /// The parent is the shell that runs the script. When the lock is lost, the parent gets
+    /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
+    /// the parent is sudo and not the script: name the script with =$$. That PID must be the parent
+    /// or one of its parents; a script that has ended already releases the lock at once.
+    #[arg(
+        long, value_name = "PID", num_args = 0..=1, require_equals = true,
+        value_parser = clap::value_parser!(i32).range(1..)
+    )]
+    while_parent: Option<Option<i32>>,
+    /// Go to the background once the lock is held: for TOKEN=$(leasehold hold --background ...)
+    ///
+    /// leasehold prints the token and ends with status 0, while another process holds the lock. Needs
+    /// --while-parent, --fd or --save, so that the lock is released.
+    #[arg(long, conflicts_with = "detach")]
+    background: bool,
+    /// With --background: what the process in front has found out.
+    #[arg(skip)]
+    parent: Option<Rc<Parent>>,
+    #[arg(skip)]
+    pub(crate) front: Option<Rc<Front>>,
+    /// Release the lock at the end of file on descriptor N
+    ///
+    /// For a pipe whose other end the script keeps open.
+    #[arg(long, value_name = "N", value_parser = InheritedFd::parse)]
+    fd: Option<InheritedFd>,
+}
 
 /// A descriptor that we were started with, by its number.
 #[derive(Debug, Clone)]
@@ -63,27 +99,14 @@ impl InheritedFd {
     }
 }
 
-/// What ends us beside signals and the loss of the lock.
-#[derive(Debug, Default)]
-pub(crate) struct LifetimeGuard {
-    parent: Option<Rc<Parent>>,
-    descriptor: Option<InheritedFd>,
-    front: Option<Rc<Front>>,
-}
-
-impl LifetimeGuard {
-    /// As the arguments say, from now on.
-    pub(crate) fn of(args: &HoldArgs) -> Result<Rc<Self>, Failure> {
-        let parent = match (&args.parent, args.while_parent) {
-            (Some(parent), _) => Some(parent.clone()),
-            (None, Some(asked)) => Some(Rc::new(parent(asked, false)?)),
-            (None, None) => None,
-        };
-        Ok(Rc::new(Self {
-            parent,
-            descriptor: args.fd.clone(),
-            front: args.front.clone(),
-        }))
+impl LifetimeArgs {
+    /// What ends us beside signals and the loss of the lock, from now on.
+    pub(crate) fn watch(&self) -> Result<Rc<Self>, Failure> {
+        let mut watched = self.clone();
+        if let (None, Some(asked)) = (&self.parent, self.while_parent) {
+            watched.parent = Some(Rc::new(parent(asked, false)?));
+        }
+        Ok(Rc::new(watched))
     }
 
     /// The lock is lost: a parent that relies on it is asked to end.
@@ -96,18 +119,36 @@ impl LifetimeGuard {
     /// Completes when one of them has ended; never if there are none.
     pub(crate) async fn end(self: Rc<Self>) {
         tokio::select! {
-            () = end_of(self.parent.as_ref().map(|parent| parent.end())) => {}
-            () = end_of(self.descriptor.as_ref().map(InheritedFd::end)) => {}
-            () = end_of(self.front.as_ref().map(|front| front.end())) => {}
+            Some(()) = OptionFuture::from(self.parent.as_ref().map(|it| it.end())) => {}
+            Some(()) = OptionFuture::from(self.fd.as_ref().map(InheritedFd::end)) => {}
+            Some(()) = OptionFuture::from(self.front.as_ref().map(|it| it.end())) => {}
+            else => pending().await,
         }
     }
-}
 
-/// Never, if there is nothing that could end.
-async fn end_of(end: Option<impl Future<Output = ()>>) {
-    match end {
-        Some(end) => end.await,
-        None => std::future::pending().await,
+    /// Goes on in another process where that is asked for. In this one that comes back with how it
+    /// ends. `is_saved`: others can release the lock.
+    pub(crate) fn go_to_background(&mut self, is_saved: bool) -> Result<Option<Status>, Failure> {
+        if !self.background {
+            return Ok(None);
+        }
+        if self.while_parent.is_none() && self.fd.is_none() && !is_saved {
+            let message = "--background needs an end: the lock would be held for ever";
+            return Err(Failure::usage(message).hint("add --while-parent, --fd or --save"));
+        }
+        if let Some(asked) = self.while_parent {
+            // While this is the process that it has started: another will hold the lock.
+            let mut parent = parent(asked, true)?;
+            parent.is_left();
+            self.parent = Some(Rc::new(parent));
+        }
+        Ok(match background::fork()? {
+            Forked::Front(status) => Some(status),
+            Forked::Background(front) => {
+                self.front = Some(Rc::new(front));
+                None
+            }
+        })
     }
 }
 
@@ -116,22 +157,6 @@ fn parent(asked: Option<i32>, of_subshells: bool) -> Result<Parent, Failure> {
     match asked.and_then(Pid::from_raw) {
         Some(pid) => Ok(Parent::named(pid)),
         None => Parent::now(of_subshells),
-    }
-}
-
-impl HoldArgs {
-    /// Finds the parent while this is the process that it has started: another will hold the lock.
-    pub(crate) fn bind(&mut self) -> Result<(), Failure> {
-        if self.while_parent.is_none() && self.fd.is_none() && self.save.is_none() {
-            let message = "--background needs an end: the lock would be held for ever";
-            return Err(Failure::usage(message).hint("add --while-parent, --fd or --save"));
-        }
-        if let Some(asked) = self.while_parent {
-            let mut parent = parent(asked, true)?;
-            parent.is_left();
-            self.parent = Some(Rc::new(parent));
-        }
-        Ok(())
     }
 }
 

@@ -8,11 +8,11 @@ use leasehold::{
     MultiLease, Note, Owner, Settings, Wait,
 };
 
-use crate::args::{LeaseArgs, LockArgs, RetryArgs, WaitArgs};
-use crate::config::{Origin, Setting};
+use crate::args::{LockArgs, WaitArgs};
+use crate::config::{CommandSettings, Origin, Setting};
 use crate::failure::Failure;
 use crate::lease_status::tokens;
-use crate::output::ByKey;
+use crate::output::{ByKey, Tokens};
 use crate::retries::Patience;
 use crate::self_deadlock::endless_wait;
 use crate::{env, exit};
@@ -59,26 +59,26 @@ pub(crate) struct Acquired {
 
 impl LockRequest {
     /// What the arguments ask for. Refuses what cannot work, before anything is asked of the store.
-    pub(crate) fn of(lock: &LockArgs, wait: &WaitArgs, lease: &LeaseArgs) -> Result<Self, Failure> {
+    pub(crate) fn of(
+        lock: &LockArgs,
+        wait: &WaitArgs,
+        set: &CommandSettings,
+    ) -> Result<Self, Failure> {
         let mode = match lock.limit {
             _ if lock.shared => Mode::SHARED,
             Some(of) if !lock.reentrant => Mode::permits(of, lock.take.unwrap_or(1)),
             _ => Mode::EXCLUSIVE,
         };
         let reentrant = lock.reentrant && !lock.shared;
-        let patience = Patience {
-            wait: wait.limit.wait().value,
-            retry_for: wait.retry.limit(),
-        };
         let keys = lock.key.iter().chain(&lock.keys).cloned().collect();
         Ok(Self {
             mode,
             owner: reentrant.then(owner).transpose()?,
-            conflict: wait.conflict_status(),
+            conflict: wait.conflict_exit_code.unwrap_or(exit::CONFLICT),
             min_hold: lock.min_hold,
             max_hold: lock.max_hold,
             deadlock_timeout: wait.deadlock_timeout,
-            ..Self::exclusive(keys, patience, lease)?
+            ..Self::exclusive(keys, set)?
         })
     }
 
@@ -86,32 +86,25 @@ impl LockRequest {
     pub(crate) fn leader(
         key: &str,
         note: Option<&str>,
-        retry: &RetryArgs,
-        lease: &LeaseArgs,
+        set: &CommandSettings,
     ) -> Result<Self, Failure> {
         let note = note.unwrap_or_default().to_owned();
         Note::new(&note)?;
-        let patience = Patience {
-            wait: Wait::Forever,
-            retry_for: retry.limit(),
-        };
+        let request = Self::exclusive(vec![key.to_owned()], set)?;
         Ok(Self {
             note: Some(note),
-            ..Self::exclusive(vec![key.to_owned()], patience, lease)?
+            patience: request.patience.for_ever(),
+            ..request
         })
     }
 
-    fn exclusive(
-        keys: Vec<String>,
-        patience: Patience,
-        lease: &LeaseArgs,
-    ) -> Result<Self, Failure> {
+    fn exclusive(keys: Vec<String>, set: &CommandSettings) -> Result<Self, Failure> {
         for key in &keys {
             Key::new(key)?;
         }
         let settings = Settings::default()
-            .with_ttl(lease.ttl().value)
-            .with_label(lease.label.as_ref().map(|label| label.value.clone()));
+            .with_ttl(set.ttl().value)
+            .with_label(set.label());
         settings.check()?;
         Ok(Self {
             keys,
@@ -121,7 +114,7 @@ impl LockRequest {
             owner: None,
             note: None,
             settings,
-            patience,
+            patience: Patience::of(set),
             once: None,
             conflict: exit::CONFLICT,
             min_hold: None,
@@ -137,11 +130,11 @@ impl LockRequest {
     }
 
     /// How long the lease lives without renewal: no longer than it may be held.
-    pub(crate) fn ttl(&self, lease: &LeaseArgs) -> Setting<Duration> {
-        let ttl = lease.ttl();
+    pub(crate) fn ttl(&self, set: &CommandSettings) -> Setting<Duration> {
+        let ttl = set.ttl();
         match self.max_hold {
             Some(max_hold) if max_hold < ttl.value => {
-                Setting::new(max_hold, Origin::Option { name: "--max-hold" })
+                Setting::new(max_hold, Origin::option("--max-hold"))
             }
             _ => ttl,
         }
@@ -297,7 +290,7 @@ fn outer_context() -> Result<Option<ClaimContext>, Failure> {
 }
 
 /// A JSON object in the order given: what any key survives.
-fn object(tokens: &[(String, Option<u64>)]) -> String {
+fn object(tokens: &Tokens) -> String {
     // Strings and numbers can always be written.
     serde_json::to_string(&ByKey(tokens)).unwrap_or_default()
 }

@@ -23,6 +23,7 @@ mod lifetime;
 mod lock_request;
 mod metrics_file;
 mod moment;
+mod named_process;
 mod nested_store;
 mod not_now;
 mod output;
@@ -44,11 +45,12 @@ use std::os::fd::AsFd as _;
 
 use leasehold_console::{history, view};
 
-use crate::args::{Command, OutputArgs};
+use crate::args::Command;
+use crate::config::Config;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::metrics_file::MetricsFile;
-use crate::output::{Event, Printer};
+use crate::output::{Event, OutputArgs, Printer};
 
 fn main() {
     if let Some(status) = child::run_if_started_anew() {
@@ -57,32 +59,33 @@ fn main() {
     parent::note();
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {
-        Ok(mut cli) => match background::begin(&mut cli.command) {
-            Some(status) => status,
-            None => perform(cli.command),
-        },
-        Err(asked) => output::usage(asked).into(),
+        Ok(cli) => perform(cli.command).unwrap_or_else(|failure| {
+            Printer::default().failure(&failure);
+            failure.status.into()
+        }),
+        Err(asked) => args::usage(asked).into(),
     };
     status.end()
 }
 
-fn perform(command: Command) -> Status {
+fn perform(mut command: Command) -> Result<Status, Failure> {
+    if let Command::Hold(args) = &mut command
+        && let Some(status) = args.lifetime.go_to_background(args.save.is_some())?
+    {
+        return Ok(status);
+    }
     // One thread: the guarded program dies with the thread that started it.
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = match descriptors_left().and_then(|()| builder.enable_all().build()) {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let failure = Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
-                .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)");
-            Printer::default().failure(&failure);
-            return failure.status.into();
-        }
-    };
+    let runtime = descriptors_left().and_then(|()| builder.enable_all().build());
+    let runtime = runtime.map_err(|error| {
+        Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
+            .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)")
+    })?;
     child::reap_orphans(&runtime);
     let status = runtime.block_on(dispatch(command));
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();
-    status
+    Ok(status)
 }
 
 /// Refuses to start where no files can be opened: the runtime's pipe for signals panics
@@ -105,28 +108,19 @@ async fn dispatch(mut command: Command) -> Status {
     };
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
-    let done = match config::fill(&mut command) {
-        Ok(()) => {
-            if let Some(store) = command.store_in_force() {
-                store_warnings::say_if_not_sent(store, printer);
-            }
-            carry_out(&command, printer).await
-        }
-        Err(failure) => Err(failure),
-    };
+    let done = carry_out(&mut command, printer).await;
     let ended = done.unwrap_or_else(|failure| {
         printer.failure(&failure);
         failure.status.into()
     });
-    let is_observed = matches!(&command, Command::Elect(args) if args.observe);
-    if matches!(
-        command,
-        Command::Run(_) | Command::Elect(_) | Command::Wait(_)
-    ) && !is_observed
-    {
-        // These say how it ended, whatever happened.
-        let (status, signal) = (ended.code, ended.signal);
-        printer.event(&Event::Exit { status, signal });
+    // These say how it ended, whatever happened.
+    let says_the_end = match &command {
+        Command::Run(_) | Command::Wait(_) => true,
+        Command::Elect(args) => !args.observe,
+        _ => false,
+    };
+    if says_the_end {
+        printer.event(Event::exit(ended.code, ended.signal));
     }
     if let Some(metrics) = metrics {
         // A write may take for ever.
@@ -136,7 +130,13 @@ async fn dispatch(mut command: Command) -> Status {
     ended
 }
 
-async fn carry_out(command: &Command, printer: &Printer) -> Result<Status, Failure> {
+async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, Failure> {
+    if let Some((settings, files)) = command.configurable() {
+        Config::load(settings, files)?.fill(settings);
+    }
+    if let Some(store) = command.store_in_force() {
+        store_warnings::say_if_not_sent(store, printer);
+    }
     let done = match command {
         Command::Run(args) => return commands::run::run(args, printer).await,
         Command::Elect(args) if !args.observe => {

@@ -4,8 +4,7 @@
 //! disk must not delay the renewals of the lease.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
@@ -14,7 +13,7 @@ use jiff::Timestamp;
 use leasehold_console::prometheus::{Metric, add, series};
 use tokio::time::Instant;
 
-use crate::output::{Event, Listener, Printer};
+use crate::output::{Listener, Milestone, Printer};
 use crate::user_file::{Draft, Links, UserFile};
 
 /// How often the file is written while nothing changes: at least once per scrape, which is every
@@ -25,56 +24,37 @@ type OfJob = (Metric, fn(&Job) -> Option<f64>);
 
 /// The metrics of the file, with their values. A test compares them with `docs/metrics.md`.
 const METRICS: [OfJob; 8] = [
-    (
-        ("leasehold_job_held", "gauge", "1 while the lock is held"),
-        |job| Some(f64::from(job.granted.is_some())),
-    ),
-    (
-        (
-            "leasehold_job_acquired",
-            "gauge",
-            "1 if the last start has obtained the lock",
-        ),
+    gauge("leasehold_job_held", "1 while the lock is held", |job| {
+        Some(f64::from(job.granted.is_some()))
+    }),
+    gauge(
+        "leasehold_job_acquired",
+        "1 if the last start has obtained the lock",
         |job| Some(f64::from(job.acquired)),
     ),
-    (
-        (
-            "leasehold_job_wait_seconds",
-            "gauge",
-            "how long the last start waited for the lock, or has waited until now",
-        ),
-        |job| Some(job.waited()),
+    gauge(
+        "leasehold_job_wait_seconds",
+        "how long the last start waited for the lock, or has waited until now",
+        |job| job.waited.or_else(|| Some(since(job.asked))),
     ),
-    (
-        (
-            HELD,
-            "gauge",
-            "how long the lock was held the last time, or has been held until now",
-        ),
+    gauge(
+        HELD,
+        "how long the lock was held the last time, or has been held until now",
         |job| job.granted.map(since).or(job.held),
     ),
-    (
-        (
-            STATUS,
-            "gauge",
-            "the exit status of the last start that has ended",
-        ),
+    gauge(
+        STATUS,
+        "the exit status of the last start that has ended",
         |job| job.status,
     ),
-    (
-        (
-            LAST_RUN,
-            "gauge",
-            "when the lock was obtained the last time",
-        ),
+    gauge(
+        LAST_RUN,
+        "when the lock was obtained the last time",
         |job| job.last_run,
     ),
-    (
-        (
-            LAST_SUCCESS,
-            "gauge",
-            "when a start that had obtained the lock ended with status 0 the last time",
-        ),
+    gauge(
+        LAST_SUCCESS,
+        "when a start that had obtained the lock ended with status 0 the last time",
         |job| job.last_success,
     ),
     ((LOSSES, "counter", "leases that were lost"), |job| {
@@ -88,29 +68,36 @@ const LAST_RUN: &str = "leasehold_job_last_run_timestamp_seconds";
 const LAST_SUCCESS: &str = "leasehold_job_last_success_timestamp_seconds";
 const LOSSES: &str = "leasehold_job_losses_total";
 
-/// The file, and the thread that writes it.
+const fn gauge(name: &'static str, meaning: &'static str, value: fn(&Job) -> Option<f64>) -> OfJob {
+    ((name, "gauge", meaning), value)
+}
+
+/// What becomes of a job goes to the writer of its file.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
-    target: Arc<Target>,
-    changed: Sender<()>,
-    warned: AtomicBool,
+    news: Sender<(News, Instant)>,
+    /// The thread has it until the job has ended.
+    writer: Arc<Mutex<Writer>>,
+    /// Whether it was said that the file cannot be written.
+    warned: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum News {
+    Milestone(Milestone),
+    Ended(u8),
 }
 
 #[derive(Debug)]
-struct Target {
+struct Writer {
     path: PathBuf,
     key: String,
-    job: Mutex<Job>,
-    /// Locked during a write: the newest state is written last.
-    writing: Mutex<Writing>,
-}
-
-#[derive(Debug, Default)]
-struct Writing {
+    job: Job,
+    heard: Receiver<(News, Instant)>,
+    /// With which status the job has ended, and when: nothing more is written.
+    ended: Option<(u8, Instant)>,
     /// Why the last write failed.
     failure: Option<io::Error>,
-    /// The job has ended, and nothing is written any more.
-    over: bool,
 }
 
 /// The state of a job.
@@ -130,91 +117,91 @@ struct Job {
 }
 
 impl MetricsFile {
-    /// Begins to write what becomes of the lock on `key`, as the events of the printer tell.
+    /// Begins to write what becomes of the lock on `key`, as the printer tells.
     pub(crate) fn begin(path: &Path, key: &str, printer: &Printer) -> Arc<Self> {
-        let target = Arc::new(Target {
+        let (news, heard) = channel();
+        let mut writer = Writer {
             path: path.to_owned(),
             key: key.to_owned(),
-            job: Mutex::new(Job::new()),
-            writing: Mutex::default(),
-        });
-        target.write(None);
-        let (changed, changes) = channel();
-        let writing = target.clone();
-        let writer = thread::Builder::new().spawn(move || {
-            while !matches!(
-                changes.recv_timeout(REFRESH),
-                Err(RecvTimeoutError::Disconnected)
-            ) {
-                writing.write(None);
-            }
-        });
-        if let Err(error) = writer {
-            lock(&target.writing).failure = Some(error);
-        }
+            job: Job::begin(),
+            heard,
+            ended: None,
+            failure: None,
+        };
+        writer.write();
+        writer.warn(printer);
+        let warned = writer.failure.is_some();
+        let writer = Arc::new(Mutex::new(writer));
         let file = Arc::new(Self {
-            target,
-            changed,
-            warned: AtomicBool::new(false),
+            news,
+            writer: Arc::clone(&writer),
+            warned,
         });
-        file.warn_if_unwritten(printer);
-        printer.tell_events(file.clone());
+        // Without a thread the file is written at the end only.
+        let _ = thread::Builder::new().spawn(move || lock(&writer).run());
+        printer.tell_milestones(file.clone());
         file
     }
 
     /// The job has ended with this status: writes the file for the last time.
     pub(crate) fn finish(&self, status: u8, printer: &Printer) {
-        self.target.write(Some(status));
-        self.warn_if_unwritten(printer);
-    }
-
-    /// Says once why the file could not be written.
-    fn warn_if_unwritten(&self, printer: &Printer) {
-        let failure = lock(&self.target.writing).failure.take();
-        if let Some(error) = failure
-            && !self.warned.swap(true, Ordering::Relaxed)
-        {
-            let path = self.target.path.display();
-            printer.warn(format!("cannot write the metrics to {path}: {error}"));
+        // The writer has the other end.
+        let _ = self.news.send((News::Ended(status), Instant::now()));
+        let mut writer = lock(&self.writer);
+        writer.run();
+        if !self.warned {
+            writer.warn(printer);
         }
     }
 }
 
 impl Listener for MetricsFile {
-    fn hear(&self, event: &Event) {
-        if lock(&self.target.job).note(event) {
-            // If the thread could not be started, only `finish` writes.
-            let _ = self.changed.send(());
-        }
+    fn hear(&self, milestone: Milestone) {
+        let news = News::Milestone(milestone);
+        let _ = self.news.send((news, Instant::now()));
     }
 }
 
-impl Target {
-    /// Writes the file; `ended` with this status, for the last time.
-    fn write(&self, ended: Option<u8>) {
-        let mut writing = lock(&self.writing);
-        if !writing.over {
-            writing.over = ended.is_some();
-            writing.failure = self.replace(ended).err();
+impl Writer {
+    /// Writes until the job has ended.
+    fn run(&mut self) {
+        while self.ended.is_none() {
+            match self.heard.recv_timeout(REFRESH) {
+                Ok((News::Milestone(milestone), at)) => self.job.note(milestone, at),
+                Ok((News::Ended(status), at)) => self.ended = Some((status, at)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        self.failure = self.replace().err();
+    }
+
+    /// Says why the file could not be written.
+    fn warn(&self, printer: &Printer) {
+        if let Some(error) = &self.failure {
+            let path = self.path.display();
+            printer.warn(format!("cannot write the metrics to {path}: {error}"));
         }
     }
 
     /// Puts a new file in the place of the old one.
-    fn replace(&self, ended: Option<u8>) -> io::Result<()> {
+    fn replace(&mut self) -> io::Result<()> {
         let before = self.before()?;
-        let mut job = lock(&self.job);
-        job.keep(&before, &self.key);
-        if let Some(status) = ended {
-            job.finish(status);
+        self.job.keep(&before, &self.key);
+        if let Some((status, at)) = self.ended {
+            self.job.finish(status, at);
         }
         let mut text = String::new();
         for (metric, value) in METRICS {
-            if let Some(value) = value(&job) {
+            if let Some(value) = value(&self.job) {
                 let series = series(metric.0, "key", &self.key);
                 add(&mut text, metric, [(series, value)]);
             }
         }
-        drop(job);
         let mut new = Draft::new(&self.path, 0o666)?;
         new.write(text.as_bytes())?;
         new.replace().map(drop)
@@ -237,8 +224,7 @@ impl Target {
 }
 
 impl Job {
-    /// A start that begins now.
-    fn new() -> Self {
+    fn begin() -> Self {
         Self {
             asked: Instant::now(),
             granted: None,
@@ -269,52 +255,40 @@ impl Job {
         self.losses = value(LOSSES).unwrap_or_default().max(self.losses);
     }
 
-    /// Returns whether the event changes a value.
-    fn note(&mut self, event: &Event) -> bool {
-        match event {
-            Event::Acquired { .. } => {
-                self.waited = Some(since(self.asked));
-                self.granted = Some(Instant::now());
-                self.acquired = true;
-                self.last_run = Some(now());
-                true
+    fn note(&mut self, milestone: Milestone, at: Instant) {
+        match milestone {
+            Milestone::Acquired => {
+                self.waited = Some((at - self.asked).as_secs_f64());
+                (self.granted, self.acquired) = (Some(at), true);
+                self.last_run = Some(time_of(at));
             }
-            Event::Released {
-                still_ours: true, ..
-            } => self.end_hold(),
-            Event::Lost(_) | Event::Released { .. } => {
-                let held = self.end_hold();
-                self.losses += f64::from(held);
-                held
+            Milestone::Released => self.end_hold(at),
+            Milestone::Lost => {
+                self.losses += f64::from(self.granted.is_some());
+                self.end_hold(at);
             }
             // Waiting for the next term begins.
-            Event::TermEnded { .. } => {
-                (self.waited, self.asked) = (None, Instant::now());
-                self.end_hold();
-                true
+            Milestone::TermEnded => {
+                (self.waited, self.asked) = (None, at);
+                self.end_hold(at);
             }
-            _ => false,
         }
     }
 
-    fn finish(&mut self, status: u8) {
-        self.end_hold();
-        self.waited = Some(self.waited());
+    fn finish(&mut self, status: u8, at: Instant) {
+        self.end_hold(at);
+        let waited = || (at - self.asked).as_secs_f64();
+        self.waited = Some(self.waited.unwrap_or_else(waited));
         self.status = Some(status.into());
         if self.acquired && status == 0 {
-            self.last_success = Some(now());
+            self.last_success = Some(time_of(at));
         }
     }
 
-    /// Returns whether the lock was held until now.
-    fn end_hold(&mut self) -> bool {
-        let granted = self.granted.take();
-        self.held = granted.map(since).or(self.held);
-        granted.is_some()
-    }
-
-    fn waited(&self) -> f64 {
-        self.waited.unwrap_or_else(|| since(self.asked))
+    fn end_hold(&mut self, at: Instant) {
+        if let Some(granted) = self.granted.take() {
+            self.held = Some((at - granted).as_secs_f64());
+        }
     }
 }
 
@@ -322,12 +296,12 @@ fn since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn now() -> f64 {
-    Timestamp::now().as_duration().as_secs_f64()
+fn time_of(at: Instant) -> f64 {
+    Timestamp::now().as_duration().as_secs_f64() - since(at)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

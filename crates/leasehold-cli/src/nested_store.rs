@@ -6,14 +6,15 @@
 //! outer one as well: processes of the same user, while it lives. (On Linux; elsewhere nothing is
 //! handed on.)
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use leasehold::{Access, TlsFiles};
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Key, Layer, Origin, Setting, TABLE, Value};
 use crate::env;
 use crate::user_file::{Links, UserFile};
 
@@ -23,12 +24,10 @@ struct Content {
     /// The URL as everybody may see it: what follows is for this store only.
     store: String,
     url: String,
-    user: Option<String>,
     password: Option<String>,
-    password_file: Option<PathBuf>,
-    tls_ca: Option<PathBuf>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
+    /// The other credentials, by the names of their options.
+    #[serde(flatten)]
+    credentials: BTreeMap<String, Option<String>>,
 }
 
 /// What is handed on, as long as this lives.
@@ -37,17 +36,28 @@ pub(crate) struct HandedOn(OwnedFd);
 
 impl HandedOn {
     /// Hands on how the store was opened that everybody may know as `store`.
-    pub(crate) fn new(store: &str, url: &str, access: &Access) -> io::Result<Self> {
-        let absolute = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+    pub(crate) fn new(
+        store: &str,
+        url: &str,
+        credentials: &Layer,
+        password: Option<&str>,
+    ) -> io::Result<Self> {
+        let text = |set: &Setting<Value>| match set.value.path() {
+            Some(path) => {
+                let path = std::path::absolute(path)?.into_os_string().into_string();
+                path.map(Some)
+                    .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
+            }
+            None => Ok(set.value.text()),
+        };
+        let credentials = credentials
+            .iter()
+            .map(|(key, set)| Ok((key.row().id(), text(set)?)));
         let content = Content {
             store: store.to_owned(),
             url: url.to_owned(),
-            user: access.user.clone(),
-            password: access.password.clone(),
-            password_file: absolute(&access.password_file)?,
-            tls_ca: absolute(&access.tls.ca)?,
-            tls_cert: absolute(&access.tls.cert)?,
-            tls_key: absolute(&access.tls.key)?,
+            password: password.map(str::to_owned),
+            credentials: credentials.collect::<io::Result<_>>()?,
         };
         in_memory(&serde_json::to_vec(&content)?).map(Self)
     }
@@ -80,24 +90,28 @@ fn in_memory(_content: &[u8]) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// How an outer leasehold has opened `store`, if it has handed that on and is still there.
-pub(crate) fn handed_on(store: &str) -> Option<(String, Access)> {
+/// How an outer leasehold has opened `store`, if it has handed that on and is still there: the URL,
+/// the credentials, and the password.
+pub(crate) fn handed_on(store: &str) -> Option<(String, Layer, Option<Setting<String>>)> {
     let path = PathBuf::from(std::env::var_os(env::STORE_FILE)?);
     let file = UserFile::open(&path, Links::Follow).ok()?;
     // Another user may have the process id of an outer one that is gone.
     if file.metadata.uid() != rustix::process::geteuid().as_raw() {
         return None;
     }
-    let content: Content = serde_json::from_slice(&file.bytes().ok()?).ok()?;
-    let access = Access {
-        user: content.user,
-        password: content.password,
-        password_file: content.password_file,
-        tls: TlsFiles {
-            ca: content.tls_ca,
-            cert: content.tls_cert,
-            key: content.tls_key,
-        },
-    };
-    (content.store == store).then_some((content.url, access))
+    let mut content: Content = serde_json::from_slice(&file.bytes().ok()?).ok()?;
+    let credentials = TABLE.iter().filter_map(|row| {
+        let text = content.credentials.remove(&row.id())??;
+        let value = match row.key {
+            Key::User => Value::Text(text),
+            _ => Value::Path(text.into()),
+        };
+        Some((row.key, handed(value)))
+    });
+    let (credentials, password) = (credentials.collect(), content.password.map(handed));
+    (content.store == store).then_some((content.url, credentials, password))
+}
+
+fn handed<T>(value: T) -> Setting<T> {
+    Setting::new(value, Origin::variable(env::STORE_FILE))
 }

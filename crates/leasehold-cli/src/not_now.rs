@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use leasehold::ErrorKind;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
+use leasehold_console::feed::send_if_other;
 use tokio::sync::watch;
 
 use crate::failure::Failure;
@@ -49,11 +50,7 @@ impl Observer for NotNow {
             _ => return,
         };
         if request.verb != "release" {
-            self.0.send_if_modified(|before| {
-                let news = *before != said;
-                *before = said;
-                news
-            });
+            send_if_other(&self.0, said);
         }
     }
 }

@@ -1,17 +1,15 @@
 //! The process that `hold` is bound to: known from the start, and watched to its end.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{Pid, Signal, getppid, kill_process, test_kill_process};
 
-use crate::exit;
 use crate::failure::Failure;
+use crate::{exit, sys};
 
 #[cfg(target_os = "linux")]
-use {
-    crate::sys::{self, parent_of, process_fields},
-    std::os::fd::OwnedFd,
-};
+use crate::sys::{parent_of, process_fields};
 
 /// The parent at the start of this process; 0 is one in another PID namespace.
 static AT_START: AtomicI32 = AtomicI32::new(0);
@@ -31,7 +29,6 @@ pub(crate) struct Parent {
     pid: Option<Pid>,
     /// Whether it is our parent, and not one further up, or of the process that we were started by.
     direct: bool,
-    #[cfg(target_os = "linux")]
     handle: Option<OwnedFd>,
 }
 
@@ -73,11 +70,7 @@ impl Parent {
 
     fn watch(pid: Option<Pid>, direct: bool) -> Self {
         Self {
-            #[cfg(target_os = "linux")]
-            handle: pid.and_then(|pid| {
-                let flags = rustix::process::PidfdFlags::empty();
-                rustix::process::pidfd_open(pid, flags).ok()
-            }),
+            handle: pid.and_then(sys::pin),
             pid,
             direct,
         }
@@ -168,11 +161,8 @@ fn shell_of(mut pid: Pid) -> Pid {
 
 #[cfg(target_os = "linux")]
 fn is_above_us(pid: Pid) -> bool {
-    let mut above = getppid();
-    while let Some(next) = above.filter(|&next| next != pid) {
-        above = parent_of(next);
-    }
-    above.is_some()
+    let mut above = std::iter::successors(getppid(), |&above| parent_of(above));
+    above.any(|above| above == pid)
 }
 
 #[cfg(not(target_os = "linux"))]

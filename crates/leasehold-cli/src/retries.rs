@@ -5,6 +5,7 @@
 //! that it cannot do it now is asked again by the library, as long as the lock is waited for.
 
 use std::future::pending;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use leasehold::Wait;
@@ -14,11 +15,11 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::duration::{millis, spoken};
-use crate::exit;
+use crate::config::CommandSettings;
+use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::not_now::NotNow;
-use crate::output::{Event, Keys, Printer};
+use crate::output::{Event, Printer};
 use crate::signals::Signals;
 
 /// The first pause between two tries, at most.
@@ -36,11 +37,27 @@ pub(crate) struct Patience {
     pub(crate) retry_for: Option<Duration>,
 }
 
+impl Patience {
+    /// As it is set.
+    pub(crate) fn of(set: &CommandSettings) -> Self {
+        Self {
+            wait: set.wait().value,
+            retry_for: set.retry_for(),
+        }
+    }
+
+    /// The same for what is waited for as long as it takes.
+    pub(crate) fn for_ever(self) -> Self {
+        let wait = Wait::Forever;
+        Self { wait, ..self }
+    }
+}
+
 /// How long a lock is waited for, and what was said about the store meanwhile.
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
     printer: &'a Printer,
-    keys: Keys,
+    keys: Vec<String>,
     patience: Patience,
     start: Instant,
     pauses: Backoff,
@@ -79,7 +96,7 @@ impl<'a> Retries<'a> {
         let seed = (u64::from(std::process::id()) << 32) ^ nanoseconds;
         Self {
             printer,
-            keys: Keys::from(keys),
+            keys: keys.to_vec(),
             patience,
             start: Instant::now(),
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
@@ -136,10 +153,7 @@ impl<'a> Retries<'a> {
             left: self
                 .left_to_stop()
                 .saturating_add(Duration::from_millis(50)),
-            silent: Failure {
-                passing: true,
-                ..Failure::new(exit::UNAVAILABLE, message)
-            },
+            silent: Failure::unanswered(message),
         }
     }
 
@@ -169,6 +183,31 @@ impl<'a> Retries<'a> {
     /// Whether it was said that the store cannot be used.
     pub(crate) fn was_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Asks until there is an answer, through outages of the store as long as there is time; until a
+    /// signal.
+    pub(crate) async fn retry<T>(
+        &mut self,
+        signals: &mut Signals,
+        mut ask: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,
+    ) -> Result<ControlFlow<Signal, T>, Failure> {
+        loop {
+            let limit = self.time_limit();
+            let answer = tokio::select! {
+                biased;
+                // What we are bound to may have ended before.
+                signal = signals.next() => return Ok(ControlFlow::Break(signal)),
+                answer = limit.of(ask(self)) => answer.flatten(),
+            };
+            let failure = match answer {
+                Ok(answer) => return Ok(ControlFlow::Continue(answer)),
+                Err(failure) => failure,
+            };
+            if let Some(signal) = self.pause(failure, signals).await? {
+                return Ok(ControlFlow::Break(signal));
+            }
+        }
     }
 
     /// Pauses after a failure, before the next try; a signal ends the pause.
@@ -218,15 +257,9 @@ impl<'a> Retries<'a> {
             return;
         }
         outage.told.push(reason);
-        self.printer.event(&Event::StoreUnavailable {
-            keys: self.keys.clone(),
-            reason: failure.message.clone(),
-            hint: failure.hint.clone(),
-            left_ms: match self.left_for_the_store() {
-                Duration::MAX => None,
-                left => Some(millis(left)),
-            },
-        });
+        let left = Some(self.left_for_the_store()).filter(|left| *left != Duration::MAX);
+        self.printer
+            .event(Event::store_unavailable(&self.keys, failure, left));
     }
 
     /// For how long the store is asked again from now on, while it cannot be used.
@@ -289,10 +322,9 @@ impl<'a> Retries<'a> {
     pub(crate) fn usable(&mut self) {
         self.pauses.reset();
         if let Some(outage) = self.outage.take() {
-            self.printer.event(&Event::StoreAvailable {
-                keys: self.keys.clone(),
-                after_ms: millis(outage.since.elapsed()),
-            });
+            let after = outage.since.elapsed();
+            self.printer
+                .event(Event::store_available(&self.keys, after));
         }
     }
 

@@ -8,32 +8,20 @@ use std::time::Duration;
 use leasehold::{Any, Client, MultiLease, Released};
 use tokio::time::{Instant, timeout};
 
-use crate::args::{GuardArgs, StoreArgs};
+use crate::args::GuardArgs;
 use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
-use crate::config::Setting;
+use crate::config::{CommandSettings, Setting};
 use crate::connect::Opening;
 use crate::env;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::nested_store::HandedOn;
-use crate::output::{Event, Keys, Printer};
+use crate::output::{Event, Printer};
 use crate::signals::Signals;
 
 /// How long it may take to say with the lock that its job has failed.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
-
-/// What becomes of processes that the command leaves running, for the help and the manual.
-pub(crate) const LEFT_RUNNING: &str = "\
-the command ends     they run on, and the lock is released at once (flock would keep it)
---with-children      the lock is held and renewed until they have ended, too, and a signal to \
-                     leasehold goes on to them; the exit status is the command's own
-the lock is lost     while the command runs, or with --with-children: they are told to stop and \
-                     killed as the command is
-leasehold is killed  likewise: they are killed
-which they are       on Linux all that the command has started, in other groups and sessions, \
-                     daemons too; elsewhere its process group; not what others start for it \
-                     (systemd-run, cron, docker, ssh)";
 
 /// How long the store has to confirm a release: shorter than all that is left to do may take.
 const RELEASE: Duration = Duration::from_secs(2);
@@ -44,7 +32,7 @@ pub(crate) struct RunChild<'a> {
     program: &'a OsString,
     arguments: &'a [OsString],
     how: &'a GuardArgs,
-    store: &'a StoreArgs,
+    store: &'a CommandSettings,
     grace: Duration,
     ttl: Duration,
     max_hold: Option<Duration>,
@@ -65,7 +53,7 @@ pub(crate) enum Again {
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// How the command ended.
+    /// How we end by it.
     pub(crate) status: Status,
     /// What was held was lost under it.
     pub(crate) lost: bool,
@@ -75,22 +63,12 @@ pub(crate) struct Done {
     pub(crate) ends: bool,
 }
 
-impl Done {
-    /// How we end.
-    pub(crate) fn outcome(self) -> Status {
-        match self.lost {
-            true => self.status.lost(),
-            false => self.status,
-        }
-    }
-}
-
 impl<'a> RunChild<'a> {
     /// Refuses what cannot work, before the lock is asked for.
     pub(crate) fn check(
         command: &'a [OsString],
         how: &'a GuardArgs,
-        store: &'a StoreArgs,
+        store: &'a CommandSettings,
         ttl: &Setting<Duration>,
         max_hold: Option<Duration>,
         again: Again,
@@ -98,7 +76,7 @@ impl<'a> RunChild<'a> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
         };
-        let grace = how.grace.grace(ttl)?.value;
+        let grace = store.grace(ttl)?.value;
         child::check(program)?;
         let guarded = Self {
             program,
@@ -161,15 +139,19 @@ impl<'a> RunChild<'a> {
             }
             ended => {
                 if let Ok(Ended { end, .. }) = ended {
-                    say_failure(&held, request, end.status().0).await;
+                    say_failure(&held, request, end.status().code).await;
                 }
                 give_back(held, request, printer).await
             }
         };
         let ended = ended?;
+        let was_late = released == Some(Released::AlreadyGone);
         Ok(Done {
-            status: ended.status(),
-            lost: ended.lost || released == Some(Released::AlreadyGone),
+            status: match was_late {
+                true => ended.status().lost(),
+                false => ended.status(),
+            },
+            lost: ended.lost || was_late,
             settled: released.is_some(),
             ends,
         })
@@ -218,7 +200,8 @@ impl<'a> RunChild<'a> {
         if !cfg!(target_os = "linux") || !opening.has_more_than(store) {
             return None;
         }
-        let handed_on = HandedOn::new(store, &opening.url, &opening.access);
+        let password = opening.password.as_ref().map(|set| &*set.value);
+        let handed_on = HandedOn::new(store, &opening.url, &opening.credentials, password);
         let cannot = |error| {
             format!("cannot pass the credentials of the store to an inner leasehold: {error}")
         };
@@ -242,7 +225,7 @@ async fn give_back(
     printer: &Printer,
 ) -> Option<Released> {
     let Ok(released) = timeout(RELEASE, held.release()).await else {
-        let keys = Keys::from(&*request.keys);
+        let keys = request.keys.join(", ");
         printer.warn(format!(
             "the store has not confirmed the release of {keys} within 2 s; without it the lock ends \
              with its TTL"
@@ -252,10 +235,7 @@ async fn give_back(
     match released {
         Ok(released) => {
             let still_ours = released == Released::StillOurs;
-            printer.event(&Event::Released {
-                keys: Keys::from(&*request.keys),
-                still_ours,
-            });
+            printer.event(Event::released(&request.keys, still_ours));
             Some(released)
         }
         Err(error) => {

@@ -33,7 +33,7 @@ pub(crate) struct SavedFile {
 }
 
 /// Where a lease is to be saved.
-pub(crate) struct Place {
+pub(crate) struct SaveTarget {
     path: PathBuf,
     /// An empty file, or that of `lease`.
     old: Option<UserFile>,
@@ -74,7 +74,7 @@ impl SavedLease {
     }
 }
 
-impl Place {
+impl SaveTarget {
     /// Looks at it. What is not a saved lease is not replaced.
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
         let refused = |why: &dyn std::fmt::Display| {
@@ -155,12 +155,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deploy.lease");
         let lease = SavedLease::new("local:", Duration::from_secs(30), vec![]);
-        let write = || Place::at(&path).unwrap().write(&lease).unwrap();
+        let write = || SaveTarget::at(&path).unwrap().write(&lease).unwrap();
         let first = write();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let read = SavedLease::read(&path).unwrap().0;
         assert_eq!(read.ttl(), Duration::from_secs(30));
-        let (one, other) = (Place::at(&path).unwrap(), Place::at(&path).unwrap());
+        let (one, other) = (
+            SaveTarget::at(&path).unwrap(),
+            SaveTarget::at(&path).unwrap(),
+        );
         let second = one.write(&lease).unwrap();
         assert!(!first.is_there() && second.is_there());
         let late = other.write(&lease).unwrap_err();
@@ -175,7 +178,7 @@ mod tests {
         write();
         fs::write(&path, "{}").unwrap();
         assert_eq!(SavedLease::read(&path).unwrap_err().status, exit::CORRUPT);
-        let kept = Place::at(&path).err().map(|refused| refused.status);
+        let kept = SaveTarget::at(&path).err().map(|refused| refused.status);
         assert_eq!(kept, Some(exit::USAGE));
     }
 }

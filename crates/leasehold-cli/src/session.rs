@@ -7,7 +7,7 @@ use leasehold::{Any, Client, MultiLease, Settings};
 use rustix::process::Signal;
 
 use crate::acquire::{Outcome, acquire};
-use crate::args::StoreArgs;
+use crate::config::CommandSettings;
 use crate::connect::open_to_ask;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Connects through outages of the store as long as there is time; until a signal.
     pub(crate) async fn connect(
-        store: &StoreArgs,
+        store: &CommandSettings,
         settings: &Settings,
         (keys, patience): (&[String], Patience),
         mut signals: Signals,
@@ -38,35 +38,24 @@ impl<'a> Session<'a> {
     ) -> Result<ControlFlow<Signal, Self>, Failure> {
         store_warnings::say_if_unexpected(store, printer);
         let mut retries = Retries::new(keys, patience, printer);
-        loop {
+        let open = async |retries: &mut Retries<'_>| {
             let observer = retries.not_now().clone();
-            let opening = open_to_ask(store, settings.clone(), observer);
-            let opened = tokio::select! {
-                biased;
-                // What we are bound to may have ended before.
-                signal = signals.next() => return Ok(ControlFlow::Break(signal)),
-                opened = retries.time_limit().of(opening) => opened.flatten(),
-            };
-            let failure = match opened {
-                Ok(client) => {
-                    retries.usable();
-                    return Ok(ControlFlow::Continue(Self {
-                        client,
-                        retries,
-                        signals,
-                    }));
-                }
-                Err(failure) => failure,
-            };
-            if let Some(signal) = retries.pause(failure, &mut signals).await? {
-                return Ok(ControlFlow::Break(signal));
+            open_to_ask(store, settings.clone(), observer).await
+        };
+        let opened = retries.retry(&mut signals, open).await?;
+        Ok(opened.map_continue(|client| {
+            retries.usable();
+            Self {
+                client,
+                retries,
+                signals,
             }
-        }
+        }))
     }
 
     /// Connects, does the work, and leaves the store.
     pub(crate) async fn with(
-        store: &StoreArgs,
+        store: &CommandSettings,
         settings: &Settings,
         asking: (&[String], Patience),
         signals: Signals,
@@ -97,9 +86,14 @@ impl<'a> Session<'a> {
         printer: &Printer,
         work: impl AsyncFnOnce(&Client, MultiLease<Any>, &mut Signals) -> Result<Status, Failure>,
     ) -> Result<Status, Failure> {
-        match acquire(self, request, printer).await {
-            Ok(Outcome::Granted(held)) => work(&self.client, held, &mut self.signals).await,
-            Ok(Outcome::Conflict) => Ok(request.conflict.into()),
+        let Self {
+            client,
+            retries,
+            signals,
+        } = self;
+        match acquire(client, request, retries, signals, printer).await {
+            Ok(Outcome::Granted(got)) => work(client, got.held, signals).await,
+            Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
             Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
             // It gave up in a deadlock.
             Err(failure) if failure.status == exit::CONFLICT => Err(Failure {

@@ -1,6 +1,5 @@
 //! The signals that end a wait and go on to the guarded command.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -29,13 +28,6 @@ pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     /// Counts as SIGHUP when it completes.
     bound: Option<Pin<Box<dyn Future<Output = ()>>>>,
-}
-
-impl fmt::Debug for Signals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heard = self.heard.iter().map(|(signal, _)| signal);
-        f.debug_list().entries(heard).finish()
-    }
 }
 
 impl Signals {

@@ -4,15 +4,14 @@
 use leasehold::Invalid;
 use leasehold::store::{describe, warning};
 
-use crate::args::StoreArgs;
-use crate::config::Origin;
+use crate::config::{CommandSettings, Origin};
 use crate::env;
 use crate::failure::Failure;
 use crate::output::Printer;
 
 /// Refuses an election when no store is named: it is for several machines, mostly, and each would
 /// have a leader of its own.
-pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
+pub(crate) fn check_of_election(store: &CommandSettings) -> Result<(), Failure> {
     if store.is_named() {
         return Ok(());
     }
@@ -25,7 +24,7 @@ pub(crate) fn check_of_election(store: &StoreArgs) -> Result<(), Failure> {
 }
 
 /// Says that a periodic job is one of this machine only, when no store is named.
-pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer) {
+pub(crate) fn say_if_every_machine_runs_it(store: &CommandSettings, printer: &Printer) {
     if !store.is_named() {
         printer.warn_with_hint(
             "no store is named: every machine runs this job once per period",
@@ -36,7 +35,7 @@ pub(crate) fn say_if_every_machine_runs_it(store: &StoreArgs, printer: &Printer)
 }
 
 /// Says which credentials of the environment are not sent, where it names no store of its own.
-pub(crate) fn say_if_not_sent(store: &StoreArgs, printer: &Printer) {
+pub(crate) fn say_if_not_sent(store: &CommandSettings, printer: &Printer) {
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let unsent: Vec<_> = env::CREDENTIALS.into_iter().filter(set).collect();
     if store.uses_environment() || unsent.is_empty() || set(&env::STORE) {
@@ -59,8 +58,8 @@ pub(crate) fn say_if_not_sent(store: &StoreArgs, printer: &Printer) {
 }
 
 /// Says what the store is that may not be expected of its URL.
-pub(crate) fn say_if_unexpected(store: &StoreArgs, printer: &Printer) {
-    if let Some(Invalid { message, hint }) = warning(store.url()) {
+pub(crate) fn say_if_unexpected(store: &CommandSettings, printer: &Printer) {
+    if let Some(Invalid { message, hint }) = warning(&store.named().value) {
         printer.warn_with_hint(message, hint.unwrap_or_default());
     }
 }

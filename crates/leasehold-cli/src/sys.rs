@@ -6,9 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 
-#[cfg(target_os = "linux")]
-use rustix::process::Pid;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 /// The name of this machine, as others see it beside our claims.
 pub(crate) fn host() -> String {
@@ -47,6 +45,17 @@ pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
 #[cfg(target_os = "linux")]
 fn parent(fields: &[String]) -> Option<Pid> {
     Pid::from_raw(fields.get(1)?.parse().ok()?)
+}
+
+/// The process itself, whoever has its number later; nothing where the system cannot tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn pin(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn pin(_pid: Pid) -> Option<OwnedFd> {
+    None
 }
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.

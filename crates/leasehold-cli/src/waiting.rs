@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
 use crate::duration::spoken;
@@ -22,18 +22,6 @@ const USUAL_WIDTH: usize = 80;
 
 /// The least that is left of a key or a name that is cut.
 const SHORTEST: usize = 6;
-
-/// What was seen, when the wait is not short any more; at once if it is `in_vain` to wait.
-pub(crate) async fn not_at_once<T, E>(
-    looked: impl Future<Output = Result<T, E>>,
-    in_vain: impl Fn(&T) -> bool,
-) -> Result<T, E> {
-    let seen = looked.await;
-    if !seen.as_ref().is_ok_and(in_vain) {
-        sleep(SHORT_WAIT).await;
-    }
-    seen
-}
 
 /// One line: the position in the queue, who holds and for how long, and how long we have waited.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ const BUFFER: usize = 16;
 
 /// What is to be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct FeedRequest {
     /// Goes up with each new pattern, and comes back with each answer.
     pub round: u64,
     /// Which keys.
@@ -49,13 +49,13 @@ pub fn is_passing(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
 pub fn begin(
     client: Client,
     interval: Duration,
-    wants: watch::Receiver<Wanted>,
+    wants: watch::Receiver<FeedRequest>,
 ) -> mpsc::Receiver<(u64, Update)> {
     let (updates, receiver) = mpsc::channel(BUFFER);
     let feed = Feed {
         client,
         interval,
-        wanted: Wanted::default(),
+        wanted: FeedRequest::default(),
         wants,
         updates,
         load: LoadLimit::default(),
@@ -69,8 +69,8 @@ struct Feed {
     client: Client,
     interval: Duration,
     /// What is read now, and what is wanted by now.
-    wanted: Wanted,
-    wants: watch::Receiver<Wanted>,
+    wanted: FeedRequest,
+    wants: watch::Receiver<FeedRequest>,
     updates: mpsc::Sender<(u64, Update)>,
     load: LoadLimit,
     /// When those that are shown were looked at last.
@@ -200,8 +200,7 @@ impl Feed {
 }
 
 /// Sends what is not known there yet.
-#[cfg(any(feature = "top", feature = "serve"))]
-pub(crate) fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
+pub fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
     to.send_if_modified(|last| {
         let is_other = *last != value;
         *last = value;

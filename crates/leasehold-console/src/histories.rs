@@ -11,7 +11,7 @@ use leasehold::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::feed::AFTER_ERROR;
+use crate::feed::{AFTER_ERROR, send_if_other};
 use crate::history::EntryView;
 use crate::load_limit::LoadLimit;
 
@@ -120,12 +120,7 @@ async fn read(
     known: &watch::Sender<History>,
 ) -> Infallible {
     let tell = |history: Result<Vec<EntryView>, Error>| {
-        let history = Some(history.map_err(|error| error.to_string()));
-        known.send_if_modified(|known| {
-            let is_new = *known != history;
-            *known = history;
-            is_new
-        });
+        send_if_other(known, Some(history.map_err(|error| error.to_string())));
     };
     let mut log = match open(client, key) {
         Ok(log) => log,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{CommonArgs, GraceArgs, LeaseArgs, RetryArgs, WaitLimitArgs};
+use super::CommonArgs;
+use super::shared::{GraceOption, LeaseOptions, RetryOption, WaitLimitOptions};
+use super::store::Settable;
 use crate::duration;
 
 /// Take a lock from its holders, for administrators
@@ -104,13 +106,13 @@ pub(crate) struct BenchArgs {
 )]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
-    pub(crate) wait: WaitLimitArgs,
+    wait: Settable<WaitLimitOptions>,
     #[command(flatten)]
-    pub(crate) retry: RetryArgs,
+    retry: Settable<RetryOption>,
     #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
+    lease: Settable<LeaseOptions>,
     #[command(flatten)]
-    pub(crate) grace: GraceArgs,
+    grace: Settable<GraceOption>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

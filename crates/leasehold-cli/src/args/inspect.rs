@@ -7,9 +7,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-#[cfg(feature = "console")]
-use super::StoreArgs;
 use super::{CommonArgs, PatternArgs};
+#[cfg(feature = "console")]
+use crate::config::{CommandSettings, FileArgs};
 use crate::view::KeyView;
 use crate::{duration, moment};
 
@@ -138,7 +138,9 @@ pub(crate) struct TopArgs {
     )]
     pub(crate) interval: Duration,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) settings: CommandSettings,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
 }
 
 /// Find claims that wait for each other

@@ -5,14 +5,15 @@ mod inspect;
 mod run;
 mod shared;
 mod store;
+mod usage;
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{Configurable, Key, Slot};
-use crate::{env, exit, run_child};
+use crate::config::{CommandSettings, FileArgs};
+use crate::{child, env, exit};
 
 pub(crate) use admin::{
     BenchArgs, BreakArgs, CompletionsArgs, ConfigArgs, InitArgs, ManArgs, ResizeArgs,
@@ -22,10 +23,9 @@ pub(crate) use inspect::{DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ShowArgs};
 pub(crate) use inspect::{ServeArgs, TopArgs};
 pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
 pub(crate) use shared::{
-    CommonArgs, GraceArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, OutputArgs, PatternArgs,
-    RetryArgs, SavedArgs, WaitArgs, WaitLimitArgs, parse_wait,
+    CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, SavedArgs, WaitArgs,
 };
-pub(crate) use store::{AccessArgs, FileArgs, StoreArgs, parse_store};
+pub(crate) use usage::usage;
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
 #[derive(Debug, Parser)]
@@ -156,48 +156,27 @@ impl Command {
     }
 
     /// The store that it uses, unless a saved lease may name another one.
-    pub(crate) fn store_in_force(&mut self) -> Option<&StoreArgs> {
+    pub(crate) fn store_in_force(&mut self) -> Option<&CommandSettings> {
         match self {
-            Self::Renew(_) | Self::Release(_) | Self::Config(_) => None,
-            others => others.store().map(|store| &*store),
+            Self::Renew(_) | Self::Release(_) => None,
+            others => others.configurable().map(|(settings, _)| &*settings),
         }
     }
 
-    /// The store.
-    fn store(&mut self) -> Option<&mut StoreArgs> {
+    /// The settings of those that use a store, and the files that are read for them.
+    pub(crate) fn configurable(&mut self) -> Option<(&mut CommandSettings, &FileArgs)> {
         match self {
-            #[cfg(feature = "console")]
-            Self::Top(args) => Some(&mut args.store),
-            others => Some(&mut others.common()?.store),
-        }
-    }
-
-    /// What can be configured; of those that use a store.
-    pub(crate) fn configurable(&mut self) -> Option<Configurable<'_>> {
-        Some(match self {
-            Self::Run(args) => {
-                let (lease, wait) = (args.lease.slots(), args.wait.slots());
-                let store = args.common.store.configurable();
-                store.and(lease).and(wait).and(args.guard.grace.slots())
-            }
-            Self::Hold(args) => {
-                let store = args.common.store.configurable();
-                store.and(args.lease.slots()).and(args.wait.slots())
-            }
-            Self::Elect(args) => {
-                let (lease, retry) = (args.lease.slots(), args.retry.slots());
-                let store = args.common.store.configurable();
-                store.and(lease).and(retry).and(args.guard.grace.slots())
-            }
-            Self::Wait(args) => {
-                let store = args.common.store.configurable();
-                let wait = [(Key::Wait, Slot::Wait(&mut args.wait))];
-                store.and(wait).and(args.retry.slots())
-            }
             // It shows what there is, and reads it itself.
-            Self::Config(_) => return None,
-            others => others.store()?.configurable(),
-        })
+            Self::Config(_) => None,
+            #[cfg(feature = "console")]
+            Self::Top(args) => Some((&mut args.settings, &args.files)),
+            others => {
+                let CommonArgs {
+                    settings, files, ..
+                } = others.common()?;
+                Some((settings, files))
+            }
+        }
     }
 }
 
@@ -206,7 +185,7 @@ pub(crate) const TABLES: [(&str, &str); 4] = [
     ("Exit status", exit::TABLE),
     (
         "Processes that the command leaves running",
-        run_child::LEFT_RUNNING,
+        child::LEFT_RUNNING,
     ),
     ("Environment", env::READ),
     ("Environment of the command", env::GIVEN),

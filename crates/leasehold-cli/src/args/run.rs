@@ -2,22 +2,17 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use leasehold::Wait;
 
-use super::{
-    CommonArgs, GuardArgs, LeaseArgs, LockArgs, MetricsArgs, RetryArgs, SavedArgs, WaitArgs,
-    parse_wait, tables,
-};
-use crate::background::Front;
-use crate::config::{Setting, typed};
+use super::shared::{LeaseOptions, RetryOption, wait};
+use super::store::Settable;
+use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, SavedArgs, WaitArgs, tables};
+use crate::config::Value;
 use crate::duration;
-use crate::lifetime::InheritedFd;
-use crate::parent::Parent;
+use crate::lifetime::LifetimeArgs;
 
 /// Run a command while holding a lock
 ///
@@ -78,7 +73,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
+    lease: Settable<LeaseOptions>,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]
@@ -111,33 +106,8 @@ impl RunArgs {
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) lock: LockArgs,
-    /// Release the lock when the parent process ends
-    ///
-    /// The parent is the shell that runs the script. When the lock is lost, the parent gets
-    /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
-    /// the parent is sudo and not the script: name the script with =$$. That PID must be the parent
-    /// or one of its parents; a script that has ended already releases the lock at once.
-    #[arg(
-        long, help_heading = "Scripts", value_name = "PID", num_args = 0..=1, require_equals = true,
-        value_parser = clap::value_parser!(i32).range(1..)
-    )]
-    pub(crate) while_parent: Option<Option<i32>>,
-    /// Go to the background once the lock is held: for TOKEN=$(leasehold hold --background ...)
-    ///
-    /// leasehold prints the token and ends with status 0, while another process holds the lock. Needs
-    /// --while-parent, --fd or --save, so that the lock is released.
-    #[arg(long, help_heading = "Scripts", conflicts_with = "detach")]
-    pub(crate) background: bool,
-    /// With --background: what the process in front has found out.
-    #[arg(skip)]
-    pub(crate) parent: Option<Rc<Parent>>,
-    #[arg(skip)]
-    pub(crate) front: Option<Rc<Front>>,
-    /// Release the lock at the end of file on descriptor N
-    ///
-    /// For a pipe whose other end the script keeps open.
-    #[arg(long, help_heading = "Scripts", value_name = "N", value_parser = InheritedFd::parse)]
-    pub(crate) fd: Option<InheritedFd>,
+    #[command(flatten)]
+    pub(crate) lifetime: LifetimeArgs,
     /// Save the lease to this file, for `leasehold renew` and `leasehold release`
     ///
     /// Only this user can read the file: whoever has it can renew and release the lease. leasehold
@@ -157,7 +127,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
+    lease: Settable<LeaseOptions>,
     #[command(flatten)]
     pub(crate) metrics: MetricsArgs,
     #[command(flatten)]
@@ -185,16 +155,23 @@ pub(crate) struct WaitForArgs {
     /// The key to wait for
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
-    #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
-    pub(crate) wait: Option<Setting<Wait>>,
+    #[command(flatten)]
+    wait: Settable<WaitOption>,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
     #[command(flatten)]
-    pub(crate) retry: RetryArgs,
+    retry: Settable<RetryOption>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+/// How long to wait at most.
+#[derive(Debug, Args)]
+struct WaitOption {
+    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
+    wait: Option<Value>,
 }
 
 /// Renew a lease that `hold --save` has saved
@@ -268,9 +245,9 @@ pub(crate) struct ElectArgs {
     #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
     pub(crate) observe: bool,
     #[command(flatten)]
-    pub(crate) retry: RetryArgs,
+    retry: Settable<RetryOption>,
     #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
+    lease: Settable<LeaseOptions>,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]

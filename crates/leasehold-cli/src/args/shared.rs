@@ -4,31 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{
-    NonEmptyStringValueParser, PathBufValueParser, StringValueParser, TypedValueParser,
-};
-use leasehold::Wait;
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 
-use super::store::StoreArgs;
+use super::store::{Settable, text};
 use crate::child::OnLost;
-use crate::config::{Key, Origin, Setting, Slot, typed};
-use crate::failure::Failure;
-use crate::{duration, exit};
-
-/// How much is said.
-#[derive(Debug, Default, Clone, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct OutputArgs {
-    /// Print only errors
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print each step
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
+use crate::config::{CommandSettings, FileArgs, Value, parse_wait};
+use crate::duration;
+use crate::output::OutputArgs;
 
 /// Where the metrics of a job go.
 #[derive(Debug, Args)]
@@ -61,7 +43,9 @@ fn metrics_file(path: PathBuf) -> Result<PathBuf, &'static str> {
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) settings: CommandSettings,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -145,7 +129,7 @@ impl LockArgs {
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
-    pub(crate) limit: WaitLimitArgs,
+    limit: Settable<WaitLimitOptions>,
     /// Look for a deadlock after this long, and give up if this claim is the youngest in it
     ///
     /// leasehold finds deadlocks among nested runs, and among programs that use contexts. The exit
@@ -158,56 +142,29 @@ pub(crate) struct WaitArgs {
     )]
     pub(crate) deadlock_timeout: Option<Duration>,
     #[command(flatten)]
-    pub(crate) retry: RetryArgs,
+    retry: Settable<RetryOption>,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
     #[arg(short = 'E', long, value_name = "N", hide_short_help = true)]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
-impl WaitArgs {
-    /// What can be configured.
-    pub(crate) fn slots(&mut self) -> impl Iterator<Item = (Key, Slot<'_>)> {
-        self.limit.slots().into_iter().chain(self.retry.slots())
-    }
-
-    /// The status for a lock that was not obtained in time.
-    pub(crate) fn conflict_status(&self) -> u8 {
-        self.conflict_exit_code.unwrap_or(exit::CONFLICT)
-    }
-}
-
 /// How long an outage of the store is waited through.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Waiting")]
-pub(crate) struct RetryArgs {
+pub(crate) struct RetryOption {
     /// Give up when the store has been unavailable for this long [env: LEASEHOLD_RETRY_FOR]
     ///
     /// Without it, leasehold retries for as long as it waits for the lock; with -n or --every it
     /// does not retry. With it, `run -n` retries an unavailable store for this long, and still ends
     /// at once when another holds the lock. The exit status is 69.
-    #[arg(
-        long, value_name = "DURATION", value_parser = typed(duration::parse, "--retry-for"),
-        hide_short_help = true
-    )]
-    pub(crate) retry_for: Option<Setting<Duration>>,
-}
-
-impl RetryArgs {
-    /// What can be configured.
-    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
-        [(Key::RetryFor, Slot::Duration(&mut self.retry_for))]
-    }
-
-    /// The longest outage that is waited through, if there is a limit.
-    pub(crate) fn limit(&self) -> Option<Duration> {
-        self.retry_for.as_ref().map(|retry_for| retry_for.value)
-    }
+    #[arg(long, value_name = "DURATION", value_parser = span, hide_short_help = true)]
+    retry_for: Option<Value>,
 }
 
 /// How long to wait at most.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Waiting")]
-pub(crate) struct WaitLimitArgs {
+pub(crate) struct WaitLimitOptions {
     /// Do not wait: give up if the lock is not free
     #[arg(short, long, conflicts_with = "wait")]
     no_wait: bool,
@@ -217,70 +174,21 @@ pub(crate) struct WaitLimitArgs {
     /// quarantine of the store leasehold keeps trying, and a line says so; after an outage, a claim
     /// that was in the queue starts again at its end. Errors that waiting cannot repair, such as a
     /// wrong password, end the command at once.
-    #[arg(short, long, value_name = "DURATION", value_parser = typed(parse_wait, "--wait"))]
-    pub(crate) wait: Option<Setting<Wait>>,
-}
-
-impl WaitLimitArgs {
-    /// What can be configured.
-    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
-        [(Key::Wait, Slot::Wait(&mut self.wait))]
-    }
-
-    /// How long, and where that comes from.
-    pub(crate) fn wait(&self) -> Setting<Wait> {
-        match &self.wait {
-            _ if self.no_wait => Setting::new(Wait::No, Origin::Option { name: "--no-wait" }),
-            Some(wait) => wait.clone(),
-            None => Setting::default(Wait::Forever),
-        }
-    }
-}
-
-/// Reads how long to wait: a duration, or `forever`.
-pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
-    if text.trim() == "forever" {
-        return Ok(Wait::Forever);
-    }
-    Ok(match duration::parse(text)? {
-        Duration::ZERO => Wait::No,
-        limit => Wait::For(limit),
-    })
+    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
+    wait: Option<Value>,
 }
 
 /// The lease, and how others see it.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Lease")]
-pub(crate) struct LeaseArgs {
+pub(crate) struct LeaseOptions {
     /// How long the lock stays taken after a crash of leasehold, which renews it while it runs
     /// [env: LEASEHOLD_TTL] [default: 30s]
-    #[arg(
-        long, value_name = "DURATION", value_parser = typed(duration::parse, "--ttl")
-    )]
-    pub(crate) ttl: Option<Setting<Duration>>,
+    #[arg(long, value_name = "DURATION", value_parser = span)]
+    ttl: Option<Value>,
     /// A name that others see, beside host and process id [env: LEASEHOLD_LABEL]
-    #[arg(
-        long, value_name = "TEXT",
-        value_parser = typed(StringValueParser::new(), "--label"),
-        hide_short_help = true
-    )]
-    pub(crate) label: Option<Setting<String>>,
-}
-
-impl LeaseArgs {
-    /// What can be configured.
-    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 2] {
-        [
-            (Key::Ttl, Slot::Duration(&mut self.ttl)),
-            (Key::Label, Slot::Text(&mut self.label)),
-        ]
-    }
-
-    /// The TTL, and where it comes from.
-    pub(crate) fn ttl(&self) -> Setting<Duration> {
-        let usual = || Setting::default(Duration::from_secs(30));
-        self.ttl.clone().unwrap_or_else(usual)
-    }
+    #[arg(long, value_name = "TEXT", value_parser = text(), hide_short_help = true)]
+    label: Option<Value>,
 }
 
 /// What happens to the command when its lock ends.
@@ -297,7 +205,7 @@ pub(crate) struct GuardArgs {
     )]
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
-    pub(crate) grace: GraceArgs,
+    grace: Settable<GraceOption>,
     /// Hold the lock until every process that the command has started has ended
     ///
     /// Without it, the lock is released when the command itself ends, and its background processes
@@ -310,40 +218,19 @@ pub(crate) struct GuardArgs {
 }
 
 /// How long the command has to stop by itself.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Loss")]
-pub(crate) struct GraceArgs {
+pub(crate) struct GraceOption {
     /// How long before the end of the lease the command is asked to stop [env: LEASEHOLD_GRACE]
     /// [default: TTL/4, at most 5s]
-    #[arg(
-        long, value_name = "DURATION", value_parser = typed(duration::parse, "--grace"),
-        hide_short_help = true
-    )]
-    pub(crate) grace: Option<Setting<Duration>>,
+    #[arg(long, value_name = "DURATION", value_parser = span, hide_short_help = true)]
+    grace: Option<Value>,
 }
 
-/// The longest grace time that nobody asked for.
-const LONGEST_GRACE: Duration = Duration::from_secs(5);
+fn span(text: &str) -> Result<Value, String> {
+    duration::parse(text).map(Value::Duration)
+}
 
-impl GraceArgs {
-    /// What can be configured.
-    pub(crate) fn slots(&mut self) -> [(Key, Slot<'_>); 1] {
-        [(Key::Grace, Slot::Duration(&mut self.grace))]
-    }
-
-    /// The grace time for that TTL, and where it comes from.
-    pub(crate) fn grace(&self, ttl: &Setting<Duration>) -> Result<Setting<Duration>, Failure> {
-        match &self.grace {
-            None => Ok(Setting::default((ttl.value / 4).min(LONGEST_GRACE))),
-            Some(grace) if grace.value > ttl.value / 2 => Err(Failure::usage(format!(
-                "a grace time of {} ({}) is too long for a TTL of {} ({})",
-                duration::spoken(grace.value),
-                grace.from,
-                duration::spoken(ttl.value),
-                ttl.from,
-            ))
-            .hint("choose at most half of the TTL, or a longer TTL")),
-            Some(grace) => Ok(grace.clone()),
-        }
-    }
+pub(super) fn wait(text: &str) -> Result<Value, String> {
+    parse_wait(text).map(Value::Wait)
 }

@@ -37,7 +37,8 @@ fn what_follows_the_dashes_is_the_commands_own() {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    assert_eq!(run.wait.limit.wait().value, Wait::Forever);
+    let settings = run.common.settings;
+    assert_eq!(settings.wait().value, Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }
 

@@ -114,16 +114,13 @@ impl LossPolicy {
         let lease = self.ended(now, remaining, standpoint);
         let action = match self.phase {
             Phase::Killed | Phase::LetGo => None,
-            Phase::Overdue => match lease {
-                Some(End::ByStore(loss) | End::ByClock(loss)) => Some(Action::Warn(loss)),
-                None => None,
-            },
+            Phase::Overdue => lease.map(|end| Action::Warn(end.loss)),
             Phase::Guarding => self.judge(now, left, standpoint),
-            Phase::Told { at } => match self.ended(now, left, standpoint) {
-                Some(End::ByStore(loss)) => (now >= at + self.grace).then_some(Action::Kill(loss)),
-                Some(End::ByClock(loss)) => Some(Action::Kill(loss)),
-                None => None,
-            },
+            Phase::Told { at } => {
+                let end = self.ended(now, left, standpoint);
+                let end = end.filter(|end| !end.by_store || now >= at + self.grace);
+                end.map(|end| Action::Kill(end.loss))
+            }
         };
         self.phase = match action {
             None => self.phase,
@@ -168,22 +165,24 @@ impl LossPolicy {
             let near = self.on_lost == OnLost::Term && remaining <= self.grace();
             return near.then(|| Action::Tell(self.why(now, remaining), remaining));
         };
-        Some(match (self.on_lost, end) {
-            (OnLost::Ignore, End::ByStore(loss) | End::ByClock(loss)) => Action::Warn(loss),
-            (OnLost::Term, End::ByStore(loss)) => Action::Tell(loss, Duration::ZERO),
-            (_, End::ByStore(loss) | End::ByClock(loss)) => Action::Kill(loss),
+        Some(match self.on_lost {
+            OnLost::Ignore => Action::Warn(end.loss),
+            OnLost::Term if end.by_store => Action::Tell(end.loss, Duration::ZERO),
+            OnLost::Term | OnLost::Kill => Action::Kill(end.loss),
         })
     }
 
     fn ended(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<End> {
-        match standpoint {
-            Standpoint::Lost(
-                loss @ (Loss::Gone | Loss::Forgotten | Loss::Revoked | Loss::Superseded),
-            ) => Some(End::ByStore(loss)),
-            Standpoint::Lost(loss) => Some(End::ByClock(loss)),
-            _ if remaining <= self.margin => Some(End::ByClock(self.why(now, remaining))),
-            _ => None,
-        }
+        let loss = match standpoint {
+            Standpoint::Lost(loss) => loss,
+            _ if remaining <= self.margin => self.why(now, remaining),
+            _ => return None,
+        };
+        let by_store = matches!(
+            loss,
+            Loss::Gone | Loss::Forgotten | Loss::Revoked | Loss::Superseded
+        );
+        Some(End { loss, by_store })
     }
 
     /// Why a lease that is not lost yet ends so soon: it is not renewed beyond the longest time
@@ -205,11 +204,13 @@ impl LossPolicy {
     }
 }
 
-enum End {
-    /// The store says so: the child is told at once, and has the grace time.
-    ByStore(Loss),
-    /// The time is over: nothing is left for grace.
-    ByClock(Loss),
+/// The lease has ended.
+#[derive(Clone, Copy)]
+struct End {
+    loss: Loss,
+    /// The store says so: the child is told at once, and has the grace time. Else the time is over:
+    /// nothing is left for grace.
+    by_store: bool,
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 mod anew;
 mod loss_policy;
-mod named;
 mod orphans;
 #[cfg(target_os = "linux")]
 mod probe;
@@ -28,11 +27,11 @@ use tokio::time::timeout;
 use self::probe::Probe;
 use self::shim::{Report, Request};
 use self::terminal::Terminal;
-use crate::{exit, sys};
+use crate::exit::{self, Status};
+use crate::sys;
 
 pub(crate) use anew::run_if_started_anew;
 pub(crate) use loss_policy::{LossPolicy, OnLost};
-pub(crate) use named::NamedProcess;
 pub(crate) use orphans::reap_orphans;
 pub(crate) use program::{check, failure};
 pub(crate) use shim::Shim;
@@ -43,6 +42,18 @@ const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// What has become of a shim that reports no more.
 const SHIM_KILLED: &str = "the process between leasehold and the command was killed";
+
+/// What becomes of processes that the command leaves running, for the help and the manual.
+pub(crate) const LEFT_RUNNING: &str = "\
+the command ends     they run on, and the lock is released at once (flock would keep it)
+--with-children      the lock is held and renewed until they have ended, too, and a signal to \
+                     leasehold goes on to them; the exit status is the command's own
+the lock is lost     while the command runs, or with --with-children: they are told to stop and \
+                     killed as the command is
+leasehold is killed  likewise: they are killed
+which they are       on Linux all that the command has started, in other groups and sessions, \
+                     daemons too; elsewhere its process group; not what others start for it \
+                     (systemd-run, cron, docker, ssh)";
 
 /// How the child is to be started.
 #[derive(Debug)]
@@ -101,10 +112,16 @@ impl End {
     }
 
     /// As shells have it: the status, and the signal that led to it.
-    pub(crate) fn status(self) -> (u8, Option<i32>) {
-        match self {
+    pub(crate) fn status(self) -> Status {
+        let (code, signal) = match self {
             Self::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
             Self::Signalled(signal) => (exit::signalled(signal), Some(signal)),
+        };
+        let typed = None;
+        Status {
+            code,
+            signal,
+            typed,
         }
     }
 }
@@ -159,7 +176,7 @@ impl Child {
             reports: UnixStream::from_std(reports)?,
             end: None,
             reaped: false,
-            handle: handle(pid),
+            handle: sys::pin(pid),
             probe,
         })
     }
@@ -285,11 +302,6 @@ impl Child {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn handle(pid: Pid) -> Option<OwnedFd> {
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
-}
-
 /// Elsewhere leasehold goes by how the command has ended.
 #[cfg(not(target_os = "linux"))]
 mod probe {
@@ -307,11 +319,6 @@ mod probe {
             None
         }
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn handle(_pid: Pid) -> Option<OwnedFd> {
-    None
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Whether there is such a program, asked before the lock is.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -82,6 +83,8 @@ fn missing_interpreter(path: &Path) -> Option<Failure> {
 /// Why the program was not started.
 pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
+    let cannot_start =
+        |why: &dyn Display| Failure::new(exit::SYSTEM, format!("cannot start {name}: {why}"));
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             let failure = Failure::new(exit::NOT_FOUND, format!("no such command: {name}"));
@@ -97,19 +100,14 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
             format!("the system cannot start another process for {name}: {error}"),
         ),
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
-            Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
-                .hint("raise the limit of open files (ulimit -n)")
+            cannot_start(error).hint("raise the limit of open files (ulimit -n)")
         }
         // There is no shim.
-        io::ErrorKind::Unsupported => {
-            Failure::new(exit::SYSTEM, format!("cannot start {name}: {error}"))
-        }
+        io::ErrorKind::Unsupported => cannot_start(error),
         // Of the socket on which the shim reports.
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::ConnectionReset => {
-            Failure::new(exit::SYSTEM, format!("cannot start {name}: {SHIM_KILLED}"))
-        }
+        | io::ErrorKind::ConnectionReset => cannot_start(&SHIM_KILLED),
         _ => Failure::new(exit::CANNOT_RUN, format!("cannot run {name}: {error}")),
     }
 }

@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, LONGEST_END, LossPolicy, NamedProcess, Shim, Start, program};
-use crate::duration::millis;
+use super::{Change, Child, End, LONGEST_END, LossPolicy, Shim, Start, program};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
-use crate::output::{Event, Keys, LeaseEnd, Measure, Printer, Sequel};
+use crate::named_process::NamedProcess;
+use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::{self, Signals};
 use crate::sys;
 
@@ -40,11 +40,10 @@ pub(crate) struct Ended {
 impl Ended {
     /// How we end by it.
     pub(crate) fn status(&self) -> Status {
-        let (code, signal) = self.end.status();
+        let typed = self.typed;
         let status = Status {
-            code,
-            signal,
-            typed: self.typed,
+            typed,
+            ..self.end.status()
         };
         match self.lost {
             true => status.lost(),
@@ -72,7 +71,6 @@ enum Left {
 }
 
 /// The child that runs, its lease, and what is heard meanwhile.
-#[derive(Debug)]
 pub(crate) struct Supervision<'a> {
     printer: &'a Printer,
     signals: &'a mut Signals,
@@ -247,13 +245,9 @@ impl<'a> Supervision<'a> {
             .iter()
             .map(|lease| lease.key().to_string());
         let keys: Vec<_> = keys.collect();
-        let (status, signal) = self.child.end().map(End::status).unwrap_or_default();
-        self.printer.event(&Event::LeftRunning {
-            keys: Keys::from(&*keys),
-            status,
-            signal,
-            processes: left.into_iter().map(NamedProcess::of).collect(),
-        });
+        let ended = self.child.end().map(End::status).unwrap_or_default();
+        let left: Vec<_> = left.into_iter().map(NamedProcess::of).collect();
+        self.printer.event(Event::left_running(&keys, ended, &left));
     }
 
     /// Takes the terminal back from the child, if it had it.
@@ -324,19 +318,15 @@ impl<'a> Supervision<'a> {
             _ => reason != Loss::MaxHold,
         };
         let end = LeaseEnd {
-            key: key.to_owned(),
+            key,
             reason,
-            remaining_ms: (!left.is_zero()).then(|| millis(left)),
             action,
             cause: renewal_error(self.held, key).filter(|_| matters),
         };
-        self.printer.event(&match left {
-            Duration::ZERO if overdue => Event::Overdue {
-                key: end.key,
-                reason,
-            },
-            Duration::ZERO => Event::Lost(end),
-            _ => Event::Expiring(end),
+        self.printer.event(match left {
+            Duration::ZERO if overdue => Event::overdue(key, reason),
+            Duration::ZERO => Event::lost(&end),
+            _ => Event::expiring(&end, left),
         });
         if let Some(signal) = signal {
             // Said once more when it matters more.
@@ -370,12 +360,8 @@ impl<'a> Supervision<'a> {
         let new = refused.filter(|pid| self.refused.insert(pid.as_raw_nonzero().get()));
         let processes: Vec<_> = new.map(NamedProcess::of).collect();
         if !processes.is_empty() {
-            self.printer.event(&Event::Refused {
-                key: key.to_owned(),
-                signal: signal.as_raw(),
-                processes,
-                then,
-            });
+            self.printer
+                .event(Event::refused(key, signal, &processes, then));
         }
     }
 

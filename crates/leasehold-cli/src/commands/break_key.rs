@@ -2,29 +2,19 @@
 
 use leasehold::{Key, Token};
 use leasehold_console::breaking::{break_seen, outcome, question};
-use serde::Serialize;
 
 use crate::args::BreakArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::Printer;
+use crate::output::{Fields, Printer};
 use crate::view::KeyView;
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Done<'a> {
-    key: &'a str,
-    holders: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<u64>,
-}
 
 /// Takes the key from its holders, after asking.
 pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
     Key::new(key)?;
-    let client = connect(&args.common.store).await?;
+    let client = connect(&args.common.settings).await?;
     let token = args.token.map(Token);
     let broken = if args.yes {
         match token {
@@ -49,11 +39,8 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     if broken.holders == 0 {
         return nobody(args, printer);
     }
-    let done = Done {
-        key,
-        holders: broken.holders,
-        token: broken.token.some().map(Token::get),
-    };
+    let token = broken.token.some().map(Token::get);
+    let done = done(key, broken.holders).with_known("token", token);
     printer.done(&done, &outcome(key, &broken))?;
     Ok(exit::OK)
 }
@@ -74,13 +61,13 @@ fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
         ),
         None => (exit::OK, format!("nobody holds {key}")),
     };
-    let done = Done {
-        key,
-        holders: 0,
-        token: None,
-    };
-    printer.done(&done, &said)?;
+    printer.done(&done(key, 0), &said)?;
     Ok(status)
+}
+
+/// What `--json` prints.
+fn done(key: &str, holders: u64) -> Fields {
+    Fields::default().with("key", key).with("holders", holders)
 }
 
 fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {

@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use crate::args::ConfigArgs;
 use crate::config::{
-    Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, Setting, TABLE, Unused, Value,
-    Whose, nearest,
+    Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
 };
-use crate::connect::Credentials;
+use crate::connect::Opening;
 use crate::failure::Failure;
 use crate::output::{Column, Printer, table};
 use crate::{env, exit};
@@ -38,37 +37,22 @@ struct ProfileRow {
 
 /// Shows the settings. No store is asked.
 pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure> {
-    let mut store = args.common.store.clone();
-    let mut lease = args.lease.clone();
-    let mut wait = args.wait.clone();
-    let mut retry = args.retry.clone();
-    let mut grace = args.grace.clone();
-    let mut configurable = store
-        .configurable()
-        .and(lease.slots())
-        .and(wait.slots())
-        .and(retry.slots())
-        .and(grace.slots());
-    let config = Config::load(&configurable)?;
-    let mut unused = config.fill(&mut configurable);
-    let mut in_force = configurable.layer();
+    let mut settings = args.common.settings.clone();
+    let config = Config::load(&settings, &args.common.files)?;
+    let mut unused = config.fill(&mut settings);
     say_unknown_variables(printer);
-    let (named, ttl, wait) = (store.named(), lease.ttl(), wait.wait());
-    let grace = grace.grace(&ttl)?;
+    let (named, ttl, wait) = (settings.named(), settings.ttl(), settings.wait());
+    let grace = settings.grace(&ttl)?;
     let url = describe(&named.value)?.url;
-    let Credentials {
-        access, password, ..
-    } = Credentials::of(&store);
+    let opening = Opening::of(&settings);
+    let (mut in_force, password) = (settings.layer, opening.password);
     in_force.retain(|key, _| !key.is_credential());
-    in_force.extend(access.layer());
+    in_force.extend(opening.credentials);
     in_force.extend([
-        (Key::Store, Setting::new(Value::Text(url), named.from)),
-        (Key::Ttl, Setting::new(Value::Duration(ttl.value), ttl.from)),
-        (Key::Wait, Setting::new(Value::Wait(wait.value), wait.from)),
-        (
-            Key::Grace,
-            Setting::new(Value::Duration(grace.value), grace.from),
-        ),
+        (Key::Store, named.map(|_| Value::Text(url))),
+        (Key::Ttl, ttl.map(Value::Duration)),
+        (Key::Wait, wait.map(Value::Wait)),
+        (Key::Grace, grace.map(Value::Duration)),
     ]);
     let row = |row: &TableRow| {
         let set = in_force.remove(&row.key);

@@ -10,8 +10,8 @@ use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let Opening { url, access } = Opening::of(&args.common.store);
-    let report = examine(&url, &access).await?;
+    let opening = Opening::of(&args.common.settings);
+    let report = examine(&opening.url, &opening.access()).await?;
     printer.show(&report, || text(&report))?;
     Ok(match report.worst() {
         Severity::Fine | Severity::Note => exit::OK,

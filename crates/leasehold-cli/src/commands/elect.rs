@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::acquire::{Outcome, acquire};
 use crate::args::ElectArgs;
-use crate::duration::millis;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
@@ -18,50 +17,48 @@ use crate::{lease_status, store_warnings};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
-    let (store, lease, key) = (&args.common.store, &args.lease, &args.key);
-    let request = LockRequest::leader(key, args.note.as_deref(), &args.retry, lease)?;
+    let (store, key) = (&args.common.settings, &args.key);
+    let request = LockRequest::leader(key, args.note.as_deref(), store)?;
     store_warnings::check_of_election(store)?;
     let again = match args.once {
         true => Again::IfLost,
         false => Again::Always,
     };
-    let command = RunChild::check(&args.command, &args.guard, store, &lease.ttl(), None, again)?;
+    let command = RunChild::check(&args.command, &args.guard, store, &store.ttl(), None, again)?;
     let stand = async |session: &mut Session<'_>| {
         let mut pauses = Pauses::default();
         loop {
-            session.retries.begin_again();
-            let held = match acquire(session, &request, printer).await? {
-                Outcome::Granted(held) => Some(held),
+            let Session {
+                client,
+                retries,
+                signals,
+            } = session;
+            retries.begin_again();
+            let held = match acquire(client, &request, retries, signals, printer).await? {
+                Outcome::Granted(got) => Some(got.held),
                 Outcome::Signalled(signal) => return Ok(Status::ended_by(signal)),
                 // Waiting for ever does not end without an answer.
-                Outcome::Conflict => None,
+                Outcome::Busy | Outcome::TimedOut => None,
             };
             let begun = Instant::now();
             if let Some(held) = held {
-                printer.event(&Event::Leading {
-                    key: key.clone(),
-                    term: lease_status::tokens(&held)
-                        .first()
-                        .and_then(|(_, term)| *term),
-                });
-                let (client, signals) = (&session.client, &mut session.signals);
+                let tokens = lease_status::tokens(&held);
+                let term = tokens.first().and_then(|(_, term)| *term);
+                printer.event(Event::leading(key, term));
                 let done = command
                     .run(client, &request, held, None, signals, printer)
                     .await?;
                 if done.ends {
-                    return Ok(done.outcome());
+                    return Ok(done.status);
                 }
                 pauses.after(begun.elapsed());
-                printer.event(&Event::TermEnded {
-                    key: key.clone(),
-                    status: (!done.lost).then_some(done.status.code),
-                    again_in_ms: millis(pauses.next),
-                });
+                let status = (!done.lost).then_some(done.status.code);
+                printer.event(Event::term_ended(key, status, pauses.next));
             } else {
                 pauses.after(Duration::ZERO);
             }
             tokio::select! {
-                signal = session.signals.next() => return Ok(Status::ended_by(signal)),
+                signal = signals.next() => return Ok(Status::ended_by(signal)),
                 () = sleep(pauses.next) => {}
             }
         }

@@ -4,40 +4,29 @@ use std::future::{pending, ready};
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Any, Client, Lease, Loss, MultiLease, Standpoint};
-use serde::Serialize;
+use leasehold::{Any, Client, Lease, Loss, MultiLease};
 use tokio::time::sleep;
 
 use crate::args::HoldArgs;
 use crate::commands::saved_lease::save;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::lease_status::{renewal_error, tokens};
-use crate::lifetime::LifetimeGuard;
+use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
-use crate::output::{Event, LeaseEnd, Measure, Printer, token_fields};
-use crate::saved::{Place, SavedFile, SavedLease};
+use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
+use crate::saved::{SaveTarget, SavedFile};
 use crate::session::Session;
 use crate::signals::Signals;
 
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Shown<'a> {
-    key: &'a str,
-    #[serde(flatten, serialize_with = "token_fields")]
-    tokens: &'a [(String, Option<u64>)],
-    store: &'a str,
-}
-
 /// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
-    let request = LockRequest::of(&args.lock, &args.wait, &args.lease)?;
+    let request = LockRequest::of(&args.lock, &args.wait, &args.common.settings)?;
     // Before the lock is waited for.
-    args.save.as_deref().map(Place::at).transpose()?;
-    let lifetime = LifetimeGuard::of(args)?;
+    args.save.as_deref().map(SaveTarget::at).transpose()?;
+    let lifetime = args.lifetime.watch()?;
     let mut signals = Signals::listen()?;
     signals.end_with(lifetime.clone().end());
     let work = async |session: &mut Session<'_>| {
@@ -55,7 +44,7 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
         };
         session.hold(&request, printer, keeping).await
     };
-    let (store, asking) = (&args.common.store, (&*request.keys, request.patience));
+    let (store, asking) = (&args.common.settings, (&*request.keys, request.patience));
     Session::with(store, &request.settings, asking, signals, printer, work).await
 }
 
@@ -76,12 +65,11 @@ async fn keep(
         None => None,
         Some(file) => {
             let parts = held.parts().iter().map(Lease::parts).collect();
-            let lease = SavedLease::new(&store, args.lease.ttl().value, parts);
-            Some(save(&lease, file, client, &args.common.store).await?)
+            Some(save(parts, file, client, &args.common.settings).await?)
         }
     };
     show(&store, &tokens, printer)?;
-    let was_left = match &args.front {
+    let was_left = match &args.lifetime.front {
         Some(front) => front.leave().unwrap_or(false),
         None => true,
     };
@@ -113,7 +101,6 @@ async fn leave_to_others(
     args: &HoldArgs,
     file: &Path,
 ) -> Result<(), Failure> {
-    let store = client.store_url();
     let mut leases = Vec::new();
     let mut saved = Ok(());
     for lease in held.into_leases() {
@@ -123,8 +110,7 @@ async fn leave_to_others(
         }
     }
     if saved.is_ok() {
-        let lease = SavedLease::new(store, args.lease.ttl().value, leases.clone());
-        let saving = save(&lease, file, client, &args.common.store);
+        let saving = save(leases.clone(), file, client, &args.common.settings);
         saved = saving.await.map(drop);
     }
     if saved.is_err() {
@@ -141,15 +127,12 @@ fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&SavedFile>, printer
     if reason == Loss::Gone && saved.is_some_and(|saved| !saved.is_there()) {
         return exit::OK;
     }
-    let lost = |lease: &&Lease<Any>| lease.standpoint() == Standpoint::Lost(reason);
-    let lost = held.parts().iter().find(lost);
-    let key = lost.map_or_else(String::new, |lease| lease.key().to_string());
-    printer.event(&Event::Lost(LeaseEnd {
-        key: key.clone(),
+    let key = LeaseStatus::of(held).key;
+    printer.event(Event::lost(&LeaseEnd {
+        key,
         reason,
-        remaining_ms: None,
         action: Measure::None,
-        cause: renewal_error(held, &key).filter(|_| reason == Loss::Unanswered),
+        cause: renewal_error(held, key).filter(|_| reason == Loss::Unanswered),
     }));
     exit::LOST
 }
@@ -164,12 +147,11 @@ async fn removed(saved: Option<&SavedFile>) {
     }
 }
 
-fn show(store: &str, tokens: &[(String, Option<u64>)], printer: &Printer) -> Result<(), Failure> {
-    let shown = Shown {
-        key: tokens.first().map_or("", |(key, _)| key),
-        tokens,
-        store,
-    };
+fn show(store: &str, tokens: &Tokens, printer: &Printer) -> Result<(), Failure> {
+    let shown = Fields::default()
+        .with("key", tokens.first().map_or("", |(key, _)| key))
+        .with_tokens(tokens)
+        .with("store", store);
     let line = |(key, token): &(String, Option<u64>)| {
         // A line says that it is held, also where there is no token.
         let token = token.map_or("-".to_owned(), |token| token.to_string());

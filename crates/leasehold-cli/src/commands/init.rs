@@ -3,30 +3,17 @@
 use std::time::Duration;
 
 use leasehold::{Initialised, Marked};
-use serde::Serialize;
 
 use crate::args::InitArgs;
 use crate::connect::initialise;
 use crate::failure::Failure;
-use crate::output::Printer;
+use crate::output::{Fields, Printer};
 use crate::{duration, exit};
-
-/// What `--json` prints, a line a server.
-#[derive(Serialize)]
-struct Line<'a> {
-    /// Or the directory.
-    server: &'a str,
-    /// What became of it.
-    outcome: &'static str,
-    /// What is left of its quarantine; zero if it votes, or grants.
-    quarantine_ms: Option<u64>,
-    error: Option<String>,
-}
 
 /// Marks the servers that have never been used, or makes the directory of a local store. A server
 /// that is not new, or cannot be asked, makes it fail.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let store = &args.common.store;
+    let store = &args.common.settings;
     if !store.is_named() {
         return Err(
             Failure::usage("no store is named: there is nothing to make").hint(
@@ -55,12 +42,14 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         if matches!(outcome_name, "not-new" | "error") {
             status = exit::UNAVAILABLE;
         }
-        let line = Line {
-            server,
-            outcome: outcome_name,
-            quarantine_ms: outcome.is_ok().then(|| duration::millis(left)),
-            error: outcome.as_ref().err().map(ToString::to_string),
-        };
+        // What is left of its quarantine is zero if it votes, or grants.
+        let quarantine_ms = outcome.is_ok().then(|| duration::millis(left));
+        let error = outcome.as_ref().err().map(ToString::to_string);
+        let line = Fields::default()
+            .with("server", server)
+            .with("outcome", outcome_name)
+            .with("quarantine_ms", quarantine_ms)
+            .with("error", error);
         let sentence = match (users, outcome) {
             (Some(users), Ok(Marked::New)) => format!("the directory {server} was made, {users}"),
             (Some(users), Ok(_)) => format!("the directory {server} was there already, {users}"),

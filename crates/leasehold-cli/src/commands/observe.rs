@@ -2,43 +2,28 @@
 
 use std::ops::ControlFlow;
 
-use jiff::Timestamp;
-use leasehold::Key;
-use leasehold::{Leader, Settings, Token, Wait};
-use serde::Serialize;
-
 use crate::args::ElectArgs;
 use crate::failure::Failure;
-use crate::output::{Printer, escape};
+use crate::output::{Fields, Printer, escape};
 use crate::retries::Patience;
 use crate::session::{Session, leave};
 use crate::signals::Signals;
 use crate::view::{OwnerView, known, to_the_second};
 use crate::{exit, store_warnings};
-
-/// What `--json` prints; nulls when nobody leads, and for what the store does not keep.
-#[derive(Serialize)]
-struct Seen<'a> {
-    key: &'a str,
-    term: Option<u64>,
-    note: Option<&'a str>,
-    owner: Option<OwnerView>,
-    since: Option<Timestamp>,
-}
+use leasehold::Key;
+use leasehold::{Leader, Settings, Token};
 
 /// Prints leaders until a signal comes, or nobody reads.
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    store_warnings::check_of_election(&args.common.store)?;
-    let settings = Settings::default().with_ttl(args.lease.ttl().value);
+    let store = &args.common.settings;
+    store_warnings::check_of_election(store)?;
+    let settings = Settings::default().with_ttl(store.ttl().value);
     settings.check()?;
-    let patience = Patience {
-        wait: Wait::Forever,
-        retry_for: args.retry.limit(),
-    };
+    let patience = Patience::of(store).for_ever();
     let asking = (std::slice::from_ref(&args.key), patience);
     let signals = Signals::listen()?;
-    let connecting = Session::connect(&args.common.store, &settings, asking, signals, printer);
+    let connecting = Session::connect(store, &settings, asking, signals, printer);
     let ControlFlow::Continue(mut session) = connecting.await? else {
         return Ok(exit::OK);
     };
@@ -72,25 +57,27 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
 }
 
 fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<bool, Failure> {
-    let seen = Seen {
-        key: &args.key,
-        term: leader.and_then(|leader| leader.term.some()).map(Token::get),
-        note: leader.and_then(|leader| leader.note.as_deref()),
-        owner: leader.and_then(|leader| OwnerView::of(&leader.owner)),
-        since: leader.and_then(|leader| known(leader.since)),
-    };
+    let term = leader.and_then(|leader| leader.term.some()).map(Token::get);
+    let note = leader.and_then(|leader| leader.note.as_deref());
+    let owner = leader.and_then(|leader| OwnerView::of(&leader.owner));
+    let since = leader.and_then(|leader| known(leader.since));
+    // Nulls when nobody leads, and for what the store does not keep.
+    let seen = Fields::default()
+        .with("key", &args.key)
+        .with("term", term)
+        .with("note", note)
+        .with("owner", &owner)
+        .with("since", since);
     printer.show(&seen, || {
         if leader.is_none() {
             return "nobody leads\n".to_owned();
         }
-        let owner = seen.owner.as_ref().map(ToString::to_string);
+        let owner = owner.as_ref().map(ToString::to_string);
         let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
-        let since = seen
-            .since
-            .map(|since| format!(" since {}", to_the_second(since)));
+        let since = since.map(|since| format!(" since {}", to_the_second(since)));
         let parts = [
-            seen.term.map(|term| format!("term {term}")),
-            seen.note.map(str::to_owned),
+            term.map(|term| format!("term {term}")),
+            note.map(str::to_owned),
             Some(owner + &since.unwrap_or_default()),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();

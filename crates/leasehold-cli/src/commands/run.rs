@@ -21,8 +21,8 @@ const LONGEST_CUT: Duration = Duration::from_secs(30);
 
 /// Runs the command; answers the exit status.
 pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
-    let store = &args.common.store;
-    let mut request = LockRequest::of(&args.lock, &args.wait, &args.lease)?;
+    let store = &args.common.settings;
+    let mut request = LockRequest::of(&args.lock, &args.wait, store)?;
     if let Some(period) = args.every {
         let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
         request.min_hold = Some(least);
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         request.patience.wait = Wait::No;
         request.conflict = args.wait.conflict_exit_code.unwrap_or(exit::OK);
     }
-    let (ttl, max_hold) = (request.ttl(&args.lease), request.max_hold);
+    let (ttl, max_hold) = (request.ttl(store), request.max_hold);
     let command = args.command();
     let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, Again::Never)?;
     request.settings = request.settings.with_ttl(ttl.value);
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
             if let Some(kept) = kept.filter(|_| done.settled) {
                 kept.clear(printer);
             }
-            Ok(done.outcome())
+            Ok(done.status)
         };
         session.hold(&request, printer, work).await
     };

@@ -3,33 +3,23 @@
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, HolderInfo, Released, Settings, Token};
-use serde::Serialize;
+use leasehold::{Any, Client, ErrorKind, HolderInfo, LeaseParts, Released, Settings, Token};
 
-use crate::args::{ReleaseArgs, RenewArgs, StoreArgs};
+use crate::args::{ReleaseArgs, RenewArgs};
+use crate::config::CommandSettings;
 use crate::connect::connect;
 use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::Printer;
-use crate::saved::{Place, SavedFile, SavedLease};
+use crate::output::{Fields, Printer};
+use crate::saved::{SaveTarget, SavedFile, SavedLease};
 use crate::store_warnings::say_if_not_sent;
 use crate::user_file::quoted;
-
-/// What `--json` prints, a line for each key.
-#[derive(Serialize)]
-struct Done<'a> {
-    key: &'a str,
-    /// Whether the lease was still there.
-    held: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-}
 
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.saved.file)?;
-    let client = connect_to(&saved, &args.common.store, printer).await?;
+    let client = connect_to(&saved, &args.common.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
@@ -48,7 +38,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.saved.file)?;
-    let client = connect_to(&saved, &args.common.store, printer).await?;
+    let client = connect_to(&saved, &args.common.settings, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();
@@ -70,7 +60,7 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
 
 async fn connect_to(
     saved: &SavedLease,
-    store: &StoreArgs,
+    store: &CommandSettings,
     printer: &Printer,
 ) -> Result<Client, Failure> {
     let store = store.or_saved(&saved.store);
@@ -86,8 +76,10 @@ fn say(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let held = done.is_ok();
-    let ttl_ms = ttl.filter(|_| held).map(millis);
-    let shown = Done { key, held, ttl_ms };
+    let shown = Fields::default()
+        .with("key", key)
+        .with("held", held)
+        .with_known("ttl_ms", ttl.filter(|_| held).map(millis));
     match done {
         Ok(sentence) => {
             printer.done(&shown, &sentence)?;
@@ -104,12 +96,13 @@ fn say(
 /// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it
 /// then.
 pub(crate) async fn save(
-    lease: &SavedLease,
+    leases: Vec<LeaseParts<Any>>,
     file: &Path,
     client: &Client,
-    store: &StoreArgs,
+    store: &CommandSettings,
 ) -> Result<SavedFile, Failure> {
-    let place = Place::at(file)?;
+    let lease = &SavedLease::new(client.store_url(), store.ttl().value, leases);
+    let place = SaveTarget::at(file)?;
     if let Some(old) = &place.lease {
         let shown = file.display();
         let hint = format!(
@@ -136,7 +129,7 @@ async fn still_held(
     old: &SavedLease,
     new: &SavedLease,
     client: &Client,
-    store: &StoreArgs,
+    store: &CommandSettings,
 ) -> Result<Option<String>, Failure> {
     let other;
     let client = match old.store == new.store {

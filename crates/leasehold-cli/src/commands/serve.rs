@@ -18,13 +18,13 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
         hosts: args.host.clone(),
     };
     auth.check(args.listen)?;
-    let client = connect(&args.common.store).await?;
+    let client = connect(&args.common.settings).await?;
     let mut signals = Signals::listen()?;
     let store = client.store_url().to_owned();
-    let Opening { url, access } = Opening::of(&args.common.store);
+    let opening = Opening::of(&args.common.settings);
     let options = ServeOptions {
-        url,
-        access,
+        access: opening.access(),
+        url: opening.url,
         auth,
         max_series: args.max_series,
     };

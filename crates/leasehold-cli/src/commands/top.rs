@@ -14,7 +14,7 @@ use crate::{exit, sys};
 /// Shows the locks until `q` or a signal.
 pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure> {
     check_terminal()?;
-    let client = connect(&args.store).await?;
+    let client = connect(&args.settings).await?;
     let mut signals = Signals::listen()?;
     let options = TopOptions {
         pattern: args.keys.pattern.clone(),

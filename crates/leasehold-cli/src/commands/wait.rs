@@ -1,5 +1,6 @@
 //! `leasehold wait`: until a key is free, without taking it.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -7,10 +8,9 @@ use leasehold::{Client, Key, Settings, Wait};
 use tokio::time::{sleep, timeout};
 
 use crate::args::WaitForArgs;
-use crate::duration::millis;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::output::{Event, Keys, Printer};
+use crate::output::{Event, Printer};
 use crate::retries::{Patience, Retries};
 use crate::session::Session;
 use crate::signals::Signals;
@@ -21,10 +21,6 @@ use crate::waiting::SHORT_WAIT;
 pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status, Failure> {
     let key = &args.key;
     Key::new(key)?;
-    let patience = Patience {
-        wait: args.wait.as_ref().map_or(Wait::Forever, |wait| wait.value),
-        retry_for: args.retry.limit(),
-    };
     let work = async |session: &mut Session<'_>| {
         let Session {
             client,
@@ -32,31 +28,23 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             signals,
         } = session;
         let mut told = false;
-        let signal = loop {
-            let limit = retries.time_limit();
-            let freed = limit.of(until_free(key, client, retries, &mut told, printer));
-            let failure = tokio::select! {
-                signal = signals.next() => break signal,
-                freed = freed => match freed.flatten() {
-                    Ok(true) => return Ok(exit::OK.into()),
-                    Ok(false) => {
-                        return Ok(args.conflict_exit_code.unwrap_or(exit::CONFLICT).into());
-                    }
-                    Err(failure) => failure,
-                },
-            };
-            if let Some(signal) = retries.pause(failure, signals).await? {
-                break signal;
-            }
+        let wait = async |retries: &mut Retries<'_>| {
+            until_free(key, client, retries, &mut told, printer).await
         };
-        printer.event(&Event::Withdrawn {
-            keys: Keys::from(std::slice::from_ref(key)),
-            signal: signal.as_raw(),
-            waited_ms: millis(retries.elapsed()),
-        });
-        Ok(Status::ended_by(signal))
+        Ok(match retries.retry(signals, wait).await? {
+            ControlFlow::Continue(true) => exit::OK.into(),
+            ControlFlow::Continue(false) => {
+                args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()
+            }
+            ControlFlow::Break(signal) => {
+                let keys = std::slice::from_ref(key);
+                printer.event(Event::withdrawn(keys, signal, retries.elapsed()));
+                Status::ended_by(signal)
+            }
+        })
     };
-    let (store, asking) = (&args.common.store, (std::slice::from_ref(key), patience));
+    let store = &args.common.settings;
+    let asking = (std::slice::from_ref(key), Patience::of(store));
     let (settings, signals) = (Settings::default(), Signals::listen()?);
     Session::with(store, &settings, asking, signals, printer, work).await
 }
@@ -91,8 +79,7 @@ async fn until_free(
             freed = &mut waiting => break freed,
             () = sleep(pause), if !*told && !seen.holders.is_empty() => {
                 *told = true;
-                let (key, holders) = (key.to_owned(), seen.holders.clone());
-                printer.event(&Event::WaitingUntilFree { key, holders });
+                printer.event(Event::waiting_until_free(key, &seen.holders));
             }
         }
     };
@@ -101,19 +88,10 @@ async fn until_free(
         // It may have become free just now.
         Err(_) => look().await?.holders,
     };
-    let (key, waited_ms) = (key.to_owned(), millis(retries.elapsed()));
-    let is_free = holders.is_empty();
-    printer.event(&match is_free {
-        true => Event::Free {
-            key,
-            waited_ms,
-            announced: *told,
-        },
-        false => Event::Conflict {
-            key,
-            waited_ms,
-            holders,
-        },
+    let (is_free, waited) = (holders.is_empty(), retries.elapsed());
+    printer.event(match is_free {
+        true => Event::free(key, waited, *told),
+        false => Event::conflict(key, waited, &holders),
     });
     Ok(is_free)
 }

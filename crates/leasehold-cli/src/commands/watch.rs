@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
-use leasehold_console::feed::{self, Wanted};
+use leasehold_console::feed::{self, FeedRequest};
 use leasehold_console::lock_table::{LockTable, Update};
 use leasehold_console::table::width;
 use leasehold_console::tables;
@@ -39,9 +39,9 @@ pub(super) async fn watch(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
-    let (_wants, wants) = tokio::sync::watch::channel(Wanted {
+    let (_wants, wants) = tokio::sync::watch::channel(FeedRequest {
         pattern: args.keys.pattern.clone(),
-        ..Wanted::default()
+        ..FeedRequest::default()
     });
     let mut updates = feed::begin(client, interval, wants);
     let mut table = LockTable::default();

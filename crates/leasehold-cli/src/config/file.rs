@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -28,32 +29,24 @@ pub(crate) enum Whose {
     Named,
 }
 
-/// A file to look for.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) whose: Whose,
-    pub(super) path: PathBuf,
-}
-
-/// What became of looking for it.
-pub(super) enum Content {
-    Text {
-        text: String,
-        /// Whether everybody may read it.
-        is_public: bool,
-    },
-    Absent,
-    /// A directory on the way is closed to this user.
-    Inaccessible,
+/// A file that is looked for.
+#[derive(Debug, Serialize)]
+pub(crate) struct LookedFor {
+    pub(crate) path: Arc<Path>,
+    pub(crate) whose: Whose,
+    /// What became of it: read, absent, or in a directory that is closed to this user.
+    pub(crate) state: &'static str,
 }
 
 /// The files to look for, the nearest first.
-pub(super) fn candidates(named: Option<&Setting<PathBuf>>) -> Vec<Candidate> {
+pub(super) fn files(named: Option<&Setting<PathBuf>>) -> Vec<LookedFor> {
+    let file = |whose, path: PathBuf| LookedFor {
+        path: path.into(),
+        whose,
+        state: "absent",
+    };
     if let Some(named) = named {
-        return vec![Candidate {
-            whose: Whose::Named,
-            path: named.value.clone(),
-        }];
+        return vec![file(Whose::Named, named.value.clone())];
     }
     let absolute = |path: &PathBuf| path.is_absolute();
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -61,49 +54,45 @@ pub(super) fn candidates(named: Option<&Setting<PathBuf>>) -> Vec<Candidate> {
         let home = std::env::home_dir().filter(absolute)?;
         Some(home.join(".config"))
     });
+    let user = config.map(|config| file(Whose::User, config.join("leasehold/leasehold.toml")));
     let system = std::env::var_os(env::SYSTEM_CONFIG).filter(|path| !path.is_empty());
-    let user = config.map(|config| Candidate {
-        whose: Whose::User,
-        path: config.join("leasehold/leasehold.toml"),
-    });
-    let system = Candidate {
-        whose: Whose::System,
-        path: system.map_or_else(|| PathBuf::from(SYSTEM), PathBuf::from),
-    };
-    user.into_iter().chain([system]).collect()
+    let system = system.map_or_else(|| PathBuf::from(SYSTEM), PathBuf::from);
+    user.into_iter()
+        .chain([file(Whose::System, system)])
+        .collect()
 }
 
-impl Candidate {
-    /// Reads it. Only one that was named has to be there.
-    pub(super) fn read(&self) -> Result<Content, Failure> {
-        let path = &self.path;
-        if is_null(path) {
-            return Ok(Content::Text {
-                text: String::new(),
-                is_public: false,
-            });
+impl LookedFor {
+    /// Reads it, if it is there: the text, and whether everybody may read that. One that was named has
+    /// to be there.
+    pub(super) fn read(&mut self) -> Result<Option<(String, bool)>, Failure> {
+        let path = Arc::clone(&self.path);
+        if is_null(&path) {
+            self.state = "read";
+            return Ok(Some((String::new(), false)));
         }
-        let file = match UserFile::open(path, Links::Follow) {
+        let file = match UserFile::open(&path, Links::Follow) {
             Ok(file) => file,
             Err(error) if self.whose == Whose::Named => return Err(self.cannot_read(&error)),
-            Err(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(Content::Absent),
-                // As where a service was started by root, and has the home of root.
-                ErrorKind::PermissionDenied if path.metadata().is_err() => {
-                    return Ok(Content::Inaccessible);
-                }
-                _ => return Err(self.cannot_read(&error)),
-            },
+            Err(error) => {
+                self.state = match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::NotADirectory => "absent",
+                    // As where a service was started by root, and has the home of root.
+                    ErrorKind::PermissionDenied if path.metadata().is_err() => "inaccessible",
+                    _ => return Err(self.cannot_read(&error)),
+                };
+                return Ok(None);
+            }
         };
         let owner = match self.whose {
             Whose::Named => Owner::Anybody,
             _ => Owner::Trusted("change its owner, or name it with --config if you trust it"),
         };
-        Rights::of(&file.metadata).check(path, owner)?;
-        Ok(Content::Text {
-            text: file.text().map_err(|error| self.cannot_read(&error))?,
-            is_public: file.metadata.mode() & READ_BY_OTHERS != 0,
-        })
+        Rights::of(&file.metadata).check(&path, owner)?;
+        self.state = "read";
+        let text = file.text().map_err(|error| self.cannot_read(&error))?;
+        let is_public = file.metadata.mode() & READ_BY_OTHERS != 0;
+        Ok(Some((text, is_public)))
     }
 
     fn cannot_read(&self, error: &io::Error) -> Failure {

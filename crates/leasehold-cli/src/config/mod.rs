@@ -8,24 +8,25 @@ mod file;
 mod layer;
 mod parse;
 mod setting;
+mod settings;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::ValueHint;
+use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
-use crate::args::{Command, FileArgs};
 use crate::env;
 use crate::failure::Failure;
 
-use file::{Content, candidates};
 use parse::{Sections, Source};
 
-pub(crate) use file::Whose;
-pub(crate) use layer::{Layer, Slot};
-pub(crate) use setting::{Origin, Setting, typed};
-pub(crate) use table::{Key, Row, TABLE, Value, nearest};
+pub(crate) use file::{LookedFor, Whose};
+pub(crate) use setting::{Origin, Setting};
+pub(crate) use settings::{CommandSettings, Layer};
+pub(crate) use table::{Key, Row, TABLE, Value, nearest, parse_store, parse_wait};
 
 /// What is set in the environment and in files.
 pub(crate) struct Config {
@@ -38,42 +39,28 @@ pub(crate) struct Config {
 /// As the password is shown, which has no key.
 pub(crate) const PASSWORD: &str = "password";
 
-/// A file that was looked for.
-#[derive(Debug, Serialize)]
-pub(crate) struct LookedFor {
-    pub(crate) path: Arc<Path>,
-    pub(crate) whose: Whose,
-    pub(crate) state: &'static str,
-}
-
 struct Placed {
     layer: Layer,
     is_of_file: bool,
 }
 
-/// The options of a subcommand that can be configured.
-#[derive(Debug)]
-pub(crate) struct Configurable<'a> {
-    pub(crate) files: &'a FileArgs,
-    /// Whether the credentials of the environment belong to another store.
-    pub(crate) without_environment: &'a mut bool,
-    pub(crate) slots: Vec<(Key, Slot<'a>)>,
-}
-
-impl<'a> Configurable<'a> {
-    /// Adds options to those of the store.
-    pub(crate) fn and(mut self, slots: impl IntoIterator<Item = (Key, Slot<'a>)>) -> Self {
-        self.slots.extend(slots);
-        self
-    }
-
-    /// What is set.
-    pub(crate) fn layer(&self) -> Layer {
-        let slots = self.slots.iter();
-        slots
-            .filter_map(|(key, slot)| Some((*key, slot.get()?)))
-            .collect()
-    }
+/// Which files are read beside the options.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct FileArgs {
+    /// Read this leasehold.toml, instead of the user's and the system's [env: LEASEHOLD_CONFIG]
+    ///
+    /// Without it, settings that are neither typed nor in the environment come from
+    /// $XDG_CONFIG_HOME/leasehold/leasehold.toml, else ~/.config/leasehold/leasehold.toml, and
+    /// from /etc/leasehold/leasehold.toml. `leasehold config` shows which are in force.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    config: Option<PathBuf>,
+    /// Use the settings of [profile.NAME] of leasehold.toml first [env: LEASEHOLD_PROFILE]
+    #[arg(
+        long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(),
+        hide_short_help = true
+    )]
+    profile: Option<String>,
 }
 
 /// A setting that is not used.
@@ -83,51 +70,32 @@ pub(crate) struct Unused {
     pub(crate) from: Origin,
 }
 
-/// Fills in what was not typed.
-pub(crate) fn fill(command: &mut Command) -> Result<(), Failure> {
-    if let Some(mut configurable) = command.configurable() {
-        Config::load(&configurable)?.fill(&mut configurable);
-    }
-    Ok(())
-}
-
 impl Config {
     /// Reads the environment and the files.
-    pub(crate) fn load(typed: &Configurable<'_>) -> Result<Self, Failure> {
-        let is_typed = typed.layer();
-        let environment = layer::of_environment(|key| is_typed.contains_key(&key))?;
-        let typed = typed.files;
+    pub(crate) fn load(typed: &CommandSettings, named: &FileArgs) -> Result<Self, Failure> {
+        let is_typed = |key| typed.layer.contains_key(&key);
+        let environment = layer::of_environment(is_typed)?;
+        let typed = named;
         let named = match &typed.config {
-            Some(named) => Some(named.clone()),
+            Some(path) => Some(Setting::new(path.clone(), Origin::option("--config"))),
             None => variable(env::CONFIG, |path| Some(PathBuf::from(path)))?,
         };
         let profile = match &typed.profile {
-            Some(profile) => Some(profile.clone()),
+            Some(name) => Some(Setting::new(name.clone(), Origin::option("--profile"))),
             None => variable(env::PROFILE, |name| name.into_string().ok())?,
         };
-        let (mut files, mut read) = (Vec::new(), Vec::new());
-        for candidate in candidates(named.as_ref()) {
-            let path: Arc<Path> = candidate.path.as_path().into();
-            let state = match candidate.read()? {
-                Content::Text { text, is_public } => {
-                    let source = Source {
-                        path: Arc::clone(&path),
-                        text: &text,
-                        is_public,
-                        named: typed.config.is_some(),
-                        profile_named: typed.profile.is_some(),
-                    };
-                    read.push(source.parse()?);
-                    "read"
-                }
-                Content::Absent => "absent",
-                Content::Inaccessible => "inaccessible",
-            };
-            files.push(LookedFor {
-                path,
-                whose: candidate.whose,
-                state,
-            });
+        let (mut files, mut read) = (file::files(named.as_ref()), Vec::new());
+        for file in &mut files {
+            if let Some((text, is_public)) = file.read()? {
+                let source = Source {
+                    path: Arc::clone(&file.path),
+                    text: &text,
+                    is_public,
+                    named: typed.config.is_some(),
+                    profile_named: typed.profile.is_some(),
+                };
+                read.push(source.parse()?);
+            }
         }
         if let Some(profile) = &profile {
             check_profile(profile, &read, &files)?;
@@ -141,15 +109,13 @@ impl Config {
     }
 
     /// Fills in what was not typed. Answers what is set for another store.
-    pub(crate) fn fill(&self, into: &mut Configurable<'_>) -> Vec<Unused> {
-        let typed = into.layer();
-        let (mut settled, unused) = self.settled(typed.get(&Key::Store));
+    pub(crate) fn fill(&self, into: &mut CommandSettings) -> Vec<Unused> {
+        let typed = std::mem::take(&mut into.layer);
+        let (settled, unused) = self.settled(typed.get(&Key::Store));
         let is_variable = |it: &Unused| matches!(it.from, Origin::Variable { .. });
-        *into.without_environment |= unused.iter().any(is_variable);
-        settled.extend(typed);
-        for (key, slot) in &mut into.slots {
-            slot.set(settled.remove(key));
-        }
+        into.without_environment |= unused.iter().any(is_variable);
+        into.layer = settled;
+        into.layer.extend(typed);
         unused
     }
 
@@ -173,7 +139,7 @@ impl Config {
                 if is_for_it || !key.is_credential() {
                     settled.insert(*key, setting.clone());
                 } else {
-                    let (key, from) = (key.name(), setting.from.clone());
+                    let (key, from) = (key.row().name, setting.from.clone());
                     unused.push(Unused { key, from });
                 }
             }

@@ -10,8 +10,8 @@ use leasehold::store::describe;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::layer::Layer;
 use super::setting::Origin;
+use super::settings::Layer;
 use super::table::{Key, TABLE, Value, Written, nearest, unusable};
 use crate::failure::Failure;
 
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn each_key_can_be_set_to_its_example() {
-        for row in TABLE {
+        for row in &TABLE {
             let line = format!("{} = {:?}\n", row.name, row.example);
             parse(&line).unwrap();
             let profiles = parse(&format!("[profile.a]\n{line}")).unwrap().profiles;

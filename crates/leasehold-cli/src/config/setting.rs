@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::builder::TypedValueParser;
 use serde::Serialize;
 
 /// A value, and where it comes from.
@@ -20,6 +19,11 @@ impl<T> Setting<T> {
         Self { value, from }
     }
 
+    /// The same as another type of value.
+    pub(crate) fn map<U>(self, value: impl FnOnce(T) -> U) -> Setting<U> {
+        Setting::new(value(self.value), self.from)
+    }
+
     /// What nobody has set.
     pub(crate) fn default(value: T) -> Self {
         Self::new(value, Origin::Default)
@@ -31,7 +35,7 @@ impl<T> Setting<T> {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(crate) enum Origin {
     Option {
-        name: &'static str,
+        name: Cow<'static, str>,
     },
     Variable {
         name: Cow<'static, str>,
@@ -48,6 +52,11 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// An option of that name.
+    pub(crate) fn option(name: impl Into<Cow<'static, str>>) -> Self {
+        Self::Option { name: name.into() }
+    }
+
     /// A variable of that name.
     pub(crate) fn variable(name: impl Into<Cow<'static, str>>) -> Self {
         Self::Variable { name: name.into() }
@@ -72,8 +81,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Option { name } => f.write_str(name),
-            Self::Variable { name } => f.write_str(name),
+            Self::Option { name } | Self::Variable { name } => f.write_str(name),
             Self::File {
                 path,
                 line,
@@ -88,15 +96,4 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
         }
     }
-}
-
-/// Reads the value of the option of that name.
-pub(crate) fn typed<P>(
-    parser: P,
-    name: &'static str,
-) -> impl TypedValueParser<Value = Setting<P::Value>>
-where
-    P: TypedValueParser,
-{
-    parser.map(move |value| Setting::new(value, Origin::Option { name }))
 }

@@ -10,7 +10,6 @@ use leasehold::store::describe;
 use leasehold::{Settings, Wait};
 
 use super::setting::{Origin, Setting};
-use crate::args::{parse_store, parse_wait};
 use crate::failure::Failure;
 use crate::{duration, env};
 
@@ -38,37 +37,25 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A value, for hints.
     pub(crate) example: &'static str,
-    /// Reads a value that was not typed.
-    read: fn(&Written<'_>) -> Result<Value, Failure>,
 }
 
 /// All settings, in the order of the keys, in which they are shown.
-pub(crate) const TABLE: [Row; 11] = [
-    row(Key::Store, "store", "redis://host/", store),
-    row(Key::User, "user", "app", text),
-    row(Key::PasswordFile, "password-file", "password", path),
-    row(Key::TlsCa, "tls-ca", "ca.pem", path),
-    row(Key::TlsCert, "tls-cert", "client.pem", path),
-    row(Key::TlsKey, "tls-key", "client.key", path),
-    row(Key::Ttl, "ttl", "30s", ttl),
-    row(Key::Wait, "wait", "5m", wait),
-    row(Key::RetryFor, "retry-for", "10m", span),
-    row(Key::Grace, "grace", "5s", span),
-    row(Key::Label, "label", "billing", text),
+pub(crate) static TABLE: [Row; 11] = [
+    row(Key::Store, "store", "redis://host/"),
+    row(Key::User, "user", "app"),
+    row(Key::PasswordFile, "password-file", "password"),
+    row(Key::TlsCa, "tls-ca", "ca.pem"),
+    row(Key::TlsCert, "tls-cert", "client.pem"),
+    row(Key::TlsKey, "tls-key", "client.key"),
+    row(Key::Ttl, "ttl", "30s"),
+    row(Key::Wait, "wait", "5m"),
+    row(Key::RetryFor, "retry-for", "10m"),
+    row(Key::Grace, "grace", "5s"),
+    row(Key::Label, "label", "billing"),
 ];
 
-const fn row(
-    key: Key,
-    name: &'static str,
-    example: &'static str,
-    read: fn(&Written<'_>) -> Result<Value, Failure>,
-) -> Row {
-    Row {
-        key,
-        name,
-        example,
-        read,
-    }
+const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
+    Row { key, name, example }
 }
 
 /// The value of a setting.
@@ -91,8 +78,8 @@ pub(super) struct Written<'a> {
 }
 
 impl Key {
-    pub(crate) fn name(self) -> &'static str {
-        TABLE[self as usize].name
+    pub(crate) fn row(self) -> &'static Row {
+        &TABLE[self as usize]
     }
 
     /// Whether it is a part of how to log in at a store.
@@ -104,8 +91,12 @@ impl Key {
 impl Row {
     /// The environment variable that sets the same.
     pub(crate) fn variable(&self) -> String {
-        let name = self.name.replace('-', "_");
-        format!("{}{}", env::PREFIX, name.to_uppercase())
+        format!("{}{}", env::PREFIX, self.id().to_uppercase())
+    }
+
+    /// As clap knows the option.
+    pub(crate) fn id(&self) -> String {
+        self.name.replace('-', "_")
     }
 
     /// Reads a value.
@@ -119,7 +110,28 @@ impl Row {
             return Err(Failure::usage(format!("the {} is empty", self.name))
                 .hint(format!("set one, e.g. {}", self.example)));
         }
-        Ok(Setting::new((self.read)(written)?, from))
+        let duration = || duration::parse(written.text()?).map_err(hinted);
+        let value = match self.key {
+            Key::Store => {
+                let url = parse_store(written.text()?).map_err(hinted)?;
+                if written.in_file {
+                    describe(&url)?;
+                }
+                Value::Text(url)
+            }
+            Key::User | Key::Label => Value::Text(written.text()?.to_owned()),
+            Key::PasswordFile | Key::TlsCa | Key::TlsCert | Key::TlsKey => {
+                Value::Path(written.base.join(written.value))
+            }
+            Key::Ttl => {
+                let ttl = duration()?;
+                Settings::default().with_ttl(ttl).check()?;
+                Value::Duration(ttl)
+            }
+            Key::RetryFor | Key::Grace => Value::Duration(duration()?),
+            Key::Wait => Value::Wait(parse_wait(written.text()?).map_err(hinted)?),
+        };
+        Ok(Setting::new(value, from))
     }
 }
 
@@ -144,37 +156,23 @@ impl Written<'_> {
     }
 }
 
-fn text(written: &Written<'_>) -> Result<Value, Failure> {
-    Ok(Value::Text(written.text()?.into()))
-}
-
-fn path(written: &Written<'_>) -> Result<Value, Failure> {
-    Ok(Value::Path(written.base.join(written.value)))
-}
-
-fn store(written: &Written<'_>) -> Result<Value, Failure> {
-    let url = parse_store(written.text()?).map_err(hinted)?;
-    if written.in_file {
-        describe(&url)?;
+/// A store that is set to nothing is a mistake, and not the wish for another one.
+pub(crate) fn parse_store(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the store is empty: name one, e.g. redis://host/ or local:".to_owned()),
+        url => Ok(url.to_owned()),
     }
-    Ok(Value::Text(url))
 }
 
-fn span(written: &Written<'_>) -> Result<Value, Failure> {
-    Ok(Value::Duration(
-        duration::parse(written.text()?).map_err(hinted)?,
-    ))
-}
-
-fn ttl(written: &Written<'_>) -> Result<Value, Failure> {
-    let ttl = duration::parse(written.text()?).map_err(hinted)?;
-    let settings = Settings::default().with_ttl(ttl);
-    settings.check()?;
-    Ok(Value::Duration(ttl))
-}
-
-fn wait(written: &Written<'_>) -> Result<Value, Failure> {
-    Ok(Value::Wait(parse_wait(written.text()?).map_err(hinted)?))
+/// Reads how long to wait: a duration, or `forever`.
+pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
+    if text.trim() == "forever" {
+        return Ok(Wait::Forever);
+    }
+    Ok(match duration::parse(text)? {
+        Duration::ZERO => Wait::No,
+        limit => Wait::For(limit),
+    })
 }
 
 /// What to write instead is all that there is to say.

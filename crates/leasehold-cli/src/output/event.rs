@@ -1,247 +1,60 @@
-//! What the command has to say, as data.
+//! What the command has to say: each event as an object for programs and a sentence for people.
 
-use std::fmt;
+mod of_processes;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Loss;
 use leasehold::store::Acknowledged;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use rustix::process::Signal;
+use serde::Serialize;
 
-use crate::child::NamedProcess;
-use crate::duration::millis;
+pub(crate) use self::of_processes::Sequel;
+use super::fields::{Fields, Tokens};
+use crate::duration::{millis, spoken};
 use crate::failure::Failure;
-use crate::view::{ClaimView, KeyView};
+use crate::view::{ClaimView, KeyView, held_by, ran};
 
 /// One thing that happened: an object per line with `--json`, otherwise a sentence, or nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum Event {
-    /// The waiting begins.
-    Waiting {
-        key: String,
-        position: u64,
-        holders: Vec<ClaimView>,
-    },
-    /// Waits until nobody holds the key, and does not claim it.
-    WaitingUntilFree {
-        key: String,
-        holders: Vec<ClaimView>,
-    },
-    /// Nobody holds the key that was waited for.
-    Free {
-        key: String,
-        waited_ms: u64,
-        /// Whether it was said that it was waited for.
-        #[serde(skip)]
-        announced: bool,
-    },
-    /// The position in the queue has changed.
-    Moved {
-        key: String,
-        position: u64,
-        waited_ms: u64,
-    },
-    /// The store cannot be used, and is asked again.
-    StoreUnavailable {
-        #[serde(flatten)]
-        keys: Keys,
-        reason: String,
-        hint: Option<String>,
-        /// For how long, if not for ever.
-        left_ms: Option<u64>,
-    },
-    /// The store can be used again.
-    StoreAvailable {
-        #[serde(flatten)]
-        keys: Keys,
-        after_ms: u64,
-    },
-    /// The place in the queue was lost, and a new one taken at its end.
-    Rejoined {
-        #[serde(flatten)]
-        keys: Keys,
-        times: u32,
-    },
-    /// The claim waits for itself, by way of others.
-    Deadlocked {
-        #[serde(flatten)]
-        keys: Keys,
-        /// Who holds what and waits for what.
-        deadlock: String,
-    },
-    /// The waiting was ended by a signal.
-    Withdrawn {
-        #[serde(flatten)]
-        keys: Keys,
-        signal: i32,
-        waited_ms: u64,
-    },
-    /// The lock was not obtained in time.
-    Conflict {
-        key: String,
-        waited_ms: u64,
-        holders: Vec<ClaimView>,
-    },
-    /// It is done once in a period, and was done or is being done.
-    Skipped {
-        key: String,
-        /// Whether it is being done now.
-        running: bool,
-        /// When it can be done again, at the earliest.
-        again_in_ms: u64,
-        holders: Vec<ClaimView>,
-    },
-    /// The lock was obtained.
-    Acquired {
-        #[serde(flatten)]
-        keys: Keys,
-        #[serde(flatten, serialize_with = "token_fields")]
-        tokens: Vec<(String, Option<u64>)>,
-        waited_ms: u64,
-        /// Who has it besides the server, where the store's policy asks for it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        acknowledged: Option<Acknowledgements>,
-        /// Whether it is the lease of a process that is gone.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        recovered: bool,
-        /// Whether that was said before: then the end of the waiting is too.
-        #[serde(skip)]
-        announced: bool,
-    },
-    /// The end is near: no renewal was answered, or it was held long enough.
-    Expiring(LeaseEnd),
-    /// The lease is lost.
-    Lost(LeaseEnd),
-    /// It was held for the longest time allowed, and is kept until the command has gone.
-    Overdue {
-        key: String,
-        #[serde(serialize_with = "loss_name")]
-        reason: Loss,
-    },
-    /// The system did not let us signal these processes of the command.
-    Refused {
-        key: String,
-        signal: i32,
-        processes: Vec<NamedProcess>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        then: Option<Sequel>,
-    },
-    /// The command has ended, and the lock is held until what it has left running has, too.
-    LeftRunning {
-        #[serde(flatten)]
-        keys: Keys,
-        /// The command's own.
-        status: u8,
-        signal: Option<i32>,
-        /// Those that are known.
-        processes: Vec<NamedProcess>,
-    },
-    /// The lock was given back.
-    Released {
-        #[serde(flatten)]
-        keys: Keys,
-        still_ours: bool,
-    },
-    /// We lead.
-    Leading {
-        key: String,
-        /// Absent where the store has no tokens.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        term: Option<u64>,
-    },
-    /// The command of a leader has ended, and another term is stood for.
-    TermEnded {
-        key: String,
-        /// How the command ended, if by itself.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        status: Option<u8>,
-        again_in_ms: u64,
-    },
-    /// The end.
-    Exit { status: u8, signal: Option<i32> },
-    /// Worth knowing.
-    Warning {
-        message: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        hint: Option<String>,
-    },
-    /// From the library's log.
-    Log {
-        #[serde(skip)]
-        at: Timestamp,
-        level: String,
-        message: String,
-    },
-    /// Why it did not work.
-    Error {
-        message: String,
-        hint: Option<String>,
-        cause: Option<String>,
-        status: u8,
-    },
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(super) fields: Fields,
+    pub(super) tone: Tone,
+    sentence: String,
+    /// What to do about it; a line of its own.
+    pub(super) hint: Option<String>,
+    /// What it means for a lock that is held.
+    pub(super) milestone: Option<Milestone>,
+}
+
+/// To whom the sentence is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// With `-v` only; programs are told in any case.
+    Detail,
+    Usual,
+    /// With `-q`, too.
+    Urgent,
+}
+
+/// What metrics count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Milestone {
+    Acquired,
+    Released,
+    Lost,
+    TermEnded,
 }
 
 /// How a lease ends, or has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct LeaseEnd {
-    pub(crate) key: String,
-    #[serde(serialize_with = "loss_name")]
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseEnd<'a> {
+    pub(crate) key: &'a str,
     pub(crate) reason: Loss,
-    /// Until then, if it has not ended yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) remaining_ms: Option<u64>,
     pub(crate) action: Measure,
     /// What kept it from being renewed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cause: Option<String>,
-}
-
-/// Who has a grant besides the server that made it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Acknowledgements {
-    replicas: u32,
-    wanted: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    disk: Option<bool>,
-}
-
-impl From<Acknowledged> for Acknowledgements {
-    fn from(acknowledged: Acknowledged) -> Self {
-        Self {
-            replicas: acknowledged.replicas,
-            wanted: acknowledged.wanted,
-            disk: acknowledged.disk,
-        }
-    }
-}
-
-/// The keys of one lock: of several the first stands for all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Keys {
-    key: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    keys: Vec<String>,
-}
-
-impl From<&[String]> for Keys {
-    fn from(keys: &[String]) -> Self {
-        let several = if keys.len() > 1 { keys } else { &[] };
-        Self {
-            key: keys.first().cloned().unwrap_or_default(),
-            keys: several.to_vec(),
-        }
-    }
-}
-
-impl fmt::Display for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.keys {
-            [] => f.write_str(&self.key),
-            keys => f.write_str(&keys.join(", ")),
-        }
-    }
 }
 
 /// What was done to the child.
@@ -257,88 +70,375 @@ pub(crate) enum Measure {
     None,
 }
 
-/// What comes of a command that is not to be ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Sequel {
-    /// The lock is kept and renewed while it runs.
-    Kept,
-    /// The next holder may begin while it runs.
-    MayOverlap,
+/// Who has a grant besides the server that made it.
+#[derive(Serialize)]
+struct Acknowledgements {
+    replicas: u32,
+    wanted: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<bool>,
 }
 
 impl Event {
-    /// Whether it is said with `-q` too.
-    pub(crate) fn is_urgent(&self) -> bool {
-        matches!(
-            self,
-            Self::Expiring(_)
-                | Self::Lost(_)
-                | Self::Overdue { .. }
-                | Self::Refused { .. }
-                | Self::Released {
-                    still_ours: false,
-                    ..
-                }
-                | Self::Error { .. }
-        )
+    fn new(name: &str, tone: Tone, sentence: String) -> Self {
+        Self {
+            fields: Fields::default().with("event", name),
+            tone,
+            sentence,
+            hint: None,
+            milestone: None,
+        }
     }
 
-    /// What is done once in a period, of which the lock is kept for `least`, is taken.
+    /// As most are: of one key.
+    fn of_key(name: &str, key: &str, sentence: String) -> Self {
+        Self::new(name, Tone::Usual, sentence).with("key", key)
+    }
+
+    /// Of the keys of one lock: of several the first stands for all.
+    fn of_keys(name: &str, keys: &[String], sentence: String) -> Self {
+        let first = keys.first().map_or("", String::as_str);
+        let several = (keys.len() > 1).then_some(keys);
+        Self::of_key(name, first, sentence).with_known("keys", several)
+    }
+
+    fn with(self, name: &str, value: impl Serialize) -> Self {
+        self.with_known(name, Some(value))
+    }
+
+    fn with_known(self, name: &str, value: Option<impl Serialize>) -> Self {
+        let fields = self.fields.with_known(name, value);
+        Self { fields, ..self }
+    }
+
+    fn hint(self, hint: Option<&str>) -> Self {
+        let hint = hint.map(str::to_owned);
+        Self { hint, ..self }
+    }
+
+    fn tone(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+
+    fn milestone(self, milestone: Milestone) -> Self {
+        let milestone = Some(milestone);
+        Self { milestone, ..self }
+    }
+
+    /// For people.
+    pub(super) fn sentence(&self, verbose: bool) -> Option<&str> {
+        (verbose || self.tone != Tone::Detail).then_some(&*self.sentence)
+    }
+
+    // ---- the way to the lock ----
+
+    /// The waiting begins.
+    pub(crate) fn waiting(key: &str, position: u64, holders: &[ClaimView]) -> Self {
+        let held = held_by(holders).map(|held| format!(", {held}"));
+        let held = held.unwrap_or_default();
+        let sentence = format!("waiting for {key} (position {position}){held}");
+        Self::of_key("waiting", key, sentence)
+            .with("position", position)
+            .with("holders", holders)
+    }
+
+    /// Waits until nobody holds the key, and does not claim it.
+    pub(crate) fn waiting_until_free(key: &str, holders: &[ClaimView]) -> Self {
+        let held = held_by(holders).map(|held| format!(": {held}"));
+        let held = held.unwrap_or_default();
+        let sentence = format!("waiting until {key} is free{held}");
+        Self::of_key("waiting_until_free", key, sentence).with("holders", holders)
+    }
+
+    /// Nobody holds the key that was waited for. `announced`: it was said that it was waited for.
+    pub(crate) fn free(key: &str, waited: Duration, announced: bool) -> Self {
+        let (tone, sentence) = match announced {
+            true => (
+                Tone::Usual,
+                format!("{key} is free, after {}", spoken(waited)),
+            ),
+            false => (Tone::Detail, format!("{key} is free")),
+        };
+        Self::of_key("free", key, sentence)
+            .with("waited_ms", millis(waited))
+            .tone(tone)
+    }
+
+    /// The position in the queue has changed.
+    pub(crate) fn moved(key: &str, position: u64, waited: Duration) -> Self {
+        let after = spoken(waited);
+        let sentence = format!("still waiting for {key} (position {position}), after {after}");
+        Self::of_key("moved", key, sentence)
+            .with("position", position)
+            .with("waited_ms", millis(waited))
+    }
+
+    /// The store cannot be used, and is asked again: for how long, if not for ever.
+    pub(crate) fn store_unavailable(
+        keys: &[String],
+        failure: &Failure,
+        left: Option<Duration>,
+    ) -> Self {
+        let reason = &failure.message;
+        let sentence = match left {
+            Some(left) => format!("{reason}; trying again for {}", spoken(left)),
+            None => format!("{reason}; trying again"),
+        };
+        Self::of_keys("store_unavailable", keys, sentence)
+            .with("reason", reason)
+            .with("hint", &failure.hint)
+            .with("left_ms", left.map(millis))
+    }
+
+    /// The store can be used again.
+    pub(crate) fn store_available(keys: &[String], after: Duration) -> Self {
+        let sentence = format!("the store is available again after {}", spoken(after));
+        Self::of_keys("store_available", keys, sentence).with("after_ms", millis(after))
+    }
+
+    /// The place in the queue was lost, and a new one taken at its end.
+    pub(crate) fn rejoined(keys: &[String], times: u32) -> Self {
+        let names = names(keys);
+        let sentence =
+            format!("warning: lost the position in the queue of {names}; waiting at its end");
+        Self::of_keys("rejoined", keys, sentence).with("times", times)
+    }
+
+    /// The claim waits for itself, by way of others: who holds what and waits for what.
+    pub(crate) fn deadlocked(keys: &[String], deadlock: &str) -> Self {
+        let names = names(keys);
+        let sentence = format!("warning: the wait for {names} is a deadlock: {deadlock}");
+        let hint = "end one of them, or use --deadlock-timeout, which ends the youngest";
+        Self::of_keys("deadlocked", keys, sentence)
+            .with("deadlock", deadlock)
+            .hint(Some(hint))
+    }
+
+    /// The waiting was ended by a signal.
+    pub(crate) fn withdrawn(keys: &[String], signal: Signal, waited: Duration) -> Self {
+        let sentence = format!(
+            "stopped waiting for {} after {}",
+            names(keys),
+            spoken(waited)
+        );
+        Self::of_keys("withdrawn", keys, sentence)
+            .with("signal", signal.as_raw())
+            .with("waited_ms", millis(waited))
+    }
+
+    /// The lock was not obtained in time.
+    pub(crate) fn conflict(key: &str, waited: Duration, holders: &[ClaimView]) -> Self {
+        let held = held_by(holders).unwrap_or_else(|| "held or waited for".to_owned());
+        let waited_ms = millis(waited);
+        let sentence = match waited_ms {
+            0 => format!("{key} is {held}"),
+            _ => format!("gave up after {}: {key} is {held}", spoken(waited)),
+        };
+        Self::of_key("conflict", key, sentence)
+            .with("waited_ms", waited_ms)
+            .with("holders", holders)
+    }
+
+    /// What is done once in a period, of which the lock is kept for `least`, was done or is being
+    /// done.
     pub(crate) fn skipped(seen: &KeyView, least: Duration) -> Self {
-        let holder = seen.holders.first();
+        let (key, holder) = (&seen.key, seen.holders.first());
         let running = holder.is_some_and(|holder| holder.kept_until.is_none());
         let again = holder.map(|holder| match running {
             // It ends at any time, and its lock is kept then for what is left.
             true => least.saturating_sub(holder.age.unwrap_or_default()),
             false => holder.expires_in().unwrap_or(Duration::MAX),
         });
-        Self::Skipped {
-            key: seen.key.clone(),
-            running,
-            again_in_ms: millis(again.unwrap_or_default()),
-            holders: seen.holders.clone(),
-        }
+        let again_in_ms = millis(again.unwrap_or_default());
+        let ran = holder.map_or_else(|| "is taken".to_owned(), ran);
+        let again = match again_in_ms {
+            0 => "when that has ended".to_owned(),
+            ms => format!("in {}", spoken(Duration::from_millis(ms))),
+        };
+        let sentence = format!("skipped: {key} {ran}; it can run again {again}");
+        Self::of_key("skipped", key, sentence)
+            .with("running", running)
+            .with("again_in_ms", again_in_ms)
+            .with("holders", &seen.holders)
+    }
+
+    // ---- the lock, from the grant to the release ----
+
+    /// The lock was obtained. `recovered`: it is the lease of a process that is gone. `announced`:
+    /// it was said that it was waited for, and so the end of the waiting is, too.
+    pub(crate) fn acquired(
+        keys: &[String],
+        tokens: &Tokens,
+        waited: Duration,
+        acknowledged: Option<Acknowledged>,
+        (recovered, announced): (bool, bool),
+    ) -> Self {
+        let acknowledged = acknowledged.map(|it| Acknowledgements {
+            replicas: it.replicas,
+            wanted: it.wanted,
+            disk: it.disk,
+        });
+        let (names, after) = (names(keys), spoken(waited));
+        let (tone, sentence) = match (recovered, announced) {
+            (true, _) => (
+                Tone::Usual,
+                format!("recovered {names} after {after}: the previous process is gone"),
+            ),
+            (_, true) => (Tone::Usual, format!("acquired {names} after {after}")),
+            _ => {
+                let tokens = words_of(tokens);
+                (Tone::Detail, format!("acquired {names}, {tokens}"))
+            }
+        };
+        let event = Self::of_keys("acquired", keys, sentence);
+        let fields = event.fields.with_tokens(tokens);
+        Self { fields, ..event }
+            .with("waited_ms", millis(waited))
+            .with_known("acknowledged", acknowledged)
+            .with_known("recovered", recovered.then_some(true))
+            .tone(tone)
+            .milestone(Milestone::Acquired)
+    }
+
+    /// The end is near: no renewal was answered, or it was held long enough.
+    pub(crate) fn expiring(end: &LeaseEnd<'_>, left: Duration) -> Self {
+        let LeaseEnd { key, reason, .. } = end;
+        let in_time = spoken(left);
+        let sentence = match &end.cause {
+            _ if *reason == Loss::MaxHold => format!("{key} ends in {in_time}: {reason}"),
+            None => format!("cannot renew {key}: no answer; the lease ends in {in_time}"),
+            Some(cause) => format!("cannot renew {key} ({cause}); the lease ends in {in_time}"),
+        };
+        Self::of_end("expiring", end, Some(left), sentence)
+    }
+
+    /// The lease is lost.
+    pub(crate) fn lost(end: &LeaseEnd<'_>) -> Self {
+        let LeaseEnd { key, reason, .. } = end;
+        let cause = end.cause.as_ref().map(|cause| format!(" ({cause})"));
+        let sentence = format!("lost {key}: {reason}{}", cause.unwrap_or_default());
+        Self::of_end("lost", end, None, sentence).milestone(Milestone::Lost)
+    }
+
+    fn of_end(name: &str, end: &LeaseEnd<'_>, left: Option<Duration>, sentence: String) -> Self {
+        Self::of_key(name, end.key, sentence + end.action.words())
+            .with("reason", end.reason.name())
+            .with_known("remaining_ms", left.map(millis))
+            .with("action", end.action)
+            .with_known("cause", end.cause.as_ref())
+            .tone(Tone::Urgent)
+    }
+
+    /// It was held for the longest time allowed, and is kept until the command has gone.
+    pub(crate) fn overdue(key: &str, reason: Loss) -> Self {
+        let sentence = format!("{key} is overdue: {reason}, and the command has not ended");
+        Self::of_key("overdue", key, sentence)
+            .with("reason", reason.name())
+            .tone(Tone::Urgent)
+    }
+
+    /// The lock was given back, or had been lost before.
+    pub(crate) fn released(keys: &[String], still_ours: bool) -> Self {
+        let names = names(keys);
+        let late = format!("lost {names}: the lease had ended before it was released");
+        let (milestone, tone, sentence) = match still_ours {
+            true => (
+                Milestone::Released,
+                Tone::Detail,
+                format!("released {names}"),
+            ),
+            false => (Milestone::Lost, Tone::Urgent, late),
+        };
+        Self::of_keys("released", keys, sentence)
+            .with("still_ours", still_ours)
+            .tone(tone)
+            .milestone(milestone)
+    }
+
+    // ---- terms of a leader, the end, and what is worth knowing ----
+
+    /// We lead. There is no term where the store has no tokens.
+    pub(crate) fn leading(key: &str, term: Option<u64>) -> Self {
+        let number = term.map(|term| format!(", term {term}"));
+        let sentence = format!("leading {key}{}", number.unwrap_or_default());
+        Self::of_key("leading", key, sentence).with_known("term", term)
+    }
+
+    /// The command of a leader has ended, with that status if by itself, and another term is stood
+    /// for.
+    pub(crate) fn term_ended(key: &str, status: Option<u8>, again_in: Duration) -> Self {
+        let again = format!("candidate for {key} again in {}", spoken(again_in));
+        let sentence = match status {
+            Some(status) => format!("the command ended with status {status}; {again}"),
+            None => again,
+        };
+        Self::of_key("term_ended", key, sentence)
+            .with_known("status", status)
+            .with("again_in_ms", millis(again_in))
+            .milestone(Milestone::TermEnded)
+    }
+
+    /// The end.
+    pub(crate) fn exit(status: u8, signal: Option<i32>) -> Self {
+        Self::new("exit", Tone::Detail, format!("exit status {status}"))
+            .with("status", status)
+            .with("signal", signal)
+    }
+
+    /// Worth knowing, and what to do about it.
+    pub(crate) fn warning(message: &str, hint: Option<&str>) -> Self {
+        Self::new("warning", Tone::Usual, format!("warning: {message}"))
+            .with("message", message)
+            .with_known("hint", hint)
+            .hint(hint)
+    }
+
+    /// From the library's log.
+    pub(super) fn log(level: &str, message: &str) -> Self {
+        let (now, shown) = (Timestamp::now(), level.to_lowercase());
+        Self::new("log", Tone::Usual, format!("{now:.3} {shown}: {message}"))
+            .with("level", level)
+            .with("message", message)
     }
 }
 
+/// Why it did not work.
 impl From<&Failure> for Event {
     fn from(failure: &Failure) -> Self {
-        Self::Error {
-            message: failure.message.clone(),
-            hint: failure.hint.clone(),
-            cause: failure.cause.clone(),
-            status: failure.status,
+        Self::new("error", Tone::Urgent, failure.message.clone())
+            .with("message", &failure.message)
+            .with("hint", &failure.hint)
+            .with("cause", &failure.cause)
+            .with("status", failure.status)
+            .hint(failure.hint.as_deref())
+    }
+}
+
+impl Measure {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Term => "; stopping the command",
+            Self::Kill => "; killing the command",
+            Self::Ignore => "; the command continues without the lock",
+            Self::Refused | Self::None => "",
         }
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn loss_name<S: Serializer>(loss: &Loss, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(loss.name())
+/// The keys of a lock in a sentence.
+fn names(keys: &[String]) -> String {
+    keys.join(", ")
 }
 
-/// `token`, and of several keys `tokens` by key; neither where the store has none.
-pub(crate) fn token_fields<S: Serializer>(
-    tokens: &[(String, Option<u64>)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(None)?;
-    let first = tokens.first().and_then(|(_, first)| *first);
-    if let Some(first) = first {
-        map.serialize_entry("token", &first)?;
-    }
-    if tokens.len() > 1 && first.is_some() {
-        map.serialize_entry("tokens", &ByKey(tokens))?;
-    }
-    map.end()
-}
-
-/// Tokens as an object, in the order of their keys as they were named.
-pub(crate) struct ByKey<'a>(pub(crate) &'a [(String, Option<u64>)]);
-
-impl Serialize for ByKey<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, token)| (key, token)))
+fn words_of(tokens: &Tokens) -> String {
+    let numbers = tokens.iter().filter_map(|(_, token)| *token);
+    let numbers: Vec<_> = numbers.map(|token| token.to_string()).collect();
+    match numbers.len() {
+        0 => "without a token".to_owned(),
+        1 => format!("token {}", numbers.concat()),
+        _ => format!("tokens {}", numbers.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

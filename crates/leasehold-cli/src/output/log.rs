@@ -2,15 +2,13 @@
 
 use std::fmt::{self, Write};
 
-use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
 
-use super::{Event, Printer};
-use crate::args::OutputArgs;
+use super::{Event, OutputArgs, Printer};
 use crate::env;
 
 /// Shows warnings; more with `-v`, less with `-q`, whatever is asked for by `LEASEHOLD_LOG`.
@@ -45,16 +43,9 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut text = Text::default();
         event.record(&mut text);
         let message = text.message + &text.fields;
-        self.0.event(&match *event.metadata().level() {
-            Level::WARN => Event::Warning {
-                message,
-                hint: None,
-            },
-            level => Event::Log {
-                at: Timestamp::now(),
-                level: level.to_string(),
-                message,
-            },
+        self.0.event(match *event.metadata().level() {
+            Level::WARN => Event::warning(&message, None),
+            level => Event::log(&level.to_string(), &message),
         });
     }
 }

@@ -1,9 +1,8 @@
 //! The only place that writes: data to standard output, all else to standard error.
 
 mod event;
+mod fields;
 mod log;
-mod sentence;
-mod usage;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
@@ -16,18 +15,32 @@ use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use serde::Serialize;
 
-pub(crate) use event::{
-    Acknowledgements, ByKey, Event, Keys, LeaseEnd, Measure, Sequel, token_fields,
-};
+use event::Tone;
 
-pub(crate) use usage::usage;
+pub(crate) use event::{Event, LeaseEnd, Measure, Milestone, Sequel};
+pub(crate) use fields::{ByKey, Fields, Tokens};
 
-use crate::args::OutputArgs;
 use crate::exit;
 use crate::failure::Failure;
 use crate::sys;
 
-const PREFIX: &str = "leasehold: ";
+/// How each line begins that is for people.
+pub(crate) const PREFIX: &str = "leasehold: ";
+
+/// How much is said.
+#[derive(Debug, Default, Clone, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Print only errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print each step
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Writes for one run of the command. Clones write to the same place.
 #[derive(Debug, Clone, Default)]
@@ -38,68 +51,46 @@ struct Inner {
     options: OutputArgs,
     /// Whether `--json` is about events too, and not only about data.
     json_events: bool,
-    /// Stands in each event.
-    origin: Origin,
+    /// Stands in each event: lines of many runs can be told apart in one log.
+    origin: Fields,
     live: Mutex<Option<ProgressBar>>,
     listener: OnceLock<Arc<dyn Listener>>,
 }
 
-/// Hears of events.
+/// Hears what becomes of the lock.
 pub(crate) trait Listener: std::fmt::Debug + Send + Sync {
-    fn hear(&self, event: &Event);
+    fn hear(&self, milestone: Milestone);
 }
 
-/// Where events come from: lines of many runs can be told apart in one log.
-#[derive(Debug)]
-struct Origin {
-    host: String,
-    pid: u32,
-    /// Random, and the same in all lines of this run.
-    run: String,
+/// What is printed with `--json`.
+pub(crate) trait Json {
+    fn to_json(&self) -> serde_json::Result<String>;
 }
 
-/// A line of JSON: the event, when and where it happened.
-#[derive(Serialize)]
-struct EventLine<'a> {
-    #[serde(flatten)]
-    event: &'a Event,
-    time: String,
-    host: &'a str,
-    pid: u32,
-    run: &'a str,
-}
-
-impl Default for Origin {
-    fn default() -> Self {
-        // The standard library seeds each with random keys.
-        let random = RandomState::new().build_hasher().finish();
-        Self {
-            host: sys::host(),
-            pid: std::process::id(),
-            run: format!("{random:016x}"),
-        }
+impl<T: Serialize> Json for T {
+    fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
     }
 }
 
-impl Origin {
-    fn line<'a>(&'a self, event: &'a Event) -> EventLine<'a> {
-        EventLine {
-            event,
-            time: format!("{:.3}", Timestamp::now()),
-            host: &self.host,
-            pid: self.pid,
-            run: &self.run,
-        }
+impl Json for Fields {
+    fn to_json(&self) -> serde_json::Result<String> {
+        Ok(self.object())
     }
 }
 
 impl Printer {
     /// A printer, and the library's log through it. `events`: `--json` is about events too.
     pub(crate) fn new(options: &OutputArgs, events: bool) -> Self {
+        // The standard library seeds each with random keys.
+        let random = RandomState::new().build_hasher().finish();
         let printer = Self(Arc::new(Inner {
             options: options.clone(),
             json_events: options.json && events,
-            origin: Origin::default(),
+            origin: Fields::default()
+                .with("host", sys::host())
+                .with("pid", std::process::id())
+                .with("run", format!("{random:016x}")),
             live: Mutex::default(),
             listener: OnceLock::new(),
         }));
@@ -131,7 +122,7 @@ impl Printer {
     /// Data as a line of JSON with `--json`, else as text. Answers whether anybody still reads.
     pub(crate) fn show(
         &self,
-        value: &impl Serialize,
+        value: &impl Json,
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
         match self.0.options.json {
@@ -141,7 +132,7 @@ impl Printer {
     }
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
-    pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
+    pub(crate) fn done(&self, value: &impl Json, sentence: &str) -> Result<(), Failure> {
         if self.0.options.json {
             self.json(value)?;
         }
@@ -150,14 +141,15 @@ impl Printer {
     }
 
     /// Data, as a line of JSON.
-    pub(crate) fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
-        let line = serde_json::to_string(value)
+    pub(crate) fn json(&self, value: &impl Json) -> Result<bool, Failure> {
+        let line = value
+            .to_json()
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
         self.data(&(escape_json(&line) + "\n"))
     }
 
     /// Data, each as a line of JSON. Answers whether anybody still reads.
-    pub(crate) fn json_lines(&self, values: &[impl Serialize]) -> Result<bool, Failure> {
+    pub(crate) fn json_lines(&self, values: &[impl Json]) -> Result<bool, Failure> {
         for value in values {
             if !self.json(value)? {
                 return Ok(false);
@@ -166,26 +158,26 @@ impl Printer {
         Ok(true)
     }
 
-    /// Tells each event from now on also to this.
-    pub(crate) fn tell_events(&self, listener: Arc<dyn Listener>) {
+    /// Tells what becomes of the lock from now on also to this.
+    pub(crate) fn tell_milestones(&self, listener: Arc<dyn Listener>) {
         let _ = self.0.listener.set(listener);
     }
 
     /// Something that happened.
-    pub(crate) fn event(&self, event: &Event) {
-        if let Some(listener) = self.0.listener.get() {
-            listener.hear(event);
+    pub(crate) fn event(&self, event: Event) {
+        if let (Some(listener), Some(milestone)) = (self.0.listener.get(), event.milestone) {
+            listener.hear(milestone);
         }
-        if self.0.options.quiet && !event.is_urgent() {
+        if self.0.options.quiet && event.tone != Tone::Urgent {
             return;
         }
         if self.0.json_events {
-            if let Ok(line) = serde_json::to_string(&self.0.origin.line(event)) {
-                self.line(&escape_json(&line));
-            }
+            let now = format!("{:.3}", Timestamp::now());
+            let line = event.fields.with("time", now).followed_by(&self.0.origin);
+            self.line(&escape_json(&line.object()));
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
-            self.sentence(&sentence);
-            if let Some(hint) = event.hint() {
+            self.sentence(sentence);
+            if let Some(hint) = event.hint {
                 self.sentence(&format!("hint: {hint}"));
             }
         }
@@ -193,7 +185,7 @@ impl Printer {
 
     /// Why it did not work.
     pub(crate) fn failure(&self, failure: &Failure) {
-        self.event(&failure.into());
+        self.event(failure.into());
         if let (true, false, Some(cause)) =
             (self.0.options.verbose, self.0.json_events, &failure.cause)
         {
@@ -209,19 +201,13 @@ impl Printer {
     }
 
     /// Something to worry about.
-    pub(crate) fn warn(&self, message: impl Into<String>) {
-        self.event(&Event::Warning {
-            message: message.into(),
-            hint: None,
-        });
+    pub(crate) fn warn(&self, message: impl AsRef<str>) {
+        self.event(Event::warning(message.as_ref(), None));
     }
 
     /// Something to worry about, and what to do about it.
-    pub(crate) fn warn_with_hint(&self, message: impl Into<String>, hint: impl Into<String>) {
-        self.event(&Event::Warning {
-            message: message.into(),
-            hint: Some(hint.into()),
-        });
+    pub(crate) fn warn_with_hint(&self, message: impl AsRef<str>, hint: impl AsRef<str>) {
+        self.event(Event::warning(message.as_ref(), Some(hint.as_ref())));
     }
 
     /// A question to the person at the terminal; nothing if nobody sits there.

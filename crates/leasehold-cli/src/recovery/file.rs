@@ -76,26 +76,17 @@ pub(super) fn name_of(name: &str, store: &str, key: &str) -> String {
     format!("{name}.{hash:016x}.json")
 }
 
-/// A file that was opened.
-#[derive(Debug)]
-pub(super) enum Opened {
-    /// The lock on it is ours: all who had it are gone.
-    Ours(UserFile),
-    Busy,
-}
-
-/// Opens the file, made if need be, and tries to lock it.
-pub(super) fn open(path: &Path) -> io::Result<Opened> {
+/// Opens the file, made if need be, and locks it: then all who had it are gone. `None`: it is locked by
+/// another.
+pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
     loop {
         let file = UserFile::open_or_make(path)?;
-        match file.try_lock() {
-            Ok(true) => {}
-            Ok(false) => return Ok(Opened::Busy),
-            Err(error) => return Err(error),
+        if !file.try_lock()? {
+            return Ok(None);
         }
         // It may have been replaced before it was locked.
         if file.is_at(path) {
-            return Ok(Opened::Ours(file));
+            return Ok(Some(file));
         }
     }
 }

@@ -16,7 +16,6 @@ use leasehold::{Any, Client, LeaseParts, MultiLease};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use self::file::Opened;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
@@ -80,29 +79,25 @@ impl Recovery {
         let path = directory.join(file::name_of(name, store, request.key()));
         let failed = |error: io::Error| file::refused(&path, &error);
         file::prepare(&directory)?;
-        let mut opened = file::open(&path).map_err(failed)?;
+        let mut before = file::open(&path).map_err(failed)?;
         let patient_until = Instant::now() + DYING;
-        while matches!(opened, Opened::Busy) && Instant::now() < patient_until {
+        while before.is_none() && Instant::now() < patient_until {
             sleep(AGAIN).await;
-            opened = file::open(&path).map_err(failed)?;
+            before = file::open(&path).map_err(failed)?;
         }
-        let before = match opened {
-            Opened::Ours(before) => {
-                file::private(&before.metadata, &path)?;
-                match read(&before, name, store, request.key()) {
-                    Ok(state) => request.recover = state.map(|state| state.parts.into_any()),
-                    Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
-                }
-                Some(before)
+        if let Some(before) = &before {
+            file::private(&before.metadata, &path)?;
+            let state = before.bytes().map_err(|error| error.to_string());
+            match state.and_then(|state| parse(&state, name, store, request.key())) {
+                Ok(state) => request.recover = state.map(|state| state.parts.into_any()),
+                Err(why) => printer.warn(format!("{} is ignored: {why}", path.display())),
             }
-            Opened::Busy => {
-                printer.warn(format!(
-                    "the previous {name:?}, or a child of it, is still running; waiting for {}",
-                    request.key()
-                ));
-                None
-            }
-        };
+        } else {
+            printer.warn(format!(
+                "the previous {name:?}, or a child of it, is still running; waiting for {}",
+                request.key()
+            ));
+        }
         Ok(Self {
             name: name.to_owned(),
             store: store.to_owned(),
@@ -165,15 +160,6 @@ fn check(name: &str) -> Result<(), Failure> {
 }
 
 /// The state of the process before, which is gone; or why it cannot be gone on with.
-fn read(file: &UserFile, name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
-    parse(
-        &file.bytes().map_err(|error| error.to_string())?,
-        name,
-        store,
-        key,
-    )
-}
-
 fn parse(text: &[u8], name: &str, store: &str, key: &str) -> Result<Option<State>, String> {
     if text.is_empty() {
         return Ok(None);

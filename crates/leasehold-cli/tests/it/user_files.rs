@@ -220,7 +220,7 @@ const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("background.rs", &["File::options"], "/dev/null"),
     ("lifetime.rs", &["fs::fcntl_getfl"], "looks at a descriptor"),
     (
-        "child/named.rs",
+        "named_process.rs",
         &["fs::read_to_string"],
         "/proc and /etc/passwd, which no user names",
     ),

@@ -92,11 +92,8 @@ fn told(record: &AuditRecord) -> (&'static str, Details, String) {
             // The arrival of the claim of the same client that it is granted behind.
             let behind = ("behind", json!(behind.map(|arrival| arrival.0)));
             let details = vec![("waited_ms", json!(millis(waited))), behind];
-            (
-                "granted",
-                details,
-                format!("granted to {owner} {waiting}{other}"),
-            )
+            let sentence = format!("granted to {owner} {waiting}{other}");
+            ("granted", details, sentence)
         }
         AuditEvent::Released { since, kept_until } => {
             let sentence = format!("released by {owner}{}{}", after(since), stays(kept_until));

@@ -91,7 +91,7 @@ impl Stage {
 struct Open(Arc<Mutex<BTreeMap<(Stage, u64), AbortHandle>>>);
 
 /// One of them, until this is dropped.
-struct Place {
+struct ConnectionGuard {
     open: Open,
     id: u64,
 }
@@ -116,12 +116,12 @@ impl Open {
             first.abort();
         }
         let open = self.clone();
-        let conversation = tokio::spawn(converse(stream, router, Place { open, id }));
+        let conversation = tokio::spawn(converse(stream, router, ConnectionGuard { open, id }));
         all.insert((Stage::Asking, id), conversation.abort_handle());
     }
 }
 
-impl Place {
+impl ConnectionGuard {
     fn reached(&self, stage: Stage) {
         let mut all = self.open.all();
         if let Some(conversation) = all.remove(&(Stage::Asking, self.id)) {
@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.open.all().retain(|(_, id), _| *id != self.id);
     }
@@ -140,7 +140,7 @@ impl Drop for Place {
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     router: Router,
-    place: Place,
+    place: ConnectionGuard,
 ) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request| {

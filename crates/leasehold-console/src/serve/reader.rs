@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::selection::{AgedTable, MOST_CLAIMS, Selection, TableView};
 use crate::duration::millis;
-use crate::feed::{self, Wanted, send_if_other};
+use crate::feed::{self, FeedRequest, send_if_other};
 use crate::lock_table::LockTable;
 use crate::view::time;
 
@@ -191,12 +191,12 @@ impl State {
         !self.looks.is_empty() || self.until > Instant::now()
     }
 
-    fn wants(&self) -> Wanted {
+    fn wants(&self) -> FeedRequest {
         let mut shown: Vec<_> = self.looks.values().flatten().cloned().collect();
         shown.sort_unstable();
         shown.dedup();
         shown.truncate(MOST_SHOWN);
-        Wanted {
+        FeedRequest {
             round: 0,
             pattern: "*".to_owned(),
             shown,

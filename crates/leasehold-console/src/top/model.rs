@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::Error;
 use tokio::time::Instant;
 
-use crate::feed::{Wanted, is_passing};
+use crate::feed::{FeedRequest, is_passing};
 use crate::history::EntryView;
 use crate::lock_table::{Lock, LockTable, SortBy, Update};
 use crate::view::KeyView;
@@ -94,8 +94,8 @@ impl Model {
     }
 
     /// What is to be read: above all the keys on the screen.
-    pub(super) fn wants(&self) -> Wanted {
-        Wanted {
+    pub(super) fn wants(&self) -> FeedRequest {
+        FeedRequest {
             round: self.round,
             pattern: self.pattern.clone(),
             shown: match &self.details {

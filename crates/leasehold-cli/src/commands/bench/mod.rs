@@ -41,19 +41,10 @@ struct Bench {
     bar: ProgressBar,
 }
 
-/// Everything that was measured: a row for each kind of work and number of tasks, for each number
-/// of waiters, and for the leases that were held, if that was asked for.
-#[derive(Default)]
-struct Findings {
-    pairs: Vec<Figures>,
-    hand_offs: Vec<Figures>,
-    kept: Option<Figures>,
-}
-
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
-    let Measured { client, store, raw } = connect_to_measure(&args.common.store).await?;
+    let Measured { client, store, raw } = connect_to_measure(&args.common.settings).await?;
     let bench = Bench {
         client,
         baseline: raw.map(|(connection, prefix)| Baseline::new(connection, &prefix)),
@@ -65,35 +56,32 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
     let findings = bench.run(args.leases).await;
     printer.show_live(None);
     let findings = findings?;
-    if args.common.output.json {
-        let rows = findings.pairs.iter().chain(&findings.hand_offs);
-        for row in rows.chain(&findings.kept) {
-            printer.json(row)?;
-        }
-    } else {
-        let rounds = args.rounds.into();
-        printer.text(&report::text(&findings, &store, rounds))?;
-    }
+    match args.common.output.json {
+        true => printer.json_lines(&findings)?,
+        false => printer.text(&report::text(&findings, &store, args.rounds))?,
+    };
     leave(&bench.client).await;
     Ok(exit::OK)
 }
 
 impl Bench {
-    async fn run(&self, leases: Option<usize>) -> Result<Findings, Failure> {
-        let mut findings = Findings::default();
+    /// A row for each kind of work and number of tasks, for each number of waiters, and for the
+    /// leases that were held, if that was asked for.
+    async fn run(&self, leases: Option<usize>) -> Result<Vec<Figures>, Failure> {
+        let mut findings = Vec::new();
         for tasks in TASKS {
             let what = format!("uncontended locks, {tasks} tasks");
             let rounds = self.repeat(what, || pairs::round(self, tasks)).await?;
-            findings.pairs.extend(pairs::medians(self, tasks, &rounds));
+            findings.extend(pairs::medians(self, tasks, &rounds));
         }
         for waiters in WAITERS {
             let what = format!("hand-off among {waiters} waiters");
             let rounds = self.repeat(what, || handoff::round(self, waiters)).await?;
-            findings.hand_offs.push(handoff::medians(waiters, rounds));
+            findings.push(handoff::medians(waiters, rounds));
         }
         if let Some(leases) = leases {
             self.bar.set_message(format!("{leases} leases, kept"));
-            findings.kept = Some(keeping::keep(self, leases).await?);
+            findings.push(keeping::keep(self, leases).await?);
         }
         Ok(findings)
     }

@@ -1,6 +1,5 @@
 //! What was found, as tables. The figures themselves are the lines of `--json`.
 
-use super::Findings;
 use super::figures::Figures;
 use crate::output::{Column, table};
 
@@ -40,14 +39,17 @@ const KEEPING: &[Column<Figures>] = &[
 ];
 
 /// The tables.
-pub(super) fn text(findings: &Findings, store: &str, rounds: usize) -> String {
-    let pairs = table(PAIRS, &findings.pairs);
-    let hand_offs = table(HAND_OFFS, &findings.hand_offs);
+pub(super) fn text(findings: &[Figures], store: &str, rounds: u8) -> String {
+    let of = |measure: &'static str| {
+        let rows = findings.iter();
+        rows.filter(move |row| row.text("measure") == measure)
+    };
+    let (pairs, hand_offs) = (table(PAIRS, of("pairs")), table(HAND_OFFS, of("hand_off")));
     let mut text = format!(
         "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n{hand_offs}"
     );
-    if let Some(kept) = &findings.kept {
-        text += &format!("\n{}", table(KEEPING, [kept]));
+    if of("kept").next().is_some() {
+        text += &format!("\n{}", table(KEEPING, of("kept")));
     }
     text
 }

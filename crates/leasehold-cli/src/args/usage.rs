@@ -6,61 +6,25 @@ use std::io::{self, Write};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, CommandFactory};
 
-use super::{PREFIX, escape};
-use crate::args::Cli;
+use super::Cli;
 use crate::exit;
+use crate::output::{PREFIX, escape};
 
-/// Options of other lock commands (flock, `consul lock`): their names with a space between, the
-/// option here that a subcommand must have, and what to write.
-const OTHERS: &[(&str, &str, &str)] = &[
-    (
-        "timeout t W",
-        "wait",
-        "for how long to wait write -w DURATION, e.g. -w 5s",
-    ),
-    (
-        "nonblock nonblocking nb try",
-        "no-wait",
-        "not to wait write -n",
-    ),
-    (
-        "name",
-        "label",
-        "the key is written without an option; --label is a name that others see",
-    ),
-    ("command", "shell", "to run a line of a shell write -c LINE"),
-    ("e", "exclusive", "a lock is exclusive; -x says so"),
-    (
-        "close o",
-        "key",
-        "leave it out: the command does not inherit the lock",
-    ),
-    (
-        "unlock u",
-        "key",
-        "leave it out: the lock is released when leasehold ends",
-    ),
-    (
-        "child-exit-code",
-        "shell",
-        "leave it out: the exit status is the command's own",
-    ),
-    (
-        "pass-stdin",
-        "shell",
-        "leave it out: the command has standard input",
-    ),
-    (
-        "monitor-retry",
-        "retry-for",
-        "for how long to retry an unavailable store write --retry-for",
-    ),
-    (
-        "session-ttl lock-ttl",
-        "ttl",
-        "for the time after a crash write --ttl DURATION",
-    ),
-];
+/// Options of other lock commands (flock, `consul lock`): their names, the option here that a
+/// subcommand must have, and what to write, with two spaces between.
+const OTHERS: &str = "\
+timeout t W                  wait       for how long to wait write -w DURATION, e.g. -w 5s
+nonblock nonblocking nb try  no-wait    not to wait write -n
+name                         label      the key is written without an option; --label is a name that \
+                                        others see
+command                      shell      to run a line of a shell write -c LINE
+e                            exclusive  a lock is exclusive; -x says so
+close o                      key        leave it out: the command does not inherit the lock
+unlock u                     key        leave it out: the lock is released when leasehold ends
+child-exit-code              shell      leave it out: the exit status is the command's own
+pass-stdin                   shell      leave it out: the command has standard input
+monitor-retry                retry-for  for how long to retry an unavailable store write --retry-for
+session-ttl lock-ttl         ttl        for the time after a crash write --ttl DURATION";
 
 /// Prints what the arguments were refused for, or the help that was asked for.
 pub(crate) fn usage(mut asked: clap::Error) -> u8 {
@@ -128,11 +92,16 @@ fn of_others(subcommand: &str, arguments: &[OsString]) -> Option<&'static str> {
         let name = name.strip_prefix('-').unwrap_or(name);
         Some(name.split('=').next().unwrap_or(name))
     });
+    let row = |row: &'static str| {
+        let (names, rest) = row.split_once("  ")?;
+        let (ours, hint) = rest.trim_start().split_once("  ")?;
+        Some((names, ours, hint.trim_start()))
+    };
     let of = |name: &str| {
-        let mut others = OTHERS.iter();
+        let mut others = OTHERS.lines().filter_map(row);
         others.find(|(names, ours, _)| names.split(' ').any(|it| it == name) && has(ours))
     };
-    typed.filter_map(of).map(|(.., hint)| *hint).next()
+    typed.filter_map(of).map(|(.., hint)| hint).next()
 }
 
 /// The first example of the help.

@@ -1,0 +1,154 @@
+//! What is set for a subcommand: what was typed, and what is filled in from elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold::Wait;
+use leasehold::store::describe;
+
+use super::setting::Setting;
+use super::table::{Key, Value};
+use crate::duration::spoken;
+use crate::failure::Failure;
+
+/// The settings of the environment, of a file or of a profile, or of several as one.
+pub(crate) type Layer = BTreeMap<Key, Setting<Value>>;
+
+/// The TTL that nobody asked for.
+const USUAL_TTL: Duration = Duration::from_secs(30);
+/// The longest grace time that nobody asked for.
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
+
+/// The settings that are in force for a subcommand, also those that it does not use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CommandSettings {
+    pub(crate) layer: Layer,
+    /// Whether the credentials of the environment belong to another store.
+    pub(super) without_environment: bool,
+}
+
+impl CommandSettings {
+    fn get<T>(&self, key: Key, value: fn(&Value) -> Option<T>) -> Option<Setting<T>> {
+        let set = self.layer.get(&key)?;
+        Some(Setting::new(value(&set.value)?, set.from.clone()))
+    }
+
+    /// The URL of the store, and where it comes from; `local:` unless one was named.
+    pub(crate) fn named(&self) -> Setting<String> {
+        let named = self.get(Key::Store, Value::text);
+        named.unwrap_or_else(|| Setting::default("local:".to_owned()))
+    }
+
+    /// Whether a store was named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.layer.contains_key(&Key::Store)
+    }
+
+    /// Whether the credentials of the environment are for this store.
+    pub(crate) fn uses_environment(&self) -> bool {
+        !self.without_environment
+    }
+
+    /// How to log in at the store.
+    pub(crate) fn credentials(&self) -> Layer {
+        let mut credentials = self.layer.clone();
+        credentials.retain(|key, _| key.is_credential());
+        credentials
+    }
+
+    /// The store of a saved lease, unless -S names another. Only credentials that were typed are
+    /// sent to another store than this one.
+    pub(crate) fn or_saved(&self, url: &str) -> Self {
+        let named = self.named();
+        if named.from.is_typed() || describe(&named.value).is_ok_and(|named| named.url == url) {
+            return self.clone();
+        }
+        let mut saved = self.elsewhere(url);
+        let typed = self.credentials().into_iter();
+        saved
+            .layer
+            .extend(typed.filter(|(_, set)| set.from.is_typed()));
+        saved
+    }
+
+    /// That store, without the credentials of this one.
+    pub(crate) fn elsewhere(&self, url: &str) -> Self {
+        let mut layer = self.layer.clone();
+        layer.retain(|key, _| !key.is_credential());
+        let url = Value::Text(url.to_owned());
+        layer.insert(Key::Store, Setting::default(url));
+        Self {
+            layer,
+            without_environment: true,
+        }
+    }
+
+    /// How long to wait for the lock.
+    pub(crate) fn wait(&self) -> Setting<Wait> {
+        let wait = self.get(Key::Wait, Value::wait);
+        wait.unwrap_or_else(|| Setting::default(Wait::Forever))
+    }
+
+    /// The longest outage that is waited through, if there is a limit.
+    pub(crate) fn retry_for(&self) -> Option<Duration> {
+        Some(self.get(Key::RetryFor, Value::duration)?.value)
+    }
+
+    /// A name that others see.
+    pub(crate) fn label(&self) -> Option<String> {
+        Some(self.get(Key::Label, Value::text)?.value)
+    }
+
+    /// The TTL, and where it comes from.
+    pub(crate) fn ttl(&self) -> Setting<Duration> {
+        let ttl = self.get(Key::Ttl, Value::duration);
+        ttl.unwrap_or_else(|| Setting::default(USUAL_TTL))
+    }
+
+    /// The grace time for that TTL, and where it comes from.
+    pub(crate) fn grace(&self, ttl: &Setting<Duration>) -> Result<Setting<Duration>, Failure> {
+        match self.get(Key::Grace, Value::duration) {
+            None => Ok(Setting::default((ttl.value / 4).min(LONGEST_GRACE))),
+            Some(grace) if grace.value > ttl.value / 2 => Err(Failure::usage(format!(
+                "a grace time of {} ({}) is too long for a TTL of {} ({})",
+                spoken(grace.value),
+                grace.from,
+                spoken(ttl.value),
+                ttl.from,
+            ))
+            .hint("choose at most half of the TTL, or a longer TTL")),
+            Some(grace) => Ok(grace),
+        }
+    }
+}
+
+impl Value {
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Path(path) => Some(path.clone()),
+            _ => None,
+        }
+    }
+
+    fn duration(&self) -> Option<Duration> {
+        match self {
+            Self::Duration(duration) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        match self {
+            Self::Wait(wait) => Some(*wait),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is said of events, in words and as objects.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::named_process::NamedProcess;
+use crate::view::example as claim;
+
+fn keys(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+fn tokens(tokens: &[(&str, Option<u64>)]) -> Vec<(String, Option<u64>)> {
+    let named = tokens
+        .iter()
+        .map(|(key, token)| ((*key).to_owned(), *token));
+    named.collect()
+}
+
+fn object(event: &Event) -> Value {
+    serde_json::from_str(&event.fields.object()).unwrap()
+}
+
+#[test]
+fn several_keys_have_a_token_each() {
+    let acquired = Event::acquired(
+        &keys(&["b", "a"]),
+        &tokens(&[("b", Some(7)), ("a", Some(9))]),
+        Duration::ZERO,
+        None,
+        (false, false),
+    );
+    assert_eq!(
+        acquired.sentence(true).unwrap(),
+        "acquired b, a, tokens 7, 9"
+    );
+    assert_eq!(
+        object(&acquired),
+        json!({
+            "event": "acquired", "key": "b", "keys": ["b", "a"],
+            "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
+        })
+    );
+}
+
+#[test]
+fn what_was_not_killed_is_named_with_what_comes_of_it() {
+    let pid = rustix::process::getpid();
+    let processes = [NamedProcess::of(pid)];
+    let refused = |then| Event::refused("k", Signal::KILL, &processes, Some(then));
+    let named = format!("cannot kill {} of the command: ", NamedProcess::of(pid));
+    for (then, says) in [
+        (
+            Sequel::Kept,
+            "; k stays locked and is renewed until it ends",
+        ),
+        (
+            Sequel::MayOverlap,
+            "; it still runs, and the next holder of k may begin meanwhile",
+        ),
+    ] {
+        let event = refused(then);
+        let sentence = event.sentence(false).unwrap();
+        assert!(sentence.starts_with(&named), "{sentence}");
+        assert!(sentence.ends_with(says), "{sentence}");
+    }
+    let shown = object(&refused(Sequel::MayOverlap));
+    assert_eq!(shown["then"], "may_overlap");
+    assert_eq!(shown["processes"][0]["pid"], pid.as_raw_nonzero().get());
+}
+
+#[test]
+fn what_is_left_running_is_named_as_far_as_a_line_goes() {
+    let ours = NamedProcess::of(rustix::process::getpid());
+    let sentence = |left| {
+        let processes = vec![ours.clone(); left];
+        let event = Event::left_running(&keys(&["b", "a"]), 3.into(), &processes);
+        event.sentence(false).unwrap().to_owned()
+    };
+    let begins = "the command has ended with status 3; holding b, a until ";
+    let name = ours.in_short();
+    let two = format!("2 processes that it left are gone: {name}, {name}");
+    let seven = [&*name; 5].join(", ");
+    let seven = format!("7 processes that it left are gone: {seven}, and 2 more");
+    for (left, until) in [
+        (0, "its process group is empty"),
+        (1, &format!("a process that it left is gone: {name}")),
+        (2, &two),
+        (7, &seven),
+    ] {
+        assert_eq!(sentence(left), format!("{begins}{until}"));
+    }
+}
+
+#[test]
+fn without_a_token_there_is_no_number() {
+    let acquired = Event::acquired(
+        &keys(&["a", "b"]),
+        &tokens(&[("a", None), ("b", None)]),
+        Duration::ZERO,
+        None,
+        (false, false),
+    );
+    let sentence = acquired.sentence(true).unwrap();
+    assert_eq!(sentence, "acquired a, b, without a token");
+    assert_eq!(
+        object(&acquired),
+        json!({"event": "acquired", "key": "a", "keys": ["a", "b"], "waited_ms": 0})
+    );
+}
+
+#[test]
+fn says_who_holds() {
+    let holders = [claim(Some("deploy"))];
+    let conflict = Event::conflict("orders/42", Duration::ZERO, &holders);
+    assert_eq!(
+        conflict.sentence(false).unwrap(),
+        "orders/42 is held by build7 (pid 812, label deploy) for 4 min; \
+         free in 12 s unless renewed"
+    );
+    let waiting = Event::waiting("k", 2, &[]);
+    assert_eq!(
+        waiting.sentence(false).unwrap(),
+        "waiting for k (position 2)"
+    );
+}
+
+#[test]
+fn what_was_not_announced_ends_in_silence() {
+    let acquired = |announced| {
+        let (keys, tokens) = (keys(&["k"]), tokens(&[("k", Some(7))]));
+        let waited = Duration::from_millis(1500);
+        Event::acquired(&keys, &tokens, waited, None, (false, announced))
+    };
+    assert_eq!(acquired(false).sentence(false), None);
+    assert_eq!(
+        acquired(false).sentence(true).unwrap(),
+        "acquired k, token 7"
+    );
+    assert_eq!(
+        acquired(true).sentence(false).unwrap(),
+        "acquired k after 1.5 s"
+    );
+    assert_eq!(
+        object(&acquired(true)),
+        json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500})
+    );
+}
+
+#[test]
+fn what_the_store_said_is_told() {
+    let expiring = |why: Option<&str>| {
+        let end = LeaseEnd {
+            key: "k",
+            reason: Loss::Unanswered,
+            action: Measure::None,
+            cause: why.map(str::to_owned),
+        };
+        Event::expiring(&end, Duration::from_millis(1_500))
+    };
+    assert_eq!(
+        expiring(Some("NOREPLICAS")).sentence(false).unwrap(),
+        "cannot renew k (NOREPLICAS); the lease ends in 1.5 s",
+        "the server has answered"
+    );
+    assert_eq!(
+        expiring(None).sentence(false).unwrap(),
+        "cannot renew k: no answer; the lease ends in 1.5 s"
+    );
+    let json = object(&expiring(Some("NOREPLICAS")));
+    assert_eq!(json["cause"], "NOREPLICAS");
+    assert_eq!(json["remaining_ms"], 1_500);
+}
+
+#[test]
+fn loss_is_an_error() {
+    let lost = Event::lost(&LeaseEnd {
+        key: "k",
+        reason: Loss::Gone,
+        action: Measure::Term,
+        cause: None,
+    });
+    assert_eq!(lost.tone, Tone::Urgent);
+    assert_eq!(
+        lost.sentence(false).unwrap(),
+        "lost k: the store no longer has the claim: it was broken, it expired, or the store \
+         lost data; stopping the command"
+    );
+    assert_eq!(
+        object(&lost),
+        json!({"event": "lost", "key": "k", "reason": "gone", "action": "term"})
+    );
+}

@@ -1,0 +1,54 @@
+//! An object of JSON, field by field in the order in which they are said.
+
+use serde::{Serialize, Serializer};
+
+/// Each key with its fencing token, if the store has any.
+pub(crate) type Tokens = [(String, Option<u64>)];
+
+/// The fields of an object.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields(String);
+
+impl Fields {
+    pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        // What is said is made of texts, numbers and lists, which can always be written.
+        let value = serde_json::to_string(&value).unwrap_or_default();
+        self.0 += &format!("{comma}\"{name}\":{value}");
+        self
+    }
+
+    /// Leaves out what is not known.
+    pub(crate) fn with_known(self, name: &str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// `token`, and of several keys `tokens` by key; neither where the store has none.
+    pub(crate) fn with_tokens(self, tokens: &Tokens) -> Self {
+        let first = tokens.first().and_then(|(_, first)| *first);
+        let several = tokens.len() > 1 && first.is_some();
+        self.with_known("token", first)
+            .with_known("tokens", several.then_some(ByKey(tokens)))
+    }
+
+    pub(super) fn followed_by(mut self, others: &Self) -> Self {
+        self.0 += &format!(",{}", others.0);
+        self
+    }
+
+    pub(crate) fn object(&self) -> String {
+        format!("{{{}}}", self.0)
+    }
+}
+
+/// Tokens as an object, in the order of their keys as they were named.
+pub(crate) struct ByKey<'a>(pub(crate) &'a Tokens);
+
+impl Serialize for ByKey<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, token)| (key, token)))
+    }
+}

@@ -9,7 +9,7 @@ use crate::time::micros;
 /// ("equal jitter").
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backoff {
-    /// Both in microseconds.
+    /// Both in microseconds, since each lease has one of these.
     base: u64,
     cap: u64,
     tries: u32,
@@ -30,10 +30,9 @@ impl Backoff {
 
     /// Returns the next pause: between half and all of `base × 2^tries`, at most `cap`.
     pub fn pause(&mut self) -> Duration {
-        let grown = self.base.saturating_mul(1 << self.tries.min(20));
+        let top = grown(self.base, self.cap, self.tries);
         self.tries = self.tries.saturating_add(1);
-        let half = grown.min(self.cap) / 2;
-        Duration::from_micros(half + self.draw() % (half + 1))
+        between(&mut self.state, top / 2, top)
     }
 
     /// Returns whether there was no pause since the last success.
@@ -46,10 +45,17 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.tries = 0;
     }
+}
 
-    fn draw(&mut self) -> u64 {
-        draw(&mut self.state)
-    }
+/// `base × 2^tries`, at most `cap`.
+fn grown(base: u64, cap: u64, tries: u32) -> u64 {
+    base.saturating_mul(1 << tries.min(20)).min(cap)
+}
+
+/// A random duration between these microseconds, both bounds included.
+fn between(state: &mut u64, low: u64, high: u64) -> Duration {
+    let span = high.saturating_sub(low);
+    Duration::from_micros(low + draw(state) % span.saturating_add(1).max(1))
 }
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
@@ -129,14 +135,6 @@ pub struct Pauses {
     state: u64,
 }
 
-impl Pauses {
-    fn between(&mut self, low: Duration, high: Duration) -> Duration {
-        let (low, high) = (micros(low), micros(high));
-        let span = high.saturating_sub(low);
-        Duration::from_micros(low + draw(&mut self.state) % span.saturating_add(1).max(1))
-    }
-}
-
 impl Iterator for Pauses {
     type Item = Duration;
 
@@ -145,12 +143,12 @@ impl Iterator for Pauses {
             Retry::None => return None,
             Retry::Fixed(pause) => pause,
             Retry::FullJitter { base, cap } => {
-                let top = base.saturating_mul(1 << self.tries.min(20)).min(cap);
-                self.between(Duration::ZERO, top)
+                let top = grown(micros(base), micros(cap), self.tries);
+                between(&mut self.state, 0, top)
             }
             Retry::Decorrelated { base, cap } => {
                 let top = self.last.saturating_mul(3).max(base);
-                self.between(base, top).min(cap)
+                between(&mut self.state, micros(base), micros(top)).min(cap)
             }
         };
         self.tries = self.tries.saturating_add(1);

@@ -1,9 +1,9 @@
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
+use crate::text::{check_word, text};
 
 /// The arrival number of a claim, which orders the claims of a key.
 ///
@@ -21,21 +21,11 @@ impl fmt::Display for Arrival {
     }
 }
 
-fn word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
-    let printable = text.bytes().all(|b| b.is_ascii_graphic());
-    if text.is_empty() || text.len() > max || !printable {
-        return Err(Invalid::plain(format!(
-            "{what} must be 1 to {max} printable ASCII characters without spaces"
-        )));
-    }
-    Ok(())
+text! {
+    /// The unguessable id of one claim. Anyone who knows it can renew and release the claim, so
+    /// `Debug` and `Display` show only its first six characters.
+    secret ClaimId = new
 }
-
-/// The unguessable id of one claim. Anyone who knows it can renew and release the claim, so
-/// `Debug` and `Display` show only its first six characters.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct ClaimId(Arc<str>);
 
 impl ClaimId {
     /// The longest id, in bytes.
@@ -46,7 +36,7 @@ impl ClaimId {
     /// # Errors
     /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
     pub fn new(id: impl AsRef<str>) -> Result<Self, Invalid> {
-        word("a claim id", id.as_ref(), Self::MAX_BYTES)?;
+        check_word("a claim id", id.as_ref(), Self::MAX_BYTES)?;
         Ok(Self(id.as_ref().into()))
     }
 
@@ -76,24 +66,16 @@ impl fmt::Display for ClaimId {
     }
 }
 
-impl TryFrom<String> for ClaimId {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::new(text)
-    }
-}
-
 impl fmt::Debug for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClaimId({self})")
     }
 }
 
-/// The name of a client's inbox, to which its grants are pushed: random, one per client.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Inbox(Arc<str>);
+text! {
+    /// The name of a client's inbox, to which its grants are pushed: random, one per client.
+    Inbox = new
+}
 
 impl Inbox {
     /// The longest name, in bytes.
@@ -104,7 +86,7 @@ impl Inbox {
     /// # Errors
     /// [`Invalid`] unless it is 1 to 64 printable ASCII characters without spaces.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
-        word("an inbox name", name.as_ref(), Self::MAX_BYTES)?;
+        check_word("an inbox name", name.as_ref(), Self::MAX_BYTES)?;
         Ok(Self(name.as_ref().into()))
     }
 
@@ -112,20 +94,6 @@ impl Inbox {
     #[must_use]
     pub fn from_random(bits: u64) -> Self {
         Self(format!("{bits:016x}").into())
-    }
-
-    /// Returns the name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Inbox {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::new(text)
     }
 }
 
@@ -135,10 +103,11 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// A note that a holder publishes, such as a leader's address: up to 1024 bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Note(Arc<str>);
+text! {
+    /// A note that a holder publishes, such as a leader's address: up to 1024 bytes.
+    #[derive(Debug)]
+    Note = new
+}
 
 impl Note {
     /// The longest note, in bytes.
@@ -160,26 +129,6 @@ impl Note {
             ));
         }
         Ok(Self(text.into()))
-    }
-
-    /// Returns the text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Note {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::new(text)
-    }
-}
-
-impl From<Note> for String {
-    fn from(note: Note) -> Self {
-        note.0.as_ref().into()
     }
 }
 

@@ -1,25 +1,23 @@
 use std::fmt;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
+use crate::text::{is_hex, text};
 
-/// The context of a claim: the piece of work that it belongs to. With it, readers of the store
-/// can find out which claims wait for each other.
-///
-/// Claims of one context depend on each other: the context releases its keys only after the keys
-/// that it waits for were granted. A context may have children: pieces of work that it waits for,
-/// and that may run in parallel. A holder is blocked while a claim of its context or of a nested
-/// context waits, but not by a sibling context.
-///
-/// It is not a secret, and has no influence on grants.
-///
-/// Its text is the path from the outermost context: 16 hexadecimal digits for each, separated by
-/// dots.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ClaimContext(Arc<str>);
+text! {
+    /// The context of a claim: the piece of work that it belongs to. With it, readers of the store
+    /// can find out which claims wait for each other.
+    ///
+    /// Claims of one context depend on each other: the context releases its keys only after the keys
+    /// that it waits for were granted. A context may have children: pieces of work that it waits for,
+    /// and that may run in parallel. A holder is blocked while a claim of its context or of a nested
+    /// context waits, but not by a sibling context.
+    ///
+    /// It is not a secret, and has no influence on grants.
+    ///
+    /// Its text is the path from the outermost context: 16 hexadecimal digits for each, separated by
+    /// dots.
+    ClaimContext = parse
+}
 
 /// The digits of one part of the path.
 const DIGITS: usize = 16;
@@ -47,26 +45,16 @@ impl ClaimContext {
     /// # Errors
     /// [`Invalid`] unless it is 1 to 7 times 16 lower-case hexadecimal digits with dots between.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        let part = |part: &str| part.len() == DIGITS && part.bytes().all(hex);
-        let parts = text.split('.');
-        match parts.clone().count() <= Self::MAX_DEPTH && parts.clone().all(part) {
-            true => Ok(Self(text.into())),
-            false => Err(Invalid::new(
-                format!(
-                    "a context must be 1 to {} groups of {DIGITS} lower-case hexadecimal digits, \
-                     separated by dots",
-                    Self::MAX_DEPTH
-                ),
-                "make one with: openssl rand -hex 8",
-            )),
+        let mut parts = text.split('.');
+        if parts.clone().count() <= Self::MAX_DEPTH && parts.all(|part| is_hex(part, DIGITS)) {
+            return Ok(Self(text.into()));
         }
-    }
-
-    /// Returns the path as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+        let message = format!(
+            "a context must be 1 to {} groups of {DIGITS} lower-case hexadecimal digits, \
+             separated by dots",
+            Self::MAX_DEPTH
+        );
+        Err(Invalid::new(message, "make one with: openssl rand -hex 8"))
     }
 
     /// Returns whether the other is this context, or nested in it.
@@ -92,20 +80,6 @@ impl fmt::Display for ClaimContext {
 impl fmt::Debug for ClaimContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClaimContext({})", self.0)
-    }
-}
-
-impl TryFrom<String> for ClaimContext {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::parse(&text)
-    }
-}
-
-impl From<ClaimContext> for String {
-    fn from(context: ClaimContext) -> Self {
-        context.0.as_ref().into()
     }
 }
 

@@ -9,6 +9,8 @@
 mod graph;
 mod reduction;
 
+use std::collections::HashSet;
+
 use self::reduction::Reduction;
 use crate::{ClaimContext, Token};
 
@@ -88,7 +90,9 @@ impl KeyClaims {
     pub fn keep_seen_in(&mut self, before: &Self) {
         self.units = self.units.max(before.units);
         let keep = |now: &mut Vec<ClaimState>, before: &[ClaimState]| {
-            now.retain(|claim| before.iter().any(|earlier| claim.is_still(earlier)));
+            let state = |claim: &ClaimState| (claim.id.clone(), claim.token, claim.context.clone());
+            let before: HashSet<_> = before.iter().map(state).collect();
+            now.retain(|claim| before.contains(&state(claim)));
         };
         keep(&mut self.holders, &before.holders);
         keep(&mut self.waiters, &before.waiters);
@@ -96,7 +100,8 @@ impl KeyClaims {
 }
 
 impl ClaimState {
-    fn is_still(&self, earlier: &Self) -> bool {
-        (&self.id, self.token, &self.context) == (&earlier.id, earlier.token, &earlier.context)
+    /// The contexts that it belongs to, from the outermost to its own.
+    fn contexts(&self) -> impl Iterator<Item = &str> {
+        self.context.iter().flat_map(ClaimContext::path)
     }
 }

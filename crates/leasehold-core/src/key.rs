@@ -1,24 +1,22 @@
 use std::fmt;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
+use crate::text::text;
 
-/// The key of a lock: 1 to 512 bytes of UTF-8 without control characters. Braces, spaces, slashes
-/// and emoji are allowed.
-///
-/// Cheap to clone. Control characters are refused because keys appear in environment variables,
-/// log lines and line-based messages.
-///
-/// ```
-/// use leasehold_core::Key;
-/// assert!(Key::new("orders/42").is_ok());
-/// assert!(Key::new("").is_err());
-/// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Key(Arc<str>);
+text! {
+    /// The key of a lock: 1 to 512 bytes of UTF-8 without control characters. Braces, spaces, slashes
+    /// and emoji are allowed.
+    ///
+    /// Cheap to clone. Control characters are refused because keys appear in environment variables,
+    /// log lines and line-based messages.
+    ///
+    /// ```
+    /// use leasehold_core::Key;
+    /// assert!(Key::new("orders/42").is_ok());
+    /// assert!(Key::new("").is_err());
+    /// ```
+    Key = new
+}
 
 impl Key {
     /// The longest key, in bytes.
@@ -55,12 +53,6 @@ impl Key {
         }
         Ok(Self(name.into()))
     }
-
-    /// Returns the name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl fmt::Debug for Key {
@@ -72,19 +64,6 @@ impl fmt::Debug for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for Key {
-    type Error = Invalid;
-    fn try_from(name: String) -> Result<Self, Invalid> {
-        Self::new(name)
-    }
-}
-
-impl From<Key> for String {
-    fn from(key: Key) -> Self {
-        key.0.as_ref().to_owned()
     }
 }
 

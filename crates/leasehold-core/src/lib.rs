@@ -34,6 +34,7 @@ mod push;
 mod queue;
 pub mod quorum;
 mod reply;
+mod text;
 mod time;
 mod token;
 mod validity;
@@ -64,6 +65,8 @@ pub use queue::{
 pub use reply::{
     BreakReply, ClaimReply, ReleaseReply, RenewReply, Reply, ResizeReply, Standing, WatchReply,
 };
+#[doc(hidden)]
+pub use text::check_word;
 pub use time::{Moment, Now, StoreTime, written};
 pub use token::Token;
 pub use validity::{Validity, drift_allowance};

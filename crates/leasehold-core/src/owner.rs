@@ -28,9 +28,7 @@ pub struct ClientInfo {
 struct Written {
     h: String,
     p: u32,
-    #[serde(default)]
     l: Option<String>,
-    #[serde(default)]
     c: Option<String>,
 }
 
@@ -65,12 +63,11 @@ impl ClientInfo {
     /// characters, so that they can be shown on any terminal.
     #[must_use]
     pub fn new(host: &str, pid: u32, label: Option<&str>) -> Self {
+        let label = label.map(|l| tame(l, Self::MAX_BYTES));
         Self {
             host: tame(host, Self::MAX_BYTES),
             pid,
-            label: label
-                .map(|l| tame(l, Self::MAX_BYTES))
-                .filter(|l| !l.is_empty()),
+            label: label.filter(|l| !l.is_empty()),
             context: None,
         }
     }
@@ -125,9 +122,9 @@ impl OwnerSecret {
     /// [`Invalid`] unless it is 32 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        hex.then(|| u128::from_str_radix(text, 16).ok().map(Self))
-            .flatten()
-            .ok_or_else(|| Invalid::plain("an owner's secret must be 32 hexadecimal digits"))
+        let bits = u128::from_str_radix(text, 16).ok().filter(|_| hex);
+        let invalid = || Invalid::plain("an owner's secret must be 32 hexadecimal digits");
+        bits.map(Self).ok_or_else(invalid)
     }
 
     /// Returns the whole secret, to send it.

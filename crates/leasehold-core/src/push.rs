@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha1_smol::Sha1;
 
+use crate::text::is_hex;
 use crate::{Arrival, Capacity, ClaimId, Event, Key, StoreTime, Token};
 
 /// A keyed hash of a push. It proves that the sender knows the claim's id, which is never
@@ -46,18 +47,11 @@ impl Proof {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 20];
-        if text.len() != 2 * bytes.len() {
+        if !is_hex(text, 2 * bytes.len()) {
             return None;
         }
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            for digit in digits {
-                let value = match digit {
-                    b'0'..=b'9' => digit - b'0',
-                    b'a'..=b'f' => digit - b'a' + 10,
-                    _ => return None,
-                };
-                *byte = *byte << 4 | value;
-            }
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
         }
         Some(Self(bytes))
     }

@@ -146,6 +146,17 @@ impl Step {
         let inbox = entry.inbox.as_ref().filter(|_| entry.secret.is_none());
         inbox.is_some_and(|inbox| self.passed.contains(inbox))
     }
+
+    /// Notifies a waiter that it is next.
+    fn tell_next(&mut self, entry: &Entry, blocked_until: StoreTime) {
+        if let Some(inbox) = entry.inbox.clone() {
+            self.events.push(Event::Next {
+                inbox,
+                arrival: entry.arrival,
+                blocked_until,
+            });
+        }
+    }
 }
 
 fn note(inboxes: &mut Vec<Inbox>, inbox: &Inbox) {

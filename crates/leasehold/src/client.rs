@@ -102,10 +102,8 @@ impl Client {
     pub fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error> {
         let key = check_key(Operation::Acquire, key)?;
         let lock = self.lock_on(&key, mode);
-        match mode.check() {
-            Ok(()) => Ok(lock),
-            Err(invalid) => Err(lock.error(invalid.into())),
-        }
+        let checked = mode.check().map_err(|invalid| lock.error(invalid.into()));
+        checked.map(|()| lock)
     }
 
     fn lock_on(&self, key: &Key, mode: Mode) -> Lock {
@@ -405,10 +403,8 @@ impl Client {
         let log = store.audit_log(key.as_ref(), StoreTime(0) + since);
         let log = log.ok_or_else(|| {
             let name = store.capabilities().name;
-            let error = StoreError::new(
-                ErrorKind::Unsupported,
-                format!("a store of the kind {name:?} keeps none"),
-            );
+            let message = format!("a store of the kind {name:?} keeps none");
+            let error = StoreError::new(ErrorKind::Unsupported, message);
             Error::new(Operation::Audit, key, error)
         })?;
         Ok(AuditLog::new(self, log))

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::try_join_all;
 use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
-use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Token};
+use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Mode, Token};
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
@@ -67,12 +67,8 @@ impl Deadlock {
             claim.key == *key && claim.waiter.owner.context.as_ref() == Some(context)
         };
         let mine = order(self.claims.iter().find(mine)?);
-        Some(
-            self.claims
-                .iter()
-                .filter(|claim| order(claim) > mine)
-                .count(),
-        )
+        let younger = self.claims.iter().filter(|claim| order(claim) > mine);
+        Some(younger.count())
     }
 }
 
@@ -96,14 +92,9 @@ impl fmt::Display for BlockedClaim {
         };
         let keys: BTreeSet<_> = self.holds.iter().map(|(key, _)| key.as_str()).collect();
         let keys: Vec<_> = keys.into_iter().collect();
-        let holder = &holder.owner;
-        write!(
-            f,
-            "{} holds {} and waits for {}",
-            who(holder),
-            keys.join(", "),
-            self.key
-        )?;
+        let (holder, keys) = (&holder.owner, keys.join(", "));
+        let key = &self.key;
+        write!(f, "{} holds {keys} and waits for {key}", who(holder))?;
         match (holder.host == waiter.host, holder.pid == waiter.pid) {
             (true, true) => Ok(()),
             (true, false) => write!(f, " (in pid {})", waiter.pid),
@@ -126,15 +117,9 @@ pub(crate) async fn find(session: &Session) -> Result<Vec<Deadlock>, Error> {
     let error = |error| Error::new(Operation::Inspect, None, error);
     let mut listing = session.store.listing("*");
     let mut seen = Vec::new();
-    loop {
-        let page = session.ask(listing.next_page()).await;
-        let Some(page) = page.map_err(error)? else {
-            break;
-        };
-        let waited_for = page
-            .found
-            .into_iter()
-            .filter(|(_, look)| !look.waiters.is_empty());
+    while let Some(page) = session.ask(listing.next_page()).await.map_err(error)? {
+        let found = page.found.into_iter();
+        let waited_for = found.filter(|(_, look)| !look.waiters.is_empty());
         seen.extend(waited_for.map(|(key, look)| Inspection::new(key, look)));
     }
     confirm(session, &seen).await
@@ -150,25 +135,23 @@ pub(crate) async fn confirm(
     let stuck = Deadlocks::among(&before).stuck;
     let mut again = Vec::with_capacity(stuck.len());
     for some in stuck.chunks(AT_ONCE) {
-        let looks = some
-            .iter()
-            .map(|at| Inspection::of(session, &seen[*at].key));
+        let looks = some.iter().map(|at| &seen[*at].key);
+        let looks = looks.map(|key| Inspection::of(session, key));
         again.extend(try_join_all(looks).await?);
     }
-    let now = again.iter().zip(stuck).map(|(seen, at)| {
-        let mut now = claims(seen);
+    let mut now: Vec<_> = again.iter().map(claims).collect();
+    for (now, at) in now.iter_mut().zip(stuck) {
         now.keep_seen_in(&before[at]);
-        now
-    });
-    let now: Vec<_> = now.collect();
-    let circles = Deadlocks::among(&now).circles.into_iter();
+    }
     let looked = again.iter().map(|seen| seen.at).max();
-    let deadlocks = circles.map(|circle| Deadlock {
-        claims: circle
-            .into_iter()
-            .map(|claim| blocked(&again, claim))
-            .collect(),
-        at: looked.unwrap_or(SystemTime::UNIX_EPOCH),
+    let at = looked.unwrap_or(SystemTime::UNIX_EPOCH);
+    let circles = Deadlocks::among(&now).circles.into_iter();
+    let deadlocks = circles.map(|circle| {
+        let claims = circle.into_iter().map(|claim| blocked(&again, claim));
+        Deadlock {
+            claims: claims.collect(),
+            at,
+        }
     });
     Ok(deadlocks.collect())
 }
@@ -187,33 +170,26 @@ fn blocked(seen: &[Inspection], claim: leasehold_core::deadlock::BlockedClaim) -
 
 /// What matters of a key.
 fn claims(seen: &Inspection) -> KeyClaims {
+    let claim = |index, id: &str, owner: &ClientInfo, mode: Mode| ClaimState {
+        id: id.to_owned(),
+        index,
+        context: owner.context.clone(),
+        weight: mode.weight(),
+        token: Token::NONE,
+        leaves: false,
+    };
     let holders = seen.holders.iter().enumerate();
+    let holders = holders.map(|(index, it)| ClaimState {
+        token: it.token,
+        leaves: it.kept,
+        ..claim(index, &it.id_hint, &it.owner, it.mode)
+    });
     let waiters = seen.waiters.iter().enumerate();
+    let waiters = waiters.map(|(index, it)| claim(index, &it.id_hint, &it.owner, it.mode));
     KeyClaims {
-        units: seen
-            .permits
-            .map_or(Capacity::Lock, Capacity::Permits)
-            .units(),
-        holders: holders
-            .map(|(index, holder)| ClaimState {
-                id: holder.id_hint.clone(),
-                index,
-                context: holder.owner.context.clone(),
-                weight: holder.mode.weight(),
-                token: holder.token,
-                leaves: holder.kept,
-            })
-            .collect(),
-        waiters: waiters
-            .map(|(index, waiter)| ClaimState {
-                id: waiter.id_hint.clone(),
-                index,
-                context: waiter.owner.context.clone(),
-                weight: waiter.mode.weight(),
-                token: Token::NONE,
-                leaves: false,
-            })
-            .collect(),
+        units: seen.permits.map_or(Capacity::LOCK, u64::from),
+        holders: holders.collect(),
+        waiters: waiters.collect(),
     }
 }
 
@@ -291,19 +267,14 @@ async fn find_of(
 ) -> Result<Option<(Deadlock, usize)>, Error> {
     let seen = Inspection::of(session, key).await?;
     // Most often one look tells that the holders can go on, for all that is known.
-    if seen
-        .holders
-        .iter()
-        .all(|holder| holder.owner.context.is_none())
-    {
+    let mut holders = seen.holders.iter();
+    if holders.all(|holder| holder.owner.context.is_none()) {
         return Ok(None);
     }
-    let all = find(session).await?.into_iter();
-    let mut mine = all.filter_map(|deadlock| {
+    Ok(find(session).await?.into_iter().find_map(|deadlock| {
         let younger = deadlock.younger_than(key, context)?;
         Some((deadlock, younger))
-    });
-    Ok(mine.next())
+    }))
 }
 
 #[cfg(test)]

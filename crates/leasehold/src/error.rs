@@ -45,6 +45,13 @@ pub enum Operation {
     Audit,
 }
 
+impl Operation {
+    /// What makes its error of what the store says about a key.
+    pub(crate) fn failed_on(self, key: &Key) -> impl Fn(StoreError) -> Error {
+        move |error| Error::new(self, Some(key.clone()), error)
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

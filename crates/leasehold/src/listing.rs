@@ -52,17 +52,15 @@ impl<'a> Listing<'a> {
     pub async fn next(&mut self) -> Result<Option<Listed>, Error> {
         let page = self.client.within(self.pages.next_page()).await;
         let page = page.map_err(|error| Error::new(Operation::Inspect, None, error))?;
-        Ok(page.map(|page| Listed {
-            keys: page
-                .found
-                .into_iter()
-                .map(|(key, look)| Inspection::new(key, look))
-                .collect(),
-            skipped: page
-                .skipped
-                .into_iter()
-                .map(|(name, error)| Skipped { name, error })
-                .collect(),
+        Ok(page.map(|page| {
+            let found = page.found.into_iter();
+            let keys = found.map(|(key, look)| Inspection::new(key, look));
+            let skipped = page.skipped.into_iter();
+            let skipped = skipped.map(|(name, error)| Skipped { name, error });
+            Listed {
+                keys: keys.collect(),
+                skipped: skipped.collect(),
+            }
         }))
     }
 }

@@ -310,7 +310,7 @@ fn level(fact: &Fact) -> Level {
 
 fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Spans) {
     let key = &claim.key;
-    let none = Span::none();
+    let hold = holds.get(&claim.number).cloned().unwrap_or_else(Span::none);
     match fact {
         Fact::Requested => {
             tracing::debug!(parent: acquisition, leasehold.key = %key, "asks");
@@ -333,19 +333,17 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             }
         }
         Fact::Renewed { remaining } => {
-            let (hold, left) = (holds.get(&claim.number), remaining.as_secs_f64());
-            let hold = hold.unwrap_or(&none);
-            tracing::trace!(parent: hold, leasehold.key = %key, leasehold.remaining_s = left, "renewed");
+            let left = remaining.as_secs_f64();
+            tracing::trace!(parent: &hold, leasehold.key = %key, leasehold.remaining_s = left, "renewed");
         }
         Fact::Unanswered { remaining } => {
-            let (hold, left) = (holds.get(&claim.number), remaining.as_secs_f64());
+            let left = remaining.as_secs_f64();
             tracing::warn!(
-                parent: hold.unwrap_or(&none), leasehold.key = %key, leasehold.remaining_s = left,
+                parent: &hold, leasehold.key = %key, leasehold.remaining_s = left,
                 "a renewal failed; trying again"
             );
         }
         Fact::Lost { loss, held } => {
-            let hold = holds.remove(&claim.number).unwrap_or(none);
             let held = held.as_secs_f64();
             if is_wanted(loss) {
                 tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
@@ -355,7 +353,6 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             }
         }
         Fact::Released { held } => {
-            let hold = holds.remove(&claim.number).unwrap_or(none);
             let held = held.as_secs_f64();
             tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "released");
         }
@@ -366,5 +363,8 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             );
         }
         _ => {}
+    }
+    if matches!(fact, Fact::Lost { .. } | Fact::Released { .. }) {
+        holds.remove(&claim.number);
     }
 }

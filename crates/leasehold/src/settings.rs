@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Invalid, drift_allowance, written};
+use leasehold_core::{Invalid, drift_allowance};
+use leasehold_store::params::check_bounds;
 use serde::{Deserialize, Serialize};
 
 /// The defaults of a client's locks. Plain data that can be read from any configuration format.
@@ -61,25 +62,16 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<(), Invalid> {
 }
 
 fn check_ttl_of(what: &str, ttl: Duration, usual: &str) -> Result<(), Invalid> {
-    if ttl < MIN_TTL || ttl > MAX_TTL {
-        return Err(Invalid::new(
-            format!("{what} of {} is out of bounds", written(ttl)),
-            format!("choose between 50 ms and 24 h; {usual} suits most"),
-        ));
-    }
+    let hint = format!("choose between 50 ms and 24 h; {usual} suits most");
+    check_bounds(what, ttl, MIN_TTL..=MAX_TTL, &hint)?;
     debug_assert!(drift_allowance(ttl) < ttl);
     Ok(())
 }
 
 /// Refuses a maximum hold that is shorter than any TTL.
 pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), Invalid> {
-    if max_hold < MIN_TTL {
-        return Err(Invalid::new(
-            format!("a maximum hold of {} is out of bounds", written(max_hold)),
-            "choose 50 ms or more",
-        ));
-    }
-    Ok(())
+    let hint = "choose 50 ms or more";
+    check_bounds("a maximum hold", max_hold, MIN_TTL..=Duration::MAX, hint)
 }
 
 /// Refuses a share of the TTL at which no lease can be renewed.
@@ -93,30 +85,37 @@ pub(crate) fn check_renewal(share: f64) -> Result<(), Invalid> {
     ))
 }
 
-/// A setter for each setting.
+/// Declares the methods of a type that set one field: `name(value: type): field = new value`.
 macro_rules! setters {
-    ($($set:ident: $setting:ident: $ty:ty;)*) => {
-        impl Settings {
-            $(
-                #[doc = concat!("With another [`", stringify!($setting), "`](Self::", stringify!($setting), ").")]
-                #[must_use]
-                pub fn $set(mut self, $setting: impl Into<$ty>) -> Self {
-                    self.$setting = $setting.into();
-                    self
-                }
-            )*
-        }
+    ($type:ident { $(
+        $(#[$doc:meta])* $set:ident($value:ident: $ty:ty): $($field:ident).+ = $new:expr;
+    )* }) => {
+        impl $type { $(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $set(mut self, $value: $ty) -> Self {
+                self.$($field).+ = $new;
+                self
+            }
+        )* }
     };
 }
+pub(crate) use setters;
 
-setters! {
-    with_ttl: ttl: Duration;
-    with_waiter_ttl: waiter_ttl: Duration;
-    with_renew_at: renew_at: f64;
-    with_operation_timeout: operation_timeout: Duration;
-    with_label: label: Option<String>;
-    with_rotate_every: rotate_every: Option<Duration>;
-}
+setters! { Settings {
+    /// With another [`ttl`](Self::ttl).
+    with_ttl(ttl: impl Into<Duration>): ttl = ttl.into();
+    /// With another [`waiter_ttl`](Self::waiter_ttl).
+    with_waiter_ttl(waiter_ttl: impl Into<Duration>): waiter_ttl = waiter_ttl.into();
+    /// With another [`renew_at`](Self::renew_at).
+    with_renew_at(renew_at: impl Into<f64>): renew_at = renew_at.into();
+    /// With another [`operation_timeout`](Self::operation_timeout).
+    with_operation_timeout(operation_timeout: impl Into<Duration>): operation_timeout = operation_timeout.into();
+    /// With another [`label`](Self::label).
+    with_label(label: impl Into<Option<String>>): label = label.into();
+    /// With another [`rotate_every`](Self::rotate_every).
+    with_rotate_every(rotate_every: impl Into<Option<Duration>>): rotate_every = rotate_every.into();
+}}
 
 impl Settings {
     /// Checks the settings.
@@ -127,16 +126,9 @@ impl Settings {
         check_ttl(self.ttl)?;
         check_ttl_of("a waiter TTL", self.waiter_ttl, "10 s")?;
         check_renewal(self.renew_at)?;
+        let hint = "choose between 10 ms and 30 s";
         let timeout = self.operation_timeout;
-        if timeout < Duration::from_millis(10) || timeout > MAX_OPERATION_TIMEOUT {
-            return Err(Invalid::new(
-                format!(
-                    "an operation time-out of {} is out of bounds",
-                    written(timeout)
-                ),
-                "choose between 10 ms and 30 s",
-            ));
-        }
-        Ok(())
+        let bounds = Duration::from_millis(10)..=MAX_OPERATION_TIMEOUT;
+        check_bounds("an operation time-out", timeout, bounds, hint)
     }
 }

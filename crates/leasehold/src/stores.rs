@@ -18,7 +18,9 @@ static SCHEMES: &[&dyn Scheme] = &[
 
 /// The stores that another build has, by the feature that it has them with.
 const OTHERS: &[(&str, &[&str])] = &[
+    #[cfg(not(feature = "local"))]
     ("local", &["local"]),
+    #[cfg(not(feature = "redis"))]
     (
         "redis",
         &[
@@ -42,14 +44,7 @@ pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
     let elsewhere = OTHERS.iter().find(|(_, names)| names.contains(&family));
-    let is_here = |feature| {
-        SCHEMES
-            .iter()
-            .any(|scheme| scheme.names().contains(feature))
-    };
-    if let Some((feature, _)) = elsewhere
-        && !is_here(feature)
-    {
+    if let Some((feature, _)) = elsewhere {
         return StoreError::new(
             ErrorKind::Unsupported,
             format!("this build has no support for {name}: stores"),

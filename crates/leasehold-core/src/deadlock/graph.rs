@@ -5,7 +5,7 @@
 //! of its holders. Each node has an outgoing edge, so there is a cycle. A deadlock is a strongly
 //! connected component (found with the algorithm of Kosaraju and Sharir).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::reduction::Reduction;
 use super::{BlockedClaim, ClaimState};
@@ -20,40 +20,30 @@ struct Graph<'a> {
 /// The deadlocks among what is left.
 pub(super) fn circles(left: &Reduction<'_>) -> Vec<Vec<BlockedClaim>> {
     let graph = Graph::new(left);
-    let mut circles = Vec::new();
-    for component in graph.components() {
-        let claims: Vec<_> = component
-            .into_iter()
-            .filter_map(|node| graph.claims.get(node))
-            .collect();
-        let keys: Vec<_> = claims.iter().map(|(key, _)| *key).collect();
-        let blocked = claims.into_iter().map(|(key, claim)| BlockedClaim {
+    let circle = |nodes: Vec<usize>| {
+        let claims = nodes.iter().filter_map(|node| graph.claims.get(*node));
+        let keys: BTreeSet<_> = claims.clone().map(|(key, _)| *key).collect();
+        let blocked = claims.map(|(key, claim)| BlockedClaim {
             key: *key,
             waiter: claim.index,
             holds: holds(left, claim, &keys),
         });
-        circles.push(blocked.collect());
-    }
-    circles
+        blocked.collect()
+    };
+    graph.components().into_iter().map(circle).collect()
 }
 
 /// Which of the keys the context of the claim holds.
-fn holds(left: &Reduction<'_>, claim: &ClaimState, keys: &[usize]) -> Vec<(usize, usize)> {
-    let Some(context) = &claim.context else {
-        return Vec::new();
-    };
-    let mut keys = keys.to_vec();
-    keys.sort_unstable();
-    keys.dedup();
+fn holds(left: &Reduction<'_>, claim: &ClaimState, keys: &BTreeSet<usize>) -> Vec<(usize, usize)> {
     let covers = |holder: &&&ClaimState| {
-        let around = holder.context.as_ref();
-        around.is_some_and(|around| around.covers(context))
+        let around = holder.context.as_ref().zip(claim.context.as_ref());
+        around.is_some_and(|(around, context)| around.covers(context))
     };
     let of_key = |key: usize| {
         let holders = left.holding(key).iter().filter(covers);
         holders.map(move |holder| (key, holder.index))
     };
-    keys.into_iter().flat_map(of_key).collect()
+    keys.iter().copied().flat_map(of_key).collect()
 }
 
 impl<'a> Graph<'a> {
@@ -67,7 +57,7 @@ impl<'a> Graph<'a> {
         }
         let mut within: HashMap<&str, Vec<usize>> = HashMap::new();
         for (node, (_, claim)) in claims.iter().enumerate() {
-            for around in claim.context.iter().flat_map(|context| context.path()) {
+            for around in claim.contexts() {
                 within.entry(around).or_default().push(node);
             }
         }

@@ -31,14 +31,8 @@ impl<'a> Reduction<'a> {
             due: (0..keys.len()).collect(),
         };
         for (at, key) in keys.iter().enumerate() {
-            for context in key
-                .waiters
-                .iter()
-                .filter_map(|claim| claim.context.as_ref())
-            {
-                for around in context.path() {
-                    *reduction.waits.entry(around).or_default() += 1;
-                }
+            for around in key.waiters.iter().flat_map(ClaimState::contexts) {
+                *reduction.waits.entry(around).or_default() += 1;
             }
             for holder in &key.holders {
                 reduction.hold(at, holder);
@@ -84,7 +78,10 @@ impl<'a> Reduction<'a> {
     fn reduce(&mut self, key: usize) {
         loop {
             let waits = &self.waits;
-            self.holding[key].retain(|holder| is_blocked(waits, holder));
+            self.holding[key].retain(|holder| {
+                let context = holder.context.as_ref().filter(|_| !holder.leaves);
+                context.is_some_and(|context| waits.contains_key(context.as_str()))
+            });
             let Some(first) = self.waiting(key).first() else {
                 return;
             };
@@ -109,21 +106,15 @@ impl<'a> Reduction<'a> {
     }
 
     fn ended_waiting(&mut self, claim: &'a ClaimState) {
-        for around in claim.context.iter().flat_map(|context| context.path()) {
-            let Some(left) = self.waits.get_mut(around) else {
-                continue;
-            };
-            *left -= 1;
-            if *left == 0 {
-                self.due
-                    .extend(self.held_by.get(around).into_iter().flatten());
+        for around in claim.contexts() {
+            if let Some(left) = self.waits.get_mut(around) {
+                *left -= 1;
+                if *left == 0 {
+                    self.waits.remove(around);
+                    let held = self.held_by.get(around);
+                    self.due.extend(held.into_iter().flatten());
+                }
             }
         }
     }
-}
-
-/// Whether a holder waits for something itself.
-fn is_blocked(waits: &HashMap<&str, usize>, holder: &ClaimState) -> bool {
-    let context = holder.context.as_ref().filter(|_| !holder.leaves);
-    context.is_some_and(|context| waits.get(context.as_str()).is_some_and(|left| *left > 0))
 }

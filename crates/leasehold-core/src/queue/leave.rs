@@ -146,14 +146,9 @@ impl Queue {
             .waiting
             .values()
             .take(DROPS_PER_STEP)
-            .filter(|entry| entry.deadline > cut)
-            .find_map(|entry| entry.inbox.clone().map(|inbox| (inbox, entry.arrival)));
-        if let Some((inbox, arrival)) = next {
-            step.events.push(Event::Next {
-                inbox,
-                arrival,
-                blocked_until,
-            });
+            .find(|entry| entry.deadline > cut && entry.inbox.is_some());
+        if let Some(next) = next {
+            step.tell_next(next, blocked_until);
         }
         step.first_before = self.first_waiting();
         self.call(step);

@@ -79,27 +79,15 @@ impl Queue {
         if knows || step.actor.as_ref() == Some(&first.id) {
             return;
         }
-        if let Some(inbox) = first.inbox.clone() {
-            let blocked_until = self.blocked_until(step);
-            step.events.push(Event::Next {
-                inbox,
-                arrival: first.arrival,
-                blocked_until,
-            });
-        }
+        let blocked_until = self.blocked_until(step);
+        step.tell_next(first, blocked_until);
     }
 
     /// Tells the first in line that it may come and take the key.
     pub(super) fn tell_vacant(&self, step: &mut Step) {
-        let Some(first) = self.waiting.values().next() else {
-            return;
-        };
-        if let Some(inbox) = first.inbox.clone() {
-            step.events.push(Event::Next {
-                inbox,
-                arrival: first.arrival,
-                blocked_until: step.opens.unwrap_or(step.now),
-            });
+        if let Some(first) = self.waiting.values().next() {
+            let blocked_until = step.opens.unwrap_or(step.now);
+            step.tell_next(first, blocked_until);
         }
     }
 

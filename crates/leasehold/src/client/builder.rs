@@ -1,6 +1,7 @@
 //! The builder of a client: all options that are set before it connects.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
 use crate::session::{Session, unanswered};
-use crate::settings::Settings;
+use crate::settings::{Settings, setters};
 use crate::store::LockStore;
 use crate::store::scheme::Opened;
 use crate::stores;
@@ -29,83 +30,36 @@ pub struct ClientBuilder {
     observers: Observers,
 }
 
-impl ClientBuilder {
+setters! { ClientBuilder {
     /// Sets the store's URL; see [`connect`](crate::connect). The default is `local:`.
-    #[must_use]
-    pub fn store(mut self, url: impl AsRef<str>) -> Self {
-        self.url = Some(url.as_ref().to_owned());
-        self
-    }
-
+    store(url: impl AsRef<str>): url = Some(url.as_ref().to_owned());
     /// Uses a store that is already open: one with special options, or your own implementation.
-    #[must_use]
-    pub fn with_store(mut self, store: Arc<dyn LockStore>) -> Self {
-        self.store = Some(store);
-        self
-    }
-
+    with_store(store: Arc<dyn LockStore>): store = Some(store);
     /// Sets the defaults of the client's locks.
-    #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
-        self
-    }
-
+    settings(settings: Settings): settings = settings;
     /// Sets the label that others see beside the host and process id.
-    #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.settings.label = Some(label.into());
-        self
-    }
-
+    label(label: impl Into<String>): settings.label = Some(label.into());
     /// Sets how claim ids are made. The default is random.
-    #[must_use]
-    pub fn claim_ids(mut self, ids: ClaimIds) -> Self {
-        self.ids = ids;
-        self
-    }
+    claim_ids(ids: ClaimIds): ids = ids;
+    /// Sets the user to log in as; overrides the URL.
+    user(user: impl Into<String>): access.user = Some(user.into());
+    /// Sets the password to log in with; overrides the URL. It is never shown.
+    password(password: impl Into<String>): access.password = Some(password.into());
+    /// Reads the password from the first line of a file. The file is read whenever a connection
+    /// is opened, so the password may change while the client runs. Overrides
+    /// [`ClientBuilder::password`] and the URL.
+    password_file(file: impl Into<PathBuf>): access.password_file = Some(file.into());
+    /// Sets user, password, password file and certificates at once.
+    access(access: Access): access = access;
+    /// Sets the certificates for TLS.
+    tls(files: TlsFiles): access.tls = files;
+}}
 
+impl ClientBuilder {
     /// Adds an observer of the client's claims. Several observers are called one after the other.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.add(observer);
-        self
-    }
-
-    /// Sets the user to log in as; overrides the URL.
-    #[must_use]
-    pub fn user(mut self, user: impl Into<String>) -> Self {
-        self.access.user = Some(user.into());
-        self
-    }
-
-    /// Sets the password to log in with; overrides the URL. It is never shown.
-    #[must_use]
-    pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.access.password = Some(password.into());
-        self
-    }
-
-    /// Reads the password from the first line of a file. The file is read whenever a connection
-    /// is opened, so the password may change while the client runs. Overrides
-    /// [`ClientBuilder::password`] and the URL.
-    #[must_use]
-    pub fn password_file(mut self, file: impl Into<std::path::PathBuf>) -> Self {
-        self.access.password_file = Some(file.into());
-        self
-    }
-
-    /// Sets user, password, password file and certificates at once.
-    #[must_use]
-    pub fn access(mut self, access: Access) -> Self {
-        self.access = access;
-        self
-    }
-
-    /// Sets the certificates for TLS.
-    #[must_use]
-    pub fn tls(mut self, files: TlsFiles) -> Self {
-        self.access.tls = files;
         self
     }
 
@@ -137,9 +91,8 @@ impl ClientBuilder {
                 let opening = open(url, &self.access);
                 // By then it has told why, unless it takes longer than all the rest may.
                 let opened = timeout(limit + FOR_REASONS, opening).await;
-                opened
-                    .unwrap_or_else(|_| Err(unanswered(limit)))
-                    .map_err(error)?
+                let opened = opened.unwrap_or_else(|_| Err(unanswered(limit)));
+                opened.map_err(error)?
             }
         };
         if self.settings.rotate_every.is_some() && store.capabilities().exclusive_only {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Key, Release, ReleaseReply, Renew, RenewReply};
+use leasehold_core::{Release, ReleaseReply, Renew, RenewReply};
 
 use super::Client;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -46,20 +46,23 @@ impl Client {
         parts: &LeaseParts<K>,
         ttl: Duration,
     ) -> Result<(), Error> {
-        let (key, failed) = failing(Operation::Renew, parts);
+        let key = parts.key();
+        let failed = Operation::Renew.failed_on(key);
+        let lost = |why| failed(StoreError::new(ErrorKind::Lost, why));
         check_ttl(ttl).map_err(|invalid| failed(invalid.into()))?;
         let renew = Renew::new(parts.claim().clone(), ttl);
-        let answer = self.within(self.session.store.renew(key, &renew)).await;
+        let answer = self
+            .session
+            .ask(self.session.store.renew(key, &renew))
+            .await;
         match answer.map_err(&failed)?.reply {
             RenewReply::Standing(_) => Ok(()),
-            RenewReply::Superseded | RenewReply::Taken => Err(failed(StoreError::new(
-                ErrorKind::Lost,
+            RenewReply::Superseded | RenewReply::Taken => Err(lost(
                 "another process has taken the lease over, or its id was replaced",
-            ))),
-            RenewReply::Gone | RenewReply::Mismatch { .. } => Err(failed(StoreError::new(
-                ErrorKind::Lost,
+            )),
+            RenewReply::Gone | RenewReply::Mismatch { .. } => Err(lost(
                 "the lease has ended: it was released, or it has expired",
-            ))),
+            )),
         }
     }
 
@@ -78,28 +81,21 @@ impl Client {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Released, Error> {
-        let (key, failed) = failing(Operation::Release, parts);
+        let key = parts.key();
+        let failed = Operation::Release.failed_on(key);
         let release = Release {
             id: parts.claim().clone(),
             hand_off: true,
             settled: false,
             unused: false,
         };
-        let answer = self.within(self.session.store.release(key, &release)).await;
+        let answer = self
+            .session
+            .ask(self.session.store.release(key, &release))
+            .await;
         Ok(match answer.map_err(failed)?.reply {
             ReleaseReply::Released { .. } => Released::StillOurs,
             ReleaseReply::Absent => Released::AlreadyGone,
         })
     }
-}
-
-/// The key, and what makes an error of what the store says about it.
-fn failing<K: LeaseKind>(
-    operation: Operation,
-    parts: &LeaseParts<K>,
-) -> (&Key, impl Fn(StoreError) -> Error) {
-    let key = parts.key();
-    (key, move |error| {
-        Error::new(operation, Some(key.clone()), error)
-    })
 }

@@ -31,18 +31,16 @@ impl Leaders {
             session: session.clone(),
             key: key.clone(),
             told: None,
-            closed: false,
         };
-        let next = |mut observer: Observer| async move {
-            if observer.closed {
-                return None;
-            }
+        // None once its client was closed, and it has said so.
+        let next = |observer: Option<Observer>| async move {
+            let mut observer = observer?;
             let told = observer.next().await;
             let closed = |error: &Error| error.kind() == ErrorKind::Closed;
-            observer.closed = told.as_ref().is_err_and(closed);
-            Some((told, observer))
+            let goes_on = !told.as_ref().is_err_and(closed);
+            Some((told, goes_on.then_some(observer)))
         };
-        Self(Box::pin(unfold(observer, next)))
+        Self(Box::pin(unfold(Some(observer), next)))
     }
 
     /// Returns the next change. The first is the current leader.
@@ -57,14 +55,9 @@ impl Leaders {
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
-        match futures_util::StreamExt::next(&mut self.0).await {
-            Some(told) => told,
-            None => Err(Error::new(
-                Operation::Observe,
-                None,
-                Closed::ShutDown.error(),
-            )),
-        }
+        let told = futures_util::StreamExt::next(&mut self.0).await;
+        let closed = || Error::new(Operation::Observe, None, Closed::ShutDown.error());
+        told.unwrap_or_else(|| Err(closed()))
     }
 }
 
@@ -88,8 +81,6 @@ struct Observer {
     key: Key,
     /// What was told last: the claim, the term and the note.
     told: Option<Option<(Arrival, Token, Option<String>)>>,
-    /// Whether its client was closed, and it has said so.
-    closed: bool,
 }
 
 impl Observer {

@@ -51,6 +51,9 @@ use leasehold_core::{Invalid, Token, written};
 
 use super::Fenced;
 
+/// The verb that needs no token.
+const READ: &str = "get";
+
 static GUARD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("guard.lua")));
 
 /// What the script answers: how it went, the highest token (or what is there
@@ -158,152 +161,106 @@ impl Register {
     pub fn key(&self) -> &str {
         &self.key
     }
+}
 
+/// Declares the steps of a register, each twice: async, and blocking the thread. A step has a
+/// verb, a token and a value for the script, and makes its answer of what is stored.
+macro_rules! verbs {
+    ($(
+        $(#[$doc:meta])* $name:ident, $blocking:ident($($arg:ident: $ty:ty),*) -> $answer:ty:
+        $verb:expr, $token:expr, $value:expr, $answered:expr;
+    )*) => {
+        impl Register { $(
+            $(#[$doc])*
+            pub async fn $name(
+                &self,
+                connection: &mut impl aio::ConnectionLike
+                $(, $arg: $ty)*
+            ) -> Result<$answer, Error> {
+                let step = self.step($verb, $token, $value)?;
+                let stored = self.read($token, step.invoke_async(connection).await);
+                stored.map($answered)
+            }
+
+            #[doc = concat!("[`Register::", stringify!($name), "`], blocking the thread.")]
+            ///
+            /// # Errors
+            /// The same as the async method.
+            pub fn $blocking(
+                &self,
+                connection: &mut dyn ::redis::ConnectionLike
+                $(, $arg: $ty)*
+            ) -> Result<$answer, Error> {
+                let step = self.step($verb, $token, $value)?;
+                self.read($token, step.invoke(connection)).map($answered)
+            }
+        )* }
+    };
+}
+
+verbs! {
     /// Writes the value, and refuses all lower tokens from now on.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
-    pub async fn set(
-        &self,
-        connection: &mut impl aio::ConnectionLike,
-        token: Token,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(), Error> {
-        let step = self.fenced("set", token, value.as_ref())?;
-        self.read(token, step.invoke_async(connection).await)?;
-        Ok(())
-    }
+    set, set_blocking(token: Token, value: impl AsRef<[u8]>) -> ():
+        "set", token, value.as_ref(), drop;
 
     /// Refuses all lower tokens from now on, and reads the value in the same step. A holder that
     /// reads before it writes starts with this.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
-    pub async fn claim(
-        &self,
-        connection: &mut impl aio::ConnectionLike,
-        token: Token,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let step = self.fenced("claim", token, &[])?;
-        let stored = self.read(token, step.invoke_async(connection).await)?;
-        Ok(stored.value)
-    }
+    claim, claim_blocking(token: Token) -> Option<Vec<u8>>:
+        "claim", token, &[], |stored| stored.value;
 
     /// Deletes the value and keeps the token: refuses all lower ones from now on.
     ///
     /// # Errors
     /// [`Error`]; on every kind but `Redis` nothing was written.
-    pub async fn clear(
-        &self,
-        connection: &mut impl aio::ConnectionLike,
-        token: Token,
-    ) -> Result<(), Error> {
-        let step = self.fenced("clear", token, &[])?;
-        self.read(token, step.invoke_async(connection).await)?;
-        Ok(())
-    }
+    clear, clear_blocking(token: Token) -> ():
+        "clear", token, &[], drop;
 
     /// Reads the value without a token, for readers that do not write. Holders use
     /// [`Register::claim`].
     ///
     /// # Errors
     /// [`Error`], never `Fenced`.
-    pub async fn get(&self, connection: &mut impl aio::ConnectionLike) -> Result<Stored, Error> {
-        let step = self.step("get", Token(0), &[]);
-        self.read(Token(0), step.invoke_async(connection).await)
-    }
+    get, get_blocking() -> Stored:
+        READ, Token::NONE, &[], |stored| stored;
+}
 
-    /// [`Register::set`], blocking the thread.
-    ///
-    /// # Errors
-    /// The same as the async method.
-    pub fn set_blocking(
-        &self,
-        connection: &mut dyn ::redis::ConnectionLike,
-        token: Token,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(), Error> {
-        let step = self.fenced("set", token, value.as_ref())?;
-        self.read(token, step.invoke(connection))?;
-        Ok(())
-    }
-
-    /// [`Register::claim`], blocking the thread.
-    ///
-    /// # Errors
-    /// The same as the async method.
-    pub fn claim_blocking(
-        &self,
-        connection: &mut dyn ::redis::ConnectionLike,
-        token: Token,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        let step = self.fenced("claim", token, &[])?;
-        let stored = self.read(token, step.invoke(connection))?;
-        Ok(stored.value)
-    }
-
-    /// [`Register::clear`], blocking the thread.
-    ///
-    /// # Errors
-    /// The same as the async method.
-    pub fn clear_blocking(
-        &self,
-        connection: &mut dyn ::redis::ConnectionLike,
-        token: Token,
-    ) -> Result<(), Error> {
-        let step = self.fenced("clear", token, &[])?;
-        self.read(token, step.invoke(connection))?;
-        Ok(())
-    }
-
-    /// [`Register::get`], blocking the thread.
-    ///
-    /// # Errors
-    /// The same as the async method.
-    pub fn get_blocking(
-        &self,
-        connection: &mut dyn ::redis::ConnectionLike,
-    ) -> Result<Stored, Error> {
-        let step = self.step("get", Token(0), &[]);
-        self.read(Token(0), step.invoke(connection))
-    }
-
-    /// A step with a token. [`Token::NONE`] is refused without a request.
-    fn fenced(
+impl Register {
+    /// One call of the script. A step that is fenced needs a token: [`Token::NONE`] is refused
+    /// without a request.
+    fn step(
         &self,
         verb: &str,
         token: Token,
         value: &[u8],
     ) -> Result<ScriptInvocation<'static>, Fenced> {
-        if token.is_none() {
+        if token.is_none() && verb != READ {
             let seen = Token::NONE;
             return Err(Fenced { token, seen });
         }
-        Ok(self.step(verb, token, value))
-    }
-
-    fn step(&self, verb: &str, token: Token, value: &[u8]) -> ScriptInvocation<'static> {
-        let keep = self
-            .keep
-            .map_or(0, |keep| keep.as_nanos().div_ceil(1_000_000));
+        let keep = self.keep.unwrap_or_default();
+        let keep = keep.as_nanos().div_ceil(1_000_000);
         let mut step = GUARD.prepare_invoke();
         step.key(&self.key)
             .arg(verb)
             .arg(token.to_string())
             .arg(keep.to_string())
             .arg(value);
-        step
+        Ok(step)
     }
 
     fn read(&self, token: Token, answer: RedisResult<Answer>) -> Result<Stored, Error> {
-        let (went, text, value) = answer.map_err(|source| Error::Redis {
-            key: self.key.clone(),
-            source,
-        })?;
-        let foreign = |found| Error::Foreign {
-            key: self.key.clone(),
-            found,
+        let key = self.key.clone();
+        let (went, text, value) = match answer {
+            Ok(answer) => answer,
+            Err(source) => return Err(Error::Redis { key, source }),
         };
+        let foreign = |found| Error::Foreign { key, found };
         if went == 2 {
             return Err(foreign(text));
         }

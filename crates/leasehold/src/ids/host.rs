@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+/// In the first byte of an address: it is that of a group, or made up rather than a maker's.
+const GROUP: u64 = 1 << 40;
+const MADE_UP: u64 = 2 << 40;
+
 /// `mac-` and twelve digits, or `host-` and ten of a hash of its name.
 pub(super) fn mark() -> String {
     let name = rustix::system::uname();
@@ -14,19 +18,19 @@ pub(super) fn mark() -> String {
 
 fn mark_of(interfaces: &Path, host_name: &str) -> String {
     match address(interfaces) {
-        Some(address) => format!("mac-{}", hex(&address)),
+        Some(address) => format!("mac-{address:012x}"),
         None => format!("host-{:010x}", hash(host_name) >> 24),
     }
 }
 
 /// The address to know the machine by: assigned by a maker rather than made up,
 /// of a device rather than a bridge or a tunnel, then the first by name.
-fn address(interfaces: &Path) -> Option<[u8; 6]> {
+fn address(interfaces: &Path) -> Option<u64> {
     let entries = fs::read_dir(interfaces).ok()?;
     let candidates = entries.flatten().filter_map(|entry| {
         let text = fs::read_to_string(entry.path().join("address")).ok()?;
         let address = parse(text.trim())?;
-        let made_up = address[0] & 2 != 0;
+        let made_up = address & MADE_UP != 0;
         let is_device = entry.path().join("device").exists();
         Some((made_up, !is_device, entry.file_name(), address))
     });
@@ -35,19 +39,11 @@ fn address(interfaces: &Path) -> Option<[u8; 6]> {
 
 /// Reads an Ethernet address. None for another kind, for loopback's zeros, and
 /// for what is a group's address and nobody's own.
-fn parse(text: &str) -> Option<[u8; 6]> {
-    let mut address = [0; 6];
-    let mut pairs = text.split(':');
-    for byte in &mut address {
-        let pair = pairs.next().filter(|pair| pair.len() == 2)?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    let own = pairs.next().is_none() && address != [0; 6] && address[0] & 1 == 0;
-    own.then_some(address)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn parse(text: &str) -> Option<u64> {
+    let pairs = text.len() == 17 && text.split(':').all(|pair| pair.len() == 2);
+    let address = u64::from_str_radix(&text.replace(':', ""), 16).ok()?;
+    let own = address != 0 && address & GROUP == 0;
+    (pairs && own).then_some(address)
 }
 
 /// FNV-1a: the same in every version, for ids are compared years later.

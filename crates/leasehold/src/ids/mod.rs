@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{ClaimId, Invalid};
+use leasehold_core::{ClaimId, Invalid, check_word};
 use leasehold_store::random::{random_u64, random_u128};
 
 use crate::clock;
@@ -129,12 +129,7 @@ impl ClaimIds {
     /// 1970, in the future or more than 69 years ago.
     pub fn snowflake(config: SnowflakeConfig) -> Result<Self, Invalid> {
         let numbers = snowflake::Snowflake::new(&config, clock::wall())?;
-        let SnowflakeConfig {
-            data_centre,
-            machine,
-            ..
-        } = config;
-        let scheme = format!("snowflake: {data_centre}/{machine}");
+        let scheme = format!("snowflake: {}/{}", config.data_centre, config.machine);
         Ok(Self::made(scheme, move || {
             numbers.next(clock::wall()).map(|number| number.to_string())
         }))
@@ -179,14 +174,8 @@ impl ClaimIds {
             return Ok(ClaimId::from_random(random_u128()));
         };
         let readable = (readable.make)()?;
-        let fits = (1..=Self::MAX_READABLE_BYTES).contains(&readable.len());
-        if !fits || !readable.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Invalid::plain(format!(
-                "the readable part of a claim id must be 1 to {} printable ASCII characters \
-                 without spaces",
-                Self::MAX_READABLE_BYTES
-            )));
-        }
+        let what = "the readable part of a claim id";
+        check_word(what, &readable, Self::MAX_READABLE_BYTES)?;
         ClaimId::new(format!("{readable}-{}", base_36(random_u64())))
     }
 }

@@ -37,65 +37,39 @@ enum Kind {
     Histogram,
 }
 
-const ACQUIRE_ACTIVE: Metric = Metric {
-    name: "leasehold.acquire.active",
-    kind: Kind::Gauge,
-    labels: &[MODE],
-    meaning: "callers that are acquiring a key now: asking the store, or waiting",
-};
-const ACQUIRE_DURATION: Metric = Metric {
-    name: "leasehold.acquire.duration",
-    kind: Kind::Histogram,
-    labels: &[MODE, OUTCOME],
-    meaning: "from the call that acquires to its end",
-};
-const HOLD_ACTIVE: Metric = Metric {
-    name: "leasehold.hold.active",
-    kind: Kind::Gauge,
-    labels: &[MODE],
-    meaning: "leases held now",
-};
-const HOLD_DURATION: Metric = Metric {
-    name: "leasehold.hold.duration",
-    kind: Kind::Histogram,
-    labels: &[MODE, OUTCOME],
-    meaning: "from the grant of a lease to its release or loss",
-};
-const HOLD_LOSSES: Metric = Metric {
-    name: "leasehold.hold.losses",
-    kind: Kind::Counter,
-    labels: &[MODE, REASON],
-    meaning: "leases that ended before their holder released them",
-};
-const HOLD_RENEWALS: Metric = Metric {
-    name: "leasehold.hold.renewals",
-    kind: Kind::Counter,
-    labels: &[MODE, OUTCOME],
-    meaning: "renewals of leases that were answered, and leases whose renewal was late",
-};
-const RECONNECTS: Metric = Metric {
-    name: "leasehold.reconnects",
-    kind: Kind::Counter,
-    labels: &[],
-    meaning: "connections that were lost and made anew, fail-overs included",
-};
-const REQUEST_DURATION: Metric = Metric {
-    name: "leasehold.request.duration",
-    kind: Kind::Histogram,
-    labels: &[VERB, OUTCOME],
-    meaning: "from a request of a claim to the answer of the store",
-};
+/// Declares the metrics, and the list of them.
+macro_rules! declare {
+    ($($name:ident: $kind:ident, $text:literal, [$($label:ident),*], $meaning:literal;)*) => {
+        $(const $name: Metric = Metric {
+            name: $text,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            meaning: $meaning,
+        };)*
 
-const ALL: [&Metric; 8] = [
-    &ACQUIRE_ACTIVE,
-    &ACQUIRE_DURATION,
-    &HOLD_ACTIVE,
-    &HOLD_DURATION,
-    &HOLD_LOSSES,
-    &HOLD_RENEWALS,
-    &RECONNECTS,
-    &REQUEST_DURATION,
-];
+        /// All of them, in the order of the documentation.
+        const ALL: [&Metric; 8] = [$(&$name),*];
+    };
+}
+
+declare! {
+    ACQUIRE_ACTIVE: Gauge, "leasehold.acquire.active", [MODE],
+        "callers that are acquiring a key now: asking the store, or waiting";
+    ACQUIRE_DURATION: Histogram, "leasehold.acquire.duration", [MODE, OUTCOME],
+        "from the call that acquires to its end";
+    HOLD_ACTIVE: Gauge, "leasehold.hold.active", [MODE],
+        "leases held now";
+    HOLD_DURATION: Histogram, "leasehold.hold.duration", [MODE, OUTCOME],
+        "from the grant of a lease to its release or loss";
+    HOLD_LOSSES: Counter, "leasehold.hold.losses", [MODE, REASON],
+        "leases that ended before their holder released them";
+    HOLD_RENEWALS: Counter, "leasehold.hold.renewals", [MODE, OUTCOME],
+        "renewals of leases that were answered, and leases whose renewal was late";
+    RECONNECTS: Counter, "leasehold.reconnects", [],
+        "connections that were lost and made anew, fail-overs included";
+    REQUEST_DURATION: Histogram, "leasehold.request.duration", [VERB, OUTCOME],
+        "from a request of a claim to the answer of the store";
+}
 
 /// Records metrics of a client: how long callers wait for keys and hold them, how many leases are
 /// held, how many are lost and why, and how long the store takes to answer.
@@ -181,30 +155,24 @@ impl Metrics {
     fn labels<const N: usize>(
         &self,
         metric: &Metric,
-        key: &Key,
+        key: Option<&Key>,
         values: [SharedString; N],
     ) -> Vec<Label> {
-        let class = self.class.as_ref();
-        let class = class.map(|class| Label::new(KEY_CLASS, class(key)));
-        labels(metric, values).chain(class).collect()
+        let class = self.class.as_ref().zip(key);
+        let class = class.map(|(class, key)| Label::new(KEY_CLASS, class(key)));
+        let labels = metric.labels.iter().zip(values);
+        let labels = labels.map(|(label, value)| Label::new(*label, value));
+        labels.chain(class).collect()
     }
 
     /// A lease has ended.
     fn ended(&self, claim: &ObservedClaim, outcome: SharedString, held: Duration) {
-        let (key, mode) = (&claim.key, mode(claim.mode));
+        let (key, mode) = (Some(&claim.key), mode(claim.mode));
         let active = self.labels(&HOLD_ACTIVE, key, [mode.clone()]);
         gauge!(HOLD_ACTIVE.name, active).decrement(1);
         let duration = self.labels(&HOLD_DURATION, key, [mode, outcome]);
         histogram!(HOLD_DURATION.name, duration).record(held);
     }
-}
-
-fn labels<const N: usize>(
-    metric: &Metric,
-    values: [SharedString; N],
-) -> impl Iterator<Item = Label> {
-    let labels = metric.labels.iter().zip(values);
-    labels.map(|(label, value)| Label::new(*label, value))
 }
 
 fn mode(mode: Mode) -> SharedString {
@@ -217,7 +185,7 @@ fn mode(mode: Mode) -> SharedString {
 
 impl Observer for Metrics {
     fn observe(&self, claim: &ObservedClaim, fact: Fact) {
-        let (key, mode) = (&claim.key, mode(claim.mode));
+        let (key, mode) = (Some(&claim.key), mode(claim.mode));
         let count = |metric: &Metric, what| {
             let labels = self.labels(metric, key, [mode.clone(), SharedString::const_str(what)]);
             counter!(metric.name, labels).increment(1);
@@ -241,7 +209,7 @@ impl Observer for Metrics {
     }
 
     fn acquisition(&self, acquisition: Acquisition<'_>) {
-        let (key, mode) = (acquisition.key, mode(acquisition.mode));
+        let (key, mode) = (Some(acquisition.key), mode(acquisition.mode));
         let active = self.labels(&ACQUIRE_ACTIVE, key, [mode.clone()]);
         let active = gauge!(ACQUIRE_ACTIVE.name, active);
         match acquisition.ended {
@@ -259,7 +227,7 @@ impl Observer for Metrics {
         let failed = request.failed.map(|failed| failed.to_string().into());
         let outcome = failed.unwrap_or(SharedString::const_str("answered"));
         let values = [SharedString::const_str(request.verb), outcome];
-        let labels: Vec<_> = labels(&REQUEST_DURATION, values).collect();
+        let labels = self.labels(&REQUEST_DURATION, None, values);
         histogram!(REQUEST_DURATION.name, labels).record(request.took);
     }
 

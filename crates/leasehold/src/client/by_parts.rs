@@ -6,8 +6,8 @@ use leasehold_core::{Key, Release, ReleaseReply, Renew, RenewReply};
 
 use super::Client;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::hold::Released;
 use crate::lease::LeaseKind;
+use crate::lease::Released;
 use crate::parts::LeaseParts;
 use crate::settings::check_ttl;
 use crate::store::Verbs as _;
@@ -49,7 +49,10 @@ impl Client {
         let (key, failed) = failing(Operation::Renew, parts);
         check_ttl(ttl).map_err(|invalid| failed(invalid.into()))?;
         let renew = Renew::new(parts.claim().clone(), ttl);
-        let answer = self.within(self.session.store.renew(key, &renew)).await;
+        let answer = self
+            .session
+            .ask(self.session.store.renew(key, &renew))
+            .await;
         match answer.map_err(&failed)?.reply {
             RenewReply::Standing(_) => Ok(()),
             RenewReply::Superseded | RenewReply::Taken => Err(failed(StoreError::new(
@@ -85,7 +88,10 @@ impl Client {
             settled: false,
             unused: false,
         };
-        let answer = self.within(self.session.store.release(key, &release)).await;
+        let answer = self
+            .session
+            .ask(self.session.store.release(key, &release))
+            .await;
         Ok(match answer.map_err(failed)?.reply {
             ReleaseReply::Released { .. } => Released::StillOurs,
             ReleaseReply::Absent => Released::AlreadyGone,

@@ -50,9 +50,9 @@ pub use context::ClaimContext;
 pub use key::Key;
 pub use kind::{Capacity, Mode};
 pub use machine::{
-    Acknowledges, Change, ChangeId, Changed, ClaimMachine, ClaimNumber, Collected, End, Fact,
-    Facts, Failure, GRACE, HintLimit, KeyMachine, Limits, Loss, Phase, Rejoining, RenewalPolicy,
-    Response, Standpoint, Terms, Transmit,
+    Acknowledges, Change, ChangeId, Changed, ClaimMachine, ClaimNumber, Deadlines, End, Fact,
+    Facts, Failure, GRACE, HintLimit, KeyMachine, Loss, Phase, Rejoining, RenewalPolicy, Response,
+    Standpoint, Terms, Transmit,
 };
 pub use marker::{Closed, Marked, ServerMarker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};

@@ -2,20 +2,20 @@
 
 pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 
-use crate::client::Client;
 use crate::error::{Error, Operation};
+use crate::session::Session;
 use crate::store::AuditLog as Pages;
 pub use crate::store::AuditRecord;
 
-/// Reads an audit log: see [`Client::audit_log`].
+/// Reads an audit log: see [`crate::Client::audit_log`].
 pub struct AuditLog<'a> {
-    client: &'a Client,
+    session: &'a Session,
     pages: Box<dyn Pages + 'a>,
 }
 
 impl<'a> AuditLog<'a> {
-    pub(crate) fn new(client: &'a Client, pages: Box<dyn Pages + 'a>) -> Self {
-        Self { client, pages }
+    pub(crate) fn new(session: &'a Session, pages: Box<dyn Pages + 'a>) -> Self {
+        Self { session, pages }
     }
 
     /// Returns the next entries, a bounded number of them. An empty list means that there are no
@@ -30,9 +30,9 @@ impl<'a> AuditLog<'a> {
     /// Dropping the future loses nothing: the next call asks for the same entries again.
     ///
     /// # Examples
-    /// See [`Client::audit_log`].
+    /// See [`crate::Client::audit_log`].
     pub async fn next(&mut self) -> Result<Vec<AuditRecord>, Error> {
-        let page = self.client.within(self.pages.next_page()).await;
+        let page = self.session.ask(self.pages.next_page()).await;
         page.map_err(|error| Error::new(Operation::Audit, None, error))
     }
 }

@@ -8,14 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::join;
 use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime, Token};
 
 pub use self::builder::ClientBuilder;
 use crate::audit::AuditLog;
 use crate::deadlock::{self, Deadlock};
 use crate::election::Election;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::listing::{Listing, Skipped};
 use crate::lock::Lock;
@@ -24,10 +23,10 @@ use crate::mutex::Mutex;
 use crate::reentrant::{Owner, Reentrant};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::session::looks::Looks;
+use crate::session::watch_key::KeyWatcher;
 use crate::session::{Session, random_u64};
 use crate::store::{Answer, Capabilities, Verbs as _};
-use crate::sync::{timeout, with_timers};
+use crate::sync::with_timers;
 
 /// Opens the store at `url`, with default settings.
 ///
@@ -148,7 +147,6 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`]; `Invalid` if there is no key, or a key is given twice.
     pub fn multi(&self, keys: impl IntoIterator<Item: AsRef<str>>) -> Result<MultiLock, Error> {
-        let keys = check_keys(keys)?;
         MultiLock::new(keys, |first| self.lock_on(first, Mode::EXCLUSIVE))
     }
 
@@ -208,8 +206,8 @@ impl Client {
         let key = check_key(Operation::Inspect, key)?;
         let failed = |error| Error::new(Operation::Inspect, Some(key.clone()), error);
         self.session.check_caller().map_err(failed)?;
-        let mut looks = Looks::start(&self.session, &key);
-        let free = looks.until(|seen| {
+        let mut watcher = KeyWatcher::start(&self.session, &key);
+        let free = watcher.until(|seen| {
             let holders = Inspection::new(key.clone(), seen).holders;
             // Whichever ends last: before that it cannot be free unless a push says so.
             match holders.iter().map(|holder| holder.expires_in).max() {
@@ -280,7 +278,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
-        Listing::new(self, self.session.store.listing(pattern.as_ref()))
+        Listing::new(&self.session, self.session.store.listing(pattern.as_ref()))
     }
 
     /// Makes a context for a piece of work that holds several locks at once: see
@@ -407,7 +405,7 @@ impl Client {
             let error = StoreError::new(ErrorKind::Unsupported, message);
             Error::new(Operation::Audit, key, error)
         })?;
-        Ok(AuditLog::new(self, log))
+        Ok(AuditLog::new(&self.session, log))
     }
 
     /// Takes the key from all its holders: for administrators. The token is raised first, so that
@@ -470,7 +468,7 @@ impl Client {
         key: &Key,
         broken: impl Future<Output = Result<Answer<BreakReply>, StoreError>>,
     ) -> Result<Broken, Error> {
-        let answer = self.within(broken).await;
+        let answer = self.session.ask(broken).await;
         let failed = |error| Error::new(Operation::Break, Some(key.clone()), error);
         let BreakReply::Broken { holders, token } = answer.map_err(failed)?.reply;
         Ok(Broken { holders, token })
@@ -504,11 +502,8 @@ impl Client {
         let (mut released, mut unconfirmed) = (0, 0);
         // A forked process has nothing to release: its parent has.
         if !self.session.is_inherited() {
-            ((released, unconfirmed), _) = with_timers(async {
-                let watches = timeout(within, self.session.watches.ended());
-                join(self.session.shut_down(within), watches).await
-            })
-            .await;
+            let shutdown = self.session.shut_down(within);
+            (released, unconfirmed) = with_timers(shutdown).await;
         }
         Shutdown {
             released,
@@ -537,22 +532,6 @@ impl Client {
     pub fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.session.store.lifelines()
     }
-
-    pub(crate) async fn within<T>(
-        &self,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        self.session.ask(work).await
-    }
-}
-
-pub(crate) fn check_keys(keys: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Key>, Error> {
-    let keys = keys.into_iter();
-    keys.map(|key| check_key(Operation::Acquire, key)).collect()
-}
-
-fn check_key(operation: Operation, key: impl AsRef<str>) -> Result<Key, Error> {
-    Key::new(key).map_err(|invalid| Error::new(operation, None, invalid.into()))
 }
 
 impl fmt::Debug for Client {

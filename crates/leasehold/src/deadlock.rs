@@ -216,24 +216,16 @@ impl fmt::Debug for DeadlockCheck {
 }
 
 impl DeadlockCheck {
-    /// Refuses what cannot be checked.
-    pub(crate) fn context(request: &AcquireRequest) -> Result<&ClaimContext, StoreError> {
-        request.owner.context.as_ref().ok_or_else(|| {
-            let message = "deadlock detection needs a context, and this claim has none";
-            StoreError::new(ErrorKind::Invalid, message)
-                .with_hint("give all claims of one piece of work the same context: `with_context`")
-        })
-    }
-
     /// Looks for a deadlock again and again. Completes when the claim is to give up: at the first
     /// look that finds one if it is the youngest, and one look later for each that is younger, in
-    /// case those do not give up.
-    pub(crate) async fn watch(
-        &self,
-        session: &Session,
-        request: &AcquireRequest,
-        context: &ClaimContext,
-    ) -> StoreError {
+    /// case those do not give up. What cannot be checked is refused at once.
+    pub(crate) async fn watch(&self, session: &Session, request: &AcquireRequest) -> StoreError {
+        let Some(context) = &request.owner.context else {
+            let message = "deadlock detection needs a context, and this claim has none";
+            return StoreError::new(ErrorKind::Invalid, message).with_hint(
+                "give all claims of one piece of work the same context: `with_context`",
+            );
+        };
         let (shortest, longest) = PAUSES;
         let mut pause = self.after.max(shortest);
         let mut looks = 0;

@@ -18,9 +18,9 @@
 
 use crate::access::Access;
 use crate::error::{Error, Operation};
+use crate::registry;
 #[doc(inline)]
 pub use crate::store::report::{Finding, Report, Severity};
-use crate::stores;
 use crate::sync::check_runtime;
 
 /// Examines the store at `url`. It takes a second or two, uses a lock whose key begins with
@@ -37,7 +37,7 @@ use crate::sync::check_runtime;
 /// does not include.
 pub async fn examine(url: &str, access: &Access) -> Result<Report, Error> {
     let url = url.trim();
-    let scheme = check_runtime().and_then(|_| stores::of(url));
+    let scheme = check_runtime().and_then(|_| registry::of(url));
     let report = match scheme.and_then(|scheme| access.check().map(|()| scheme)) {
         Ok(scheme) => scheme.examine(url, access).await,
         Err(error) => Err(error),

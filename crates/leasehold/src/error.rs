@@ -151,3 +151,8 @@ impl std::error::Error for Error {
         std::error::Error::source(&self.0.error)
     }
 }
+
+/// A key that its caller names.
+pub(crate) fn check_key(operation: Operation, key: impl AsRef<str>) -> Result<Key, Error> {
+    Key::new(key).map_err(|invalid| Error::new(operation, None, invalid.into()))
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_core::{Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, StoreTime, Token};
 
 use crate::error::{Error, Operation};
-use crate::session::{Session, looks};
+use crate::session::Session;
 
 /// The state of a key when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct WaiterInfo {
 impl Inspection {
     /// Looks at a key.
     pub(crate) async fn of(session: &Session, key: &Key) -> Result<Self, Error> {
-        match looks::look(session, key).await {
+        match session.snapshot(key).await {
             Ok(look) => Ok(Self::new(key.clone(), look)),
             Err(error) => Err(Error::new(Operation::Inspect, Some(key.clone()), error)),
         }

@@ -5,17 +5,20 @@ mod kinds;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Change, Key, Loss, Mode, Note, Standpoint, Token};
+use leasehold_core::{Change, Changed, ClaimId, Key, Loss, Mode, Note, Standpoint, Token};
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::hold::{Hold, Released};
 use crate::loss::LossSignal;
-use crate::session::acquire::Grant;
-use crate::session::request::AcquireRequest;
+use crate::session::claim_handle::ClaimHandle;
+use crate::session::claim_slot::ClaimSlot;
+use crate::session::request::{AcquireRequest, id_taken};
+use crate::session::unanswered;
+use crate::settings::check_ttl;
 use crate::store::Acknowledged;
 
 /// A lease: a hold on a key that is limited in time and renewed automatically by the watchdog.
@@ -36,8 +39,23 @@ use crate::store::Acknowledged;
 /// [`Lease::release`] says whether the lease was still held.
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease<K: LeaseKind = Exclusive> {
-    hold: Hold,
+    pub(crate) claim: ClaimHandle,
+    mode: Mode,
+    pub(crate) reentrant: bool,
+    waited: Duration,
     kind: PhantomData<fn() -> K>,
+}
+
+/// The result of a release.
+#[must_use = "it says whether the lease was held to its end"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Released {
+    /// The lease was held until the release.
+    StillOurs,
+    /// The lease had expired or was taken before: another client may have held the key in
+    /// between.
+    AlreadyGone,
 }
 
 impl Lease {
@@ -52,7 +70,7 @@ impl Lease {
     /// refuse it.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.hold.slot().token()
+        self.slot().token()
     }
 
     /// Downgrades a writer to a reader in one atomic step. No other writer can hold the key in
@@ -79,65 +97,72 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
-        let mut hold = self.hold;
-        if hold.reentrant {
+        if self.reentrant {
             let error = StoreError::new(
                 ErrorKind::Invalid,
                 "the lease of a re-entrant lock cannot become a reader",
             )
             .with_hint("use a read-write lock");
-            return Err(hold.error(Operation::Downgrade, error));
+            return Err(self.error(Operation::Downgrade, error));
         }
-        hold.change(Operation::Downgrade, Change::Downgrade).await?;
-        hold.mode = Mode::SHARED;
-        Ok(Lease::of(hold))
+        self.change(Operation::Downgrade, Change::Downgrade).await?;
+        let mut reader = self.cast();
+        reader.mode = Mode::SHARED;
+        Ok(reader)
     }
 }
 
 impl<K: LeaseKind> Lease<K> {
     /// A lease that its caller does not have in hand yet.
-    pub(crate) fn new(grant: Grant, request: &AcquireRequest, waited: Duration) -> Self {
-        Self::of(Hold::new(grant, request, waited))
-    }
-
-    /// Gives it to its caller.
-    pub(crate) fn deliver(self) -> Self {
-        self.hold.claim.deliver();
-        self
-    }
-
-    pub(crate) fn of(hold: Hold) -> Self {
+    pub(crate) fn new(claim: ClaimHandle, request: &AcquireRequest, waited: Duration) -> Self {
         Self {
-            hold,
+            claim,
+            mode: request.mode,
+            reentrant: request.secret.is_some(),
+            waited,
             kind: PhantomData,
         }
     }
 
-    pub(crate) fn hold(&self) -> &Hold {
-        &self.hold
+    /// Gives it to its caller.
+    pub(crate) fn deliver(self) -> Self {
+        self.claim.deliver();
+        self
     }
 
-    pub(crate) fn into_hold(self) -> Hold {
-        self.hold
+    /// The same lease, as one of another kind.
+    fn cast<J: LeaseKind>(self) -> Lease<J> {
+        Lease {
+            claim: self.claim,
+            mode: self.mode,
+            reentrant: self.reentrant,
+            waited: self.waited,
+            kind: PhantomData,
+        }
+    }
+
+    /// What is seen of its claim.
+    pub(crate) fn slot(&self) -> &Arc<ClaimSlot> {
+        self.claim.slot()
     }
 
     /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
-        self.hold.key()
+        self.claim.key()
     }
 
     /// Returns the number of the grant, which is higher than that of every earlier grant of this
     /// key. It orders grants and does not fence.
     #[must_use]
     pub fn number(&self) -> GrantNumber {
-        GrantNumber(self.hold.slot().token().get())
+        GrantNumber(self.slot().token().get())
     }
 
     /// Returns the mode of the lease; for permits, how many of how many.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.hold.mode
+        self.mode
     }
 
     /// Returns whether the lease is valid now. No round trip.
@@ -150,40 +175,41 @@ impl<K: LeaseKind> Lease<K> {
     /// trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hold.slot().valid_until().since(clock::now())
+        self.slot().valid_until().since(clock::now())
     }
 
     /// Returns the state of the lease: held, unknown or lost. No round trip.
     #[must_use]
     pub fn standpoint(&self) -> Standpoint {
-        self.hold.slot().standpoint()
+        self.slot().standpoint()
     }
 
     /// Returns why the last renewal failed: the error of the store, or why the store was not
     /// reached. `None` if the renewal was answered. No round trip.
     #[must_use]
     pub fn last_error(&self) -> Option<Error> {
-        self.hold.last_error()
+        let error = self.slot().last_error()?;
+        Some(self.error(Operation::Renew, error))
     }
 
     /// Returns how many replicas have the lease, by the last acknowledged grant or renewal.
     /// `None` without an acknowledgement policy (`acknowledge` in the URL of a Redis store).
     #[must_use]
     pub fn acknowledged(&self) -> Option<Acknowledged> {
-        self.hold.slot().acknowledged()
+        self.slot().acknowledged()
     }
 
     /// Returns how long the acquisition took.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.hold.waited
+        self.waited
     }
 
     /// Returns how often the place in the queue was lost while waiting (the store lost its data,
     /// or this client was paused for longer than the waiter TTL).
     #[must_use]
     pub fn rejoined(&self) -> u32 {
-        self.hold.rejoined
+        self.claim.rejoined
     }
 
     /// Returns a signal by which other tasks notice a loss, also while the lease is being
@@ -193,7 +219,7 @@ impl<K: LeaseKind> Lease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::of([self.hold.slot().clone()])
+        LossSignal::of([self.slot().clone()])
     }
 
     /// Completes with the reason when the lease is lost: stop working then.
@@ -216,7 +242,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.hold.slot().lost().await
+        self.slot().lost().await
     }
 
     /// Runs `work`, and drops it as soon as the lease is lost. It looks at the lease when `work` is
@@ -246,11 +272,11 @@ impl<K: LeaseKind> Lease<K> {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         let done = tokio::select! {
             biased;
-            loss = self.lost() => Err(self.hold.lost_error(Operation::Hold, loss)),
+            loss = self.lost() => Err(self.lost_error(Operation::Hold, loss)),
             done = work => Ok(done),
         }?;
         // Work that blocks its thread ends before anybody can notice a loss.
-        self.check_held()?;
+        self.check_held(Operation::Hold)?;
         Ok(done)
     }
 
@@ -277,7 +303,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
-        self.hold.renew(None).await
+        self.change(Operation::Renew, Change::Renew(None)).await
     }
 
     /// Renews the lease now; it then lives `ttl` from now. A renewal never shortens a lease, and
@@ -301,7 +327,9 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
-        self.hold.renew(Some(ttl)).await
+        check_ttl(ttl).map_err(|invalid| self.error(Operation::Renew, invalid.into()))?;
+        self.change(Operation::Renew, Change::Renew(Some(ttl)))
+            .await
     }
 
     /// Publishes a note with the lease: those who inspect the key see it, also while a minimum hold
@@ -326,10 +354,9 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn set_note(&self, note: impl AsRef<str>) -> Result<(), Error> {
-        let hold = self.hold();
         let note = Note::new(note);
-        let note = note.map_err(|invalid| hold.error(Operation::Proclaim, invalid.into()))?;
-        hold.change(Operation::Proclaim, Change::Note(note)).await
+        let note = note.map_err(|invalid| self.error(Operation::Proclaim, invalid.into()))?;
+        self.change(Operation::Proclaim, Change::Note(note)).await
     }
 
     /// Replaces the claim id, so that a leaked id becomes useless. Nothing else about the lease
@@ -356,7 +383,9 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn rotate(&self) -> Result<(), Error> {
-        self.hold.rotate().await
+        let fresh = self.claim.session().claim_id();
+        let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
+        self.change(Operation::Rotate, Change::Rotate(fresh)).await
     }
 
     /// Releases the key. The same atomic step grants it to the next waiter.
@@ -382,16 +411,53 @@ impl<K: LeaseKind> Lease<K> {
     /// assert_eq!(lease.release().await?, Released::StillOurs);
     /// # Ok(()) }
     /// ```
-    pub async fn release(self) -> Result<Released, Error> {
-        self.hold.release().await
+    pub async fn release(mut self) -> Result<Released, Error> {
+        match self.claim.release().await {
+            Ok(true) => Ok(Released::StillOurs),
+            Ok(false) => Ok(Released::AlreadyGone),
+            Err(error) => Err(self.error(Operation::Release, error)),
+        }
     }
 }
 
 impl<K: LeaseKind> Lease<K> {
+    /// Changes the claim with a renewal, which prolongs it as its policy allows.
+    async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
+        let caller = self.claim.session().check_caller();
+        caller.map_err(|error| self.error(operation, error))?;
+        self.check_held(operation)?;
+        let changed = self.claim.change(change).await;
+        self.check_held(operation)?;
+        self.outcome(operation, changed)
+    }
+
+    fn outcome(&self, operation: Operation, changed: Changed) -> Result<(), Error> {
+        let limit = self.claim.session().settings.operation_timeout;
+        match changed {
+            Changed::Done => Ok(()),
+            Changed::Lost => Err(self.lost_error(operation, Loss::Gone)),
+            Changed::Taken => Err(self.error(operation, id_taken())),
+            Changed::Refused | Changed::Unanswered | Changed::Unacknowledged => {
+                Err(self.error(operation, self.claim.last_error(|| unanswered(limit))))
+            }
+        }
+    }
+
+    /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
+    /// leaves it at the store for another client. Returns that id, and how often it was replaced.
+    pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
+        let caller = self.claim.session().check_caller();
+        caller.map_err(|error| self.error(Operation::HandOver, error))?;
+        self.check_held(Operation::HandOver)?;
+        let settled = self.claim.hand_over().await;
+        self.outcome(Operation::HandOver, settled)?;
+        Ok(self.claim.identity())
+    }
+
     /// An error if it is lost.
-    pub(crate) fn check_held(&self) -> Result<(), Error> {
+    pub(crate) fn check_held(&self, operation: Operation) -> Result<(), Error> {
         match self.standpoint() {
-            Standpoint::Lost(loss) => Err(self.hold.lost_error(Operation::Hold, loss)),
+            Standpoint::Lost(loss) => Err(self.lost_error(operation, loss)),
             Standpoint::Held | Standpoint::Unknown => Ok(()),
         }
     }
@@ -400,12 +466,32 @@ impl<K: LeaseKind> Lease<K> {
     ///
     /// No answer to the release changes nothing about the work: the lease was valid to its end.
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
-        self.check_held()?;
-        let lost = self.hold.lost_error(Operation::Release, Loss::Gone);
+        self.check_held(Operation::Hold)?;
+        let lost = self.lost_error(Operation::Release, Loss::Gone);
         match self.release().await {
             Ok(Released::AlreadyGone) => Err(lost),
             Ok(Released::StillOurs) | Err(_) => Ok(done),
         }
+    }
+
+    pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
+        let cause = match loss {
+            Loss::Unanswered => self.slot().last_error(),
+            _ => None,
+        };
+        let why = cause.as_ref().map(|cause| format!(" ({cause})"));
+        let why = why.unwrap_or_default();
+        let mut error =
+            StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}{why}"))
+                .with_hint("stop the work: another may hold the key");
+        if let Some(cause) = cause {
+            error = error.with_source(cause);
+        }
+        self.error(operation, error)
+    }
+
+    pub(crate) fn error(&self, operation: Operation, error: StoreError) -> Error {
+        Error::new(operation, Some(self.key().clone()), error)
     }
 }
 
@@ -414,7 +500,7 @@ impl<K: LeaseKind> fmt::Debug for Lease<K> {
         f.debug_struct("Lease")
             .field("key", self.key())
             .field("mode", &self.mode())
-            .field("token", &self.hold.slot().token())
+            .field("token", &self.slot().token())
             .field("standpoint", &self.standpoint())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

@@ -46,7 +46,6 @@ pub mod fence;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hold;
 mod ids;
 mod inspection;
 mod lease;
@@ -58,12 +57,12 @@ mod mutex;
 pub mod observe;
 mod parts;
 mod reentrant;
+mod registry;
 mod rwlock;
 mod semaphore;
 mod session;
 mod settings;
 pub mod store;
-mod stores;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod sync;
@@ -76,10 +75,9 @@ pub use client::{Client, ClientBuilder, connect};
 pub use deadlock::{BlockedClaim, Deadlock};
 pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
-pub use hold::Released;
 pub use ids::{ClaimIds, SnowflakeConfig};
 pub use inspection::{Broken, HolderInfo, Inspection, Shutdown, WaiterInfo};
-pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Shared};
+pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Released, Shared};
 // For the command and for the tests of the stores, which are written against the core.
 #[doc(hidden)]
 pub use leasehold_core as core;

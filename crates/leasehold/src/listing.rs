@@ -1,13 +1,13 @@
 //! Listing of keys, page by page.
 
-use crate::client::Client;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
+use crate::session::Session;
 use crate::store::Listing as Pages;
 
-/// A listing in progress: see [`Client::listing`].
+/// A listing in progress: see [`crate::Client::listing`].
 pub struct Listing<'a> {
-    client: &'a Client,
+    session: &'a Session,
     pages: Box<dyn Pages + 'a>,
 }
 
@@ -33,8 +33,8 @@ pub struct Skipped {
 }
 
 impl<'a> Listing<'a> {
-    pub(crate) fn new(client: &'a Client, pages: Box<dyn Pages + 'a>) -> Self {
-        Self { client, pages }
+    pub(crate) fn new(session: &'a Session, pages: Box<dyn Pages + 'a>) -> Self {
+        Self { session, pages }
     }
 
     /// Returns the next page, which may be empty; `None` at the end. Each page takes at most one
@@ -48,9 +48,9 @@ impl<'a> Listing<'a> {
     /// Dropping the future loses nothing: the next call asks for the same page again.
     ///
     /// # Examples
-    /// See [`Client::listing`].
+    /// See [`crate::Client::listing`].
     pub async fn next(&mut self) -> Result<Option<Listed>, Error> {
-        let page = self.client.within(self.pages.next_page()).await;
+        let page = self.session.ask(self.pages.next_page()).await;
         let page = page.map_err(|error| Error::new(Operation::Inspect, None, error))?;
         Ok(page.map(|page| {
             let found = page.found.into_iter();

@@ -10,13 +10,12 @@ use leasehold_core::{
     ClaimContext, ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms, written,
 };
 
-use crate::client::check_keys;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
-use crate::multi::MultiLock;
 use crate::session::Session;
+use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::settings::{check_max_hold, check_renewal, check_ttl};
 use crate::verbs::{adopting, debug, fairness, locking, looking, options};
@@ -92,22 +91,6 @@ impl Lock {
         Ok(self)
     }
 
-    /// Makes one lock on these keys, with the same options. The key of this lock is included only
-    /// if it is in the list.
-    ///
-    /// # Errors
-    /// Same as [`Client::multi`](crate::Client::multi).
-    pub fn on_all(
-        &self,
-        keys: impl IntoIterator<Item: AsRef<str>>,
-    ) -> Result<MultiLock<Any>, Error> {
-        MultiLock::new(check_keys(keys)?, |first| {
-            let mut lock = self.clone();
-            lock.request.key = first.clone();
-            lock
-        })
-    }
-
     /// Reads who holds the key and who waits for it.
     ///
     /// # Cancel safety
@@ -136,7 +119,6 @@ impl Lock {
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
-            deadlock: None,
         };
         Self { session, request }
     }
@@ -220,28 +202,18 @@ impl Lock {
         &self,
         how: Acquire,
     ) -> Result<Option<Lease<K>>, Error> {
-        let started = clock::now();
-        let patience = self.session.patience(how.wait);
-        let waited = || clock::now().since(started);
-        let tell = |position, rejoined| how.tell(position, waited(), rejoined);
-        let valid = self.request.mode.check();
+        let (session, request) = (&self.session, &self.request);
+        let deadlines = how.wait.deadlines(session);
+        let valid = request.mode.check();
         valid.map_err(|invalid| self.error(invalid.into()))?;
-        let tells = how.progress.is_some();
-        let checked = self.checked(&how);
-        let request = checked.as_ref().unwrap_or(&self.request);
-        let grant = self.session.acquire(request, patience, tells, tell);
-        let grant = grant.await;
-        let grant = grant.map_err(|error| self.error(error))?;
-        let lease = |grant| Lease::new(grant, &self.request, waited());
-        Ok(grant.map(|grant| lease(grant).deliver()))
-    }
-
-    /// The request with what is to be done about deadlocks, if anything is.
-    pub(crate) fn checked(&self, how: &Acquire) -> Option<AcquireRequest> {
-        how.deadlock.as_ref().map(|check| AcquireRequest {
-            deadlock: Some(check.clone()),
-            ..self.request.clone()
-        })
+        let waited = || clock::now().since(deadlines.began);
+        let tell = |position, rejoined| how.tell(position, waited(), rejoined);
+        let progress: OnProgress<'_> = how.progress.as_ref().map(|_| &tell as _);
+        let deadlocked = how.deadlocked(session, request);
+        let acquired = session.acquire(request, deadlines, progress, deadlocked);
+        let acquired = acquired.await.map_err(|error| self.error(error))?;
+        let lease = |claim| Lease::new(claim, request, waited()).deliver();
+        Ok(acquired.ok().map(lease))
     }
 
     /// Acquires or fails: busy is a time-out here.

@@ -7,16 +7,17 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use leasehold_core::{Key, Mode, Moment};
+use leasehold_core::{Deadlines, End, Key, Mode};
 
 pub use self::lease::MultiLease;
 use self::lease::release_all;
 use crate::clock;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::session::acquire_all::Together;
-use crate::session::request::{AcquireRequest, Patience, timed_out};
+use crate::session::acquire::OnProgress;
+use crate::session::request::{AcquireRequest, timed_out};
+use crate::sync::timeout;
 use crate::verbs::options;
 use crate::waiting::{Acquire, Wait};
 
@@ -51,6 +52,24 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 
 options!(MultiLock<K>: lock, K: LeaseKind);
 
+impl Lock {
+    /// Makes one lock on these keys, with the same options. The key of this lock is included only
+    /// if it is in the list.
+    ///
+    /// # Errors
+    /// Same as [`Client::multi`](crate::Client::multi).
+    pub fn on_all(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Result<MultiLock<Any>, Error> {
+        MultiLock::new(keys, |first| {
+            let mut lock = self.clone();
+            lock.request.key = first.clone();
+            lock
+        })
+    }
+}
+
 impl MultiLock {
     /// Converts to a lock that reads each key.
     #[must_use]
@@ -66,7 +85,13 @@ impl MultiLock {
 impl<K: LeaseKind> MultiLock<K> {
     /// As `lock` makes it for the first of the keys. Whether `K` is its mode is for the caller
     /// to know.
-    pub(crate) fn new(keys: Vec<Key>, lock: impl FnOnce(&Key) -> Lock) -> Result<Self, Error> {
+    pub(crate) fn new(
+        keys: impl IntoIterator<Item: AsRef<str>>,
+        lock: impl FnOnce(&Key) -> Lock,
+    ) -> Result<Self, Error> {
+        let keys = keys.into_iter();
+        let keys = keys.map(|key| check_key(Operation::Acquire, key));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
         let invalid = |key: Option<&Key>, message: &str, hint: &str| {
             let error = StoreError::new(ErrorKind::Invalid, message).with_hint(hint);
             Error::new(Operation::Acquire, key.cloned(), error)
@@ -187,85 +212,76 @@ impl<K: LeaseKind> MultiLock<K> {
     /// # Examples
     /// See [`crate::Mutex::acquire`].
     pub async fn acquire(&self, how: Acquire) -> Result<Option<MultiLease<K>>, Error> {
-        let started = clock::now();
-        let patience = self.lock.session.patience(how.wait);
+        let session = &self.lock.session;
+        let deadlines = how.wait.deadlines(session);
         let mut keys = self.keys.clone();
         keys.sort();
-        let checked = self.lock.checked(&how);
-        let request = checked.as_ref().unwrap_or(&self.lock.request);
         let with_key = |key| AcquireRequest {
             key,
-            ..request.clone()
+            ..self.lock.request.clone()
         };
         let requests: Vec<_> = keys.into_iter().map(with_key).collect();
-        let together = self.lock.session.acquire_all(&requests, patience).await;
+        let together = session.acquire_all(&requests, deadlines).await;
         match together.map_err(|(part, failed)| error(&requests[part], failed))? {
-            Together::Granted(grants) => {
-                let waited = clock::now().since(started);
-                let leases = grants.into_iter().zip(&requests);
-                let leases = leases.map(|(grant, request)| Lease::new(grant, request, waited));
+            Ok(claims) => {
+                let waited = clock::now().since(deadlines.began);
+                let leases = claims.into_iter().zip(&requests);
+                let leases = leases.map(|(claim, request)| Lease::new(claim, request, waited));
                 return Ok(Some(self.lease(leases.collect())));
             }
-            Together::Busy if matches!(patience, Patience::No(_)) => return Ok(None),
-            Together::Busy | Together::Unsupported => {}
+            Err(End::Busy(_)) if !deadlines.waits() => return Ok(None),
+            Err(_) => {}
         }
         let mut begun_again = 0;
         loop {
-            let tell = |position, rejoined| {
-                how.tell(
-                    position,
-                    clock::now().since(started),
-                    rejoined + begun_again,
-                );
-            };
-            let tells = how.progress.is_some();
-            let claimed = self.one_by_one(&requests, patience, started, tells, tell);
-            match claimed.await? {
-                OneByOne::All(leases) => return Ok(Some(self.lease(leases))),
-                OneByOne::Busy => return Ok(None),
-                OneByOne::Lost => begun_again += 1,
+            // In hand only when all are there: no minimum hold counts before.
+            let mut leases = Vec::with_capacity(requests.len());
+            let granted = self.one_by_one(&requests, deadlines, &how, begun_again, &mut leases);
+            let granted = granted.await;
+            if let Ok(Ok(())) = granted {
+                return Ok(Some(self.lease(leases)));
+            }
+            // An error of a release is told by nobody: what failed first counts.
+            let released = timeout(deadlines.left(clock::now()), release_all(leases));
+            released.await.ok();
+            match granted? {
+                Err(End::Busy(_)) => return Ok(None),
+                _ => begun_again += 1,
             }
         }
     }
 
-    /// Claims the keys in the order of their names, each while holding the previous ones.
-    /// Releases them again unless all were granted.
+    /// Claims the keys in the order of their names, each while holding the previous ones. How it
+    /// ended: another client has a key, and the caller does not wait; or a key was lost while
+    /// waiting for the others, and all must be claimed again.
     async fn one_by_one(
         &self,
         requests: &[AcquireRequest],
-        patience: Patience,
-        started: Moment,
-        tells: bool,
-        tell: impl Fn(u64, u32),
-    ) -> Result<OneByOne<K>, Error> {
-        // In hand only when all are there: no minimum hold counts before.
-        let mut leases = Vec::with_capacity(requests.len());
+        deadlines: Deadlines,
+        how: &Acquire,
+        begun_again: u32,
+        leases: &mut Vec<Lease<K>>,
+    ) -> Result<Result<(), End>, Error> {
+        let session = &self.lock.session;
+        let waited = || clock::now().since(deadlines.began);
+        let tell = |position, rejoined| how.tell(position, waited(), rejoined + begun_again);
+        let progress: OnProgress<'_> = how.progress.as_ref().map(|_| &tell as _);
         for request in requests {
-            let granted = tokio::select! {
+            let deadlocked = how.deadlocked(session, request);
+            let acquired = tokio::select! {
                 biased;
-                () = any_lost(&leases) => break,
-                granted = self.lock.session.acquire(request, patience, tells, &tell) => granted,
+                () = any_lost(leases) => return Ok(Err(End::Gone)),
+                acquired = session.acquire(request, deadlines, progress, deadlocked) => acquired,
             };
-            match granted {
-                Ok(Some(grant)) => {
-                    leases.push(Lease::new(grant, request, clock::now().since(started)));
-                }
-                // An error of a release is told by nobody: what failed first counts.
-                Ok(None) => {
-                    patience.within(release_all(leases)).await;
-                    return Ok(OneByOne::Busy);
-                }
-                Err(failed) => {
-                    patience.within(release_all(leases)).await;
-                    return Err(error(request, failed));
-                }
+            match acquired.map_err(|failed| error(request, failed))? {
+                Ok(claim) => leases.push(Lease::new(claim, request, waited())),
+                Err(end) => return Ok(Err(end)),
             }
         }
-        if leases.len() == requests.len() && leases.iter().all(Lease::is_valid) {
-            return Ok(OneByOne::All(leases));
+        match leases.iter().all(Lease::is_valid) {
+            true => Ok(Ok(())),
+            false => Ok(Err(End::Gone)),
         }
-        patience.within(release_all(leases)).await;
-        Ok(OneByOne::Lost)
     }
 
     /// The lease of these parts, which are in the order of their names.
@@ -274,16 +290,6 @@ impl<K: LeaseKind> MultiLock<K> {
         leases.sort_by_key(named);
         MultiLease::of(leases.into_iter().map(Lease::deliver).collect())
     }
-}
-
-/// The result of claiming the keys one by one.
-enum OneByOne<K: LeaseKind> {
-    /// In the order of their names.
-    All(Vec<Lease<K>>),
-    /// A key is held by another client, and the caller does not wait.
-    Busy,
-    /// A key was lost while waiting for the others: all must be claimed again.
-    Lost,
 }
 
 fn error(request: &AcquireRequest, error: StoreError) -> Error {

@@ -251,14 +251,16 @@ impl<'a> Acquiring<'a> {
         self.span.clone()
     }
 
-    /// Reports this outcome.
-    pub(crate) fn end(mut self, outcome: AcquireOutcome) {
-        self.outcome = outcome;
-    }
-
-    /// Reports that it failed.
-    pub(crate) fn fail(self, error: &StoreError) {
-        self.end(AcquireOutcome::Failed(error.kind()));
+    /// Reports how it came out; the inner error is how its claim has ended.
+    pub(crate) fn end<T>(mut self, acquired: Result<&Result<T, End>, &StoreError>) {
+        self.outcome = match acquired {
+            Ok(Ok(_)) => AcquireOutcome::Granted,
+            Ok(Err(End::Busy(_))) => AcquireOutcome::Busy,
+            // The claim that was to be adopted does not exist any more.
+            Ok(Err(End::Gone | End::Superseded)) => AcquireOutcome::Failed(ErrorKind::Lost),
+            Ok(Err(_)) => AcquireOutcome::Withdrawn,
+            Err(error) => AcquireOutcome::Failed(error.kind()),
+        };
     }
 
     fn tell(&self, ended: Option<AcquireOutcome>) {

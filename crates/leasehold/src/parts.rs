@@ -3,14 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use leasehold_core::{ClaimId, Invalid, Key, Mode, Token};
+use leasehold_core::{ClaimId, End, Invalid, Key, Mode, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::session::acquire::Adopted;
 use crate::waiting::Acquire;
 
 /// A lease as data, to hand it to another process or to recover it after a crash.
@@ -147,14 +146,14 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     fn written(&self, handed_over: bool) -> Written {
-        let (claim, version) = self.hold().claim.identity();
+        let (claim, version) = self.claim.identity();
         Written {
             key: self.key().clone(),
             claim,
             version,
-            token: self.hold().slot().token(),
+            token: self.slot().token(),
             mode: self.mode(),
-            reentrant: self.hold().reentrant,
+            reentrant: self.reentrant,
             handed_over,
         }
     }
@@ -184,7 +183,7 @@ impl<K: LeaseKind> Lease<K> {
     /// ```
     pub async fn into_parts(self) -> Result<LeaseParts<K>, Error> {
         let mut written = self.written(true);
-        (written.claim, written.version) = self.into_hold().hand_over().await?;
+        (written.claim, written.version) = self.hand_over().await?;
         Ok(written.parts())
     }
 }
@@ -284,14 +283,14 @@ impl Lock {
         let (claim, version) = (&written.claim, written.version);
         let adopted = self.session.adopt(&request, claim, version).await;
         Ok(match adopted.map_err(|error| self.adopt_error(error))? {
-            Adopted::Lease(grant) => {
+            Ok(claim) => {
                 let took = clock::now().since(started);
-                Ok(Lease::new(grant, &request, took))
+                Ok(Lease::new(claim, &request, took))
             }
-            Adopted::Gone => Err("the claim no longer exists: it was released or has expired"),
-            Adopted::Superseded => {
+            Err(End::Superseded) => {
                 Err("another process has taken over the claim, or its id was replaced")
             }
+            Err(_) => Err("the claim no longer exists: it was released or has expired"),
         })
     }
 

@@ -7,7 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::scheme::Description;
 
-use crate::stores;
+use crate::registry;
 
 #[doc(inline)]
 pub use leasehold_store::{
@@ -30,19 +30,19 @@ pub(crate) use leasehold_store::{report, scheme};
 /// What a URL means, without opening its store: for the command.
 #[doc(hidden)]
 pub fn describe(url: &str) -> Result<Description, StoreError> {
-    Ok(stores::of(url)?.describe(url)?)
+    Ok(registry::of(url)?.describe(url)?)
 }
 
 /// What users of a URL may not expect of its store: for the command.
 #[doc(hidden)]
 pub fn warning(url: &str) -> Option<Invalid> {
-    stores::of(url).ok()?.warning(url)
+    registry::of(url).ok()?.warning(url)
 }
 
 /// Examples of the URLs of all stores: for the tests of the command.
 #[doc(hidden)]
 pub fn examples() -> impl Iterator<Item = &'static str> {
-    stores::examples()
+    registry::examples()
 }
 
 /// `local:` — the store for many processes on one machine, without a server.

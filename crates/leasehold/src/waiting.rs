@@ -4,7 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_core::Deadlines;
+
 use crate::deadlock::{Deadlock, DeadlockCheck};
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::session::request::AcquireRequest;
 
 /// The options of acquiring a lock. It is made from a [`Wait`].
 ///
@@ -60,6 +65,19 @@ impl Acquire {
         self
     }
 
+    /// Completes if the claim of `request` is to give up in a deadlock.
+    pub(crate) async fn deadlocked(
+        &self,
+        session: &Session,
+        request: &AcquireRequest,
+    ) -> StoreError {
+        match &self.deadlock {
+            // What few need does not make every acquisition larger.
+            Some(check) if self.wait != Wait::No => Box::pin(check.watch(session, request)).await,
+            _ => std::future::pending().await,
+        }
+    }
+
     pub(crate) fn tell(&self, position: u64, waited: Duration, rejoined: u32) {
         if let Some(hear) = &self.progress {
             hear(&Progress {
@@ -92,6 +110,18 @@ pub enum Wait {
     /// Wait without a time limit.
     #[default]
     Forever,
+}
+
+impl Wait {
+    /// The deadlines of a call that begins now.
+    pub(crate) fn deadlines(self, session: &Session) -> Deadlines {
+        let deadlines = Session::deadlines();
+        match self {
+            Self::No => deadlines.without_waiting(session.settings.operation_timeout),
+            Self::For(limit) => deadlines.within(limit),
+            Self::Forever => deadlines,
+        }
+    }
 }
 
 /// The progress of a waiting claim.

@@ -12,7 +12,7 @@ use leasehold_store::scheme::{Description, Opened, Scheme};
 
 use crate::Place;
 
-/// Opens `toy:`. A line in the registry of a build (`leasehold/src/stores.rs`) makes it a store
+/// Opens `toy:`. A line in the registry of a build (`leasehold/src/registry.rs`) makes it a store
 /// like any other, also in `leasehold.toml`.
 #[derive(Debug)]
 pub struct Toys;

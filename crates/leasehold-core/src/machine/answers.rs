@@ -203,9 +203,7 @@ impl ClaimMachine {
                 waiter.handle_doubt(now, hinted());
             }
             // It was broken before its client knew that it holds, and is in line anew.
-            (Stage::Held(renewal), Push::Granted { token, .. })
-                if renewal.token().is_some_and(|own| own < *token) =>
-            {
+            (Stage::Held(renewal), Push::Granted { token, .. }) if renewal.token() < *token => {
                 renewal.handle_doubt(hinted(), Loss::Revoked);
             }
             (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
@@ -314,17 +312,9 @@ impl ClaimMachine {
     }
 
     fn begin_to_hold(&mut self, granted: Granted, in_flight: bool, now: Moment) {
-        let renewal = Renewal::new(
-            now,
-            self.terms.ttl,
-            self.terms.policy,
-            granted.validity,
-            granted.confirm_at,
-            in_flight,
-            self.seed,
-        );
-        let renewal = renewal.of(granted.arrival, granted.token);
-        self.stage = Stage::Held(renewal.at_most(self.terms.max_hold));
+        let terms = self.terms.clone();
+        let renewal = Renewal::new(now, terms, granted, in_flight, self.seed);
+        self.stage = Stage::Held(renewal);
         self.ask = None;
         self.arrival = Some(granted.arrival);
     }

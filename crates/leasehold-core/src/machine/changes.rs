@@ -29,18 +29,19 @@ impl ClaimMachine {
     }
 
     pub(super) fn aim(&mut self, aim: Aim, now: Moment) -> ChangeId {
-        self.last_change = ChangeId(self.last_change.0 + 1);
+        self.last_change = ChangeId(self.last_change.0.wrapping_add(1));
         if !matches!(self.stage, Stage::Held(_)) {
             // Nothing is there to be changed, and whoever asks is told that it is lost.
             return self.last_change;
         }
+        let operation = self.terms.operation;
         self.changes.push(Changing {
             id: self.last_change,
             aim,
-            until: now + self.operation,
+            until: now + operation,
             due: now,
             in_flight: false,
-            pauses: Backoff::new(CHANGE_AGAIN, self.operation / CHANGE_AGAIN_PART, self.seed),
+            pauses: Backoff::new(CHANGE_AGAIN, operation / CHANGE_AGAIN_PART, self.seed),
             outcome: None,
         });
         self.last_change
@@ -87,7 +88,7 @@ impl ClaimMachine {
         let ttl = self.terms.ttl;
         let aim = self.changes[at].aim.clone();
         let ttl = match &aim {
-            Aim::Caller(Change::Renew(ttl)) => renewal.allowed(now, *ttl),
+            Aim::Caller(Change::Renew(longer)) => renewal.allowed(now, longer.unwrap_or(ttl)),
             Aim::Confirm => renewal.allowed(now, ttl),
             Aim::Settle => ttl,
             Aim::Caller(_) | Aim::TopUp => renewal.ttl_at(now),

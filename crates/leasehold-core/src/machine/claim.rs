@@ -13,7 +13,7 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, Changing, End, Limits, Loss, Phase, Request, RequestKind, Standpoint,
+    Acknowledges, ChangeId, Changing, Deadlines, End, Loss, Phase, Request, RequestKind, Standpoint,
     Terms, Transmit,
 };
 use super::waiter::Waiter;
@@ -23,7 +23,6 @@ use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct ClaimMachine {
     pub(super) terms: Arc<Terms>,
-    pub(super) operation: Duration,
     pub(super) seed: u64,
     /// What brings it into being, until it is granted.
     pub(super) ask: Option<Arc<Command>>,
@@ -84,11 +83,17 @@ impl ClaimMachine {
     pub(super) fn claim(
         claim: Claim,
         terms: impl Into<Arc<Terms>>,
-        limits: Limits,
+        deadlines: Deadlines,
         now: Moment,
     ) -> Self {
         let identity = Identity::new(claim.id.clone());
-        Self::new(Command::Claim(claim), identity, terms.into(), limits, now)
+        Self::new(
+            Command::Claim(claim),
+            identity,
+            terms.into(),
+            deadlines,
+            now,
+        )
     }
 
     /// Makes the state machine of a claim that is taken over from another client: `id`, replaced
@@ -97,7 +102,7 @@ impl ClaimMachine {
         id: ClaimId,
         rotate: Rotate,
         terms: impl Into<Arc<Terms>>,
-        limits: Limits,
+        deadlines: Deadlines,
         now: Moment,
     ) -> Self {
         let terms = terms.into();
@@ -111,7 +116,7 @@ impl ClaimMachine {
             settled: true,
             // Whoever had it before has used it.
             used: true,
-            ..Self::new(Command::Renew(renew), identity, terms, limits, now)
+            ..Self::new(Command::Renew(renew), identity, terms, deadlines, now)
         }
     }
 
@@ -119,16 +124,15 @@ impl ClaimMachine {
         ask: Command,
         identity: Identity,
         terms: Arc<Terms>,
-        limits: Limits,
+        deadlines: Deadlines,
         now: Moment,
     ) -> Self {
         let confirms = terms.acknowledges != Acknowledges::Nothing;
         Self {
-            operation: limits.operation,
-            seed: limits.seed,
+            seed: deadlines.seed,
             ask: Some(Arc::new(ask)),
             identity,
-            stage: Stage::Waiting(Box::new(Waiter::new(&terms, &limits, now))),
+            stage: Stage::Waiting(Box::new(Waiter::new(&terms, &deadlines, now))),
             sends: 0,
             settled: false,
             used: false,
@@ -215,7 +219,7 @@ impl ClaimMachine {
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         match &self.stage {
-            Stage::Held(renewal) => renewal.token(),
+            Stage::Held(renewal) => Some(renewal.token()),
             _ => None,
         }
     }
@@ -371,6 +375,6 @@ impl ClaimMachine {
     }
 
     pub(super) fn request_limit(&self) -> Duration {
-        self.operation.min(self.terms.ttl / REQUEST_PART)
+        self.terms.operation.min(self.terms.ttl / REQUEST_PART)
     }
 }

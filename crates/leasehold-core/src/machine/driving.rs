@@ -17,7 +17,8 @@ impl<T> KeyMachine<T> {
         self.due
     }
 
-    /// Handles that time has passed. Early calls are allowed.
+    /// Handles that time has passed. Early calls are allowed. What is next due is known again when
+    /// [`KeyMachine::poll_transmit`] has returned `None`.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.due.is_none_or(|due| now < due) {
             return;
@@ -28,7 +29,6 @@ impl<T> KeyMachine<T> {
                 self.settle(at, now);
             }
         }
-        self.due = self.earliest();
     }
 
     fn earliest(&self) -> Option<Moment> {
@@ -43,6 +43,9 @@ impl<T> KeyMachine<T> {
         now: Moment,
         mut fresh: impl FnMut() -> Option<ClaimId>,
     ) -> Option<(ClaimNumber, Transmit)> {
+        if self.due.is_none_or(|due| now < due) {
+            return None;
+        }
         for at in 0..self.claims.len() {
             if self.claims[at].due.is_some_and(|due| due <= now) {
                 let transmit = self.claims[at].claim.poll_transmit(now, &mut fresh);

@@ -62,7 +62,8 @@ pub enum Fact {
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
     requested: bool,
-    position: Option<u64>,
+    /// Zero before it waits.
+    position: u64,
     /// When it was asked for; once it is held, when it was granted.
     since: Moment,
     held: bool,
@@ -77,7 +78,7 @@ impl Facts {
     pub const fn new() -> Self {
         Self {
             requested: false,
-            position: None,
+            position: 0,
             since: Moment(0),
             held: false,
             standpoint: None,
@@ -95,10 +96,8 @@ impl Facts {
             self.since = now;
             tell(Fact::Requested);
         }
-        let position = life.position();
-        if life.phase() == Phase::Waiting && position != self.position {
+        if let Some(position) = life.position().filter(|now| *now != self.position) {
             self.position = position;
-            let position = position.unwrap_or_default();
             tell(Fact::Queued { position });
         }
         let waited = now.since(self.since);

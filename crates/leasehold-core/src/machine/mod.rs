@@ -68,8 +68,8 @@ pub use self::rejoining::Rejoining;
 use self::runs::{Remembered, Run};
 pub use self::timing::GRACE;
 pub use self::types::{
-    Acknowledges, Change, ChangeId, Changed, ClaimNumber, Collected, End, Failure, Limits, Loss,
-    Phase, RenewalPolicy, Response, Standpoint, Terms, Transmit,
+    Acknowledges, Change, ChangeId, Changed, ClaimNumber, Deadlines, End, Failure, Loss, Phase,
+    RenewalPolicy, Response, Standpoint, Terms, Transmit,
 };
 use crate::{Arrival, Claim, ClaimId, Moment, Push, Rotate};
 
@@ -154,10 +154,10 @@ impl<T> KeyMachine<T> {
         data: T,
         claim: Claim,
         terms: impl Into<Arc<Terms>>,
-        limits: Limits,
+        deadlines: Deadlines,
         now: Moment,
     ) {
-        let claim = ClaimMachine::claim(claim, terms, limits, now);
+        let claim = ClaimMachine::claim(claim, terms, deadlines, now);
         self.insert(number, data, claim, now);
     }
 
@@ -173,10 +173,10 @@ impl<T> KeyMachine<T> {
         id: ClaimId,
         rotate: Rotate,
         terms: impl Into<Arc<Terms>>,
-        limits: Limits,
+        deadlines: Deadlines,
         now: Moment,
     ) {
-        let claim = ClaimMachine::adopt(id, rotate, terms, limits, now);
+        let claim = ClaimMachine::adopt(id, rotate, terms, deadlines, now);
         self.insert(number, data, claim, now);
     }
 
@@ -225,10 +225,10 @@ impl<T> KeyMachine<T> {
         Some(&self.claims[self.place(number)?].data)
     }
 
-    /// Returns all claims that are not over, with what their driver keeps of them.
-    pub fn claims(&self) -> impl Iterator<Item = (ClaimNumber, &T, &ClaimMachine)> {
-        let live = self.claims.iter().filter(|it| it.phase != Phase::Over);
-        live.map(|entry| (entry.number, &entry.data, &*entry.claim))
+    /// Returns what the driver keeps of the claims that are on their way out.
+    pub fn leaving(&self) -> impl Iterator<Item = &T> {
+        let leaving = self.claims.iter().filter(|it| it.phase == Phase::Leaving);
+        leaving.map(|entry| &entry.data)
     }
 
     /// Returns whether it has no claim any more.

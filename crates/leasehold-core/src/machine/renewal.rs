@@ -1,20 +1,22 @@
 //! Renewals of a held lease.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
-use super::types::{Loss, RenewalPolicy, Request, Standpoint};
+use super::types::{Granted, Loss, RenewalPolicy, Request, Standpoint, Terms};
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
 /// The renewals of one lease: when to renew, what an answer means, and when the lease is lost.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub(super) struct Renewal {
-    ttl: Duration,
-    policy: RenewalPolicy,
-    granted: Moment,
-    /// When the longest hold allowed is over.
-    hold_until: Option<Moment>,
-    grant: Option<(Arrival, Token)>,
+    terms: Arc<Terms>,
+    since: Moment,
+    /// The numbers of the grant. An answer that names another arrival is about another claim of
+    /// the same id, which a request that was long under way has made since; one that names
+    /// another token is of a store that forgot the grant and gave a new one, perhaps after others
+    /// have held. This lease is lost then.
+    grant: (Arrival, Token),
     /// A request of its waiting time is unanswered: it may have been older than the
     /// grant at the store, too.
     overtaken: bool,
@@ -28,68 +30,53 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// A lease granted at `now`. `confirm_at` is set when it still lives on the
-    /// waiter TTL and needs a first renewal then, whatever the policy;
-    /// `in_flight` when a request of its waiting time is still unanswered.
+    /// A lease that is known to be granted at `now`. If it still lives on the waiter TTL, it needs
+    /// a first renewal whatever the policy. `in_flight`: a request of its waiting time is still
+    /// unanswered.
     #[must_use]
     pub(super) fn new(
         now: Moment,
-        ttl: Duration,
-        policy: RenewalPolicy,
-        validity: Validity,
-        confirm_at: Option<Moment>,
+        terms: Arc<Terms>,
+        granted: Granted,
         in_flight: bool,
         seed: u64,
     ) -> Self {
-        let mut renewal = Self {
-            ttl,
-            policy,
-            granted: now,
-            hold_until: None,
-            grant: None,
+        let validity = granted.validity;
+        // Counted as validity is: the answer may have been long under way.
+        let asked = validity.counted_from(terms.ttl).min(now);
+        Self {
+            since: now,
+            grant: (granted.arrival, granted.token),
             overtaken: in_flight,
             validity,
             in_flight,
-            due: confirm_at,
+            due: granted.confirm_at.or_else(|| renew_at(&terms, asked)),
             standpoint: Standpoint::Held,
             doubt: None,
-            backoff: Backoff::new(RENEW_AGAIN, ttl / RENEW_AGAIN_PART, seed),
-        };
-        if confirm_at.is_none() {
-            // Counted as validity is: the answer may have been long under way.
-            renewal.due = renewal.next_due(validity.counted_from(ttl).min(now));
+            backoff: Backoff::new(RENEW_AGAIN, terms.ttl / RENEW_AGAIN_PART, seed),
+            terms,
         }
-        renewal
     }
 
-    /// The same lease, known by the numbers of its grant. An answer that names
-    /// another arrival is about another claim of the same id, which a request that
-    /// was long under way has made since; one that names another token is of a store
-    /// that forgot the grant and gave a new one, perhaps after others have held. This
-    /// lease is lost then. Without this, the first answer says which numbers they are.
-    #[must_use]
-    pub(super) fn of(mut self, arrival: Arrival, token: Token) -> Self {
-        self.grant = Some((arrival, token));
-        self
+    /// When the longest hold allowed is over: no renewal prolongs it beyond that.
+    fn hold_until(&self) -> Option<Moment> {
+        self.terms.max_hold.map(|max_hold| self.since + max_hold)
     }
 
-    /// The same lease, which no renewal prolongs beyond `max_hold` from its grant.
-    #[must_use]
-    pub(super) fn at_most(mut self, max_hold: Option<Duration>) -> Self {
-        self.hold_until = max_hold.map(|max_hold| self.granted + max_hold);
-        self
+    fn is_automatic(&self) -> bool {
+        matches!(self.terms.policy, RenewalPolicy::Automatic(_))
     }
 
     /// How much of `ttl` a renewal sent now may ask for.
     #[must_use]
     pub(super) fn allowed(&self, now: Moment, ttl: Duration) -> Duration {
-        self.hold_until.map_or(ttl, |end| ttl.min(end.since(now)))
+        self.hold_until().map_or(ttl, |end| ttl.min(end.since(now)))
     }
 
-    /// The token of the grant, once it is known.
+    /// The token of the grant.
     #[must_use]
-    pub(super) fn token(&self) -> Option<Token> {
-        self.grant.map(|(_, token)| token)
+    pub(super) fn token(&self) -> Token {
+        self.grant.1
     }
 
     /// Until when to rely on the lease.
@@ -146,16 +133,15 @@ impl Renewal {
     /// Why the lease is lost if nothing more is heard until its validity is over.
     #[must_use]
     pub(super) fn loss_at_end(&self) -> Loss {
-        let automatic = matches!(self.policy, RenewalPolicy::Automatic(_));
         // Validity ends earlier than the hold by the drift allowance, which
         // depends on the last renewal: one that was all it could ask for, or that
         // reached as far.
-        let allowance = drift_allowance(self.ttl);
+        let allowance = drift_allowance(self.terms.ttl);
         let reaches = |end: Moment| self.validity.until() + allowance >= end;
-        let asked_for_all = self.due.is_none() || self.hold_until.is_some_and(reaches);
-        if automatic && self.hold_until.is_some() && asked_for_all {
+        let asked_for_all = self.due.is_none() || self.hold_until().is_some_and(reaches);
+        if self.is_automatic() && self.hold_until().is_some() && asked_for_all {
             Loss::MaxHold
-        } else if automatic {
+        } else if self.is_automatic() {
             Loss::Unanswered
         } else {
             Loss::Expired
@@ -210,13 +196,12 @@ impl Renewal {
     /// Whether an answer is about the grant that this lease is. One that still waits can
     /// only be to a request that the grant has overtaken: a store that says so later has
     /// forgotten the grant.
-    fn is_ours(&mut self, standing: &Standing, overtaken: bool) -> bool {
+    fn is_ours(&self, standing: &Standing, overtaken: bool) -> bool {
+        let ours = self.grant;
         let Some(token) = standing.token else {
-            let ours = |(arrival, _)| arrival == standing.arrival;
-            return overtaken && self.grant.is_none_or(ours);
+            return overtaken && ours.0 == standing.arrival;
         };
         let named = (standing.arrival, token);
-        let ours = *self.grant.get_or_insert(named);
         ours == named
     }
 
@@ -245,7 +230,7 @@ impl Renewal {
     /// the reason if it is lost indeed. A lease that is not renewed by itself is not asked
     /// about, since asking would prolong it.
     pub(super) fn handle_doubt(&mut self, at: Moment, loss: Loss) {
-        if matches!(self.policy, RenewalPolicy::Automatic(_)) && !self.is_lost() {
+        if self.is_automatic() && !self.is_lost() {
             self.doubt = Some(loss);
             self.due = Some(self.due.map_or(at, |due| due.min(at)));
         }
@@ -254,7 +239,7 @@ impl Renewal {
     /// The connection was lost and is back: see at once whether the lease stands,
     /// unless asking would prolong what its caller did not ask to be prolonged.
     pub(super) fn handle_reset(&mut self, now: Moment) {
-        if matches!(self.policy, RenewalPolicy::Automatic(_)) {
+        if self.is_automatic() {
             self.due = Some(now);
         }
     }
@@ -275,25 +260,31 @@ impl Renewal {
     /// time, also if something else about it is changed.
     #[must_use]
     pub(super) fn ttl_at(&self, now: Moment) -> Duration {
-        let ttl = match self.policy {
-            RenewalPolicy::Fixed => self.ttl.saturating_sub(now.since(self.granted)),
-            RenewalPolicy::Automatic(_) | RenewalPolicy::Manual => self.ttl,
+        let ttl = match self.terms.policy {
+            RenewalPolicy::Fixed => self.terms.ttl.saturating_sub(now.since(self.since)),
+            RenewalPolicy::Automatic(_) | RenewalPolicy::Manual => self.terms.ttl,
         };
         self.allowed(now, ttl)
     }
 
     fn next_due(&self, sent: Moment) -> Option<Moment> {
-        let RenewalPolicy::Automatic(share) = self.policy else {
-            return None;
-        };
-        if self.hold_until.is_some_and(|end| sent + self.ttl >= end) {
+        let reaches = |end| sent + self.terms.ttl >= end;
+        if self.hold_until().is_some_and(reaches) {
             // The last renewal has asked for all that is left.
             return None;
         }
-        let share = if share.is_nan() { RENEW_AT } else { share };
-        let interval = self.ttl.mul_f64(share.clamp(0.01, 0.9));
-        let due = sent + interval;
-        let grid = (crate::time::micros(interval) / GRID).max(1);
-        Some(Moment(due.0 - due.0 % grid))
+        renew_at(&self.terms, sent)
     }
+}
+
+/// When to renew what was asked for at `sent`, if it is renewed by itself.
+fn renew_at(terms: &Terms, sent: Moment) -> Option<Moment> {
+    let RenewalPolicy::Automatic(share) = terms.policy else {
+        return None;
+    };
+    let share = if share.is_nan() { RENEW_AT } else { share };
+    let interval = terms.ttl.mul_f64(share.clamp(0.01, 0.9));
+    let due = sent + interval;
+    let grid = (crate::time::micros(interval) / GRID).max(1);
+    Some(Moment(due.0 - due.0 % grid))
 }

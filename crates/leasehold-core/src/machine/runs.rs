@@ -160,7 +160,9 @@ impl<T> KeyMachine<T> {
 
     /// What is to be said to a claim that is behind this one now.
     fn news_of(&self, ahead: Arrival) -> Option<RunNews> {
-        let mut named = self.claims.iter().filter(|it| it.arrival == Some(ahead));
+        // A run grows at its end.
+        let claims = self.claims.iter().rev();
+        let mut named = claims.filter(|it| it.arrival == Some(ahead));
         let gone = || {
             let passed = &self.remembered.as_ref()?.passed;
             passed.iter().find(|(own, _)| *own == ahead).map(|it| it.1)

@@ -1,7 +1,7 @@
 //! All time limits, pauses and shares in the state machine of a claim, each with its reason.
 //!
 //! The settings of users (TTLs, renewal share, operation time-out) are in [`Terms`](super::Terms)
-//! and [`Limits`](super::Limits).
+//! and [`Deadlines`](super::Deadlines).
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::timing::GRACE;
 use crate::{
     Arrival, Backoff, Capacity, ClaimId, Command, Moment, Note, Reply, StoreTime, Token, Validity,
 };
@@ -28,6 +29,8 @@ pub struct Terms {
     pub ttl: Duration,
     /// How long it lives while it waits.
     pub waiter_ttl: Duration,
+    /// How long an operation of the store may take; a change of a held claim is retried for so long.
+    pub operation: Duration,
     /// Who renews it once it is granted.
     pub policy: RenewalPolicy,
     /// Whether its release grants the key to the next waiter.
@@ -40,17 +43,75 @@ pub struct Terms {
     pub acknowledges: Acknowledges,
 }
 
-/// The time limits of a claim.
+/// The time limits of a call, and of the claims that it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Limits {
+pub struct Deadlines {
+    /// When the call began.
+    pub began: Moment,
     /// When to give up waiting. At least one request is sent.
     pub give_up: Option<Moment>,
-    /// The store counts as unreachable if there is no answer for this long.
-    pub patience: Duration,
-    /// How long a change of a held claim is retried.
-    pub operation: Duration,
+    /// When the call ends, whatever it waits for.
+    pub stop: Option<Moment>,
     /// The seed of random pauses.
     pub seed: u64,
+}
+
+impl Deadlines {
+    /// Makes those of a call that begins at `now` and waits without a time limit.
+    #[must_use]
+    pub fn new(now: Moment, seed: u64) -> Self {
+        Self {
+            began: now,
+            give_up: None,
+            stop: None,
+            seed,
+        }
+    }
+
+    /// The same, for a call that waits for at most `limit`.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        let give_up = self.began + limit;
+        Self {
+            give_up: Some(give_up),
+            stop: Some(give_up + GRACE),
+            ..self
+        }
+    }
+
+    /// The same, for a call that does not wait: the answer must come within `operation`.
+    #[must_use]
+    pub fn without_waiting(self, operation: Duration) -> Self {
+        Self {
+            stop: Some(self.began + operation),
+            ..self
+        }
+    }
+
+    /// Returns whether the call waits for a key that is busy.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.give_up.is_some() || self.stop.is_none()
+    }
+
+    /// Returns how long the call still waits for the key.
+    #[must_use]
+    pub fn left_to_wait(&self, now: Moment) -> Duration {
+        self.give_up.map_or(Duration::MAX, |end| end.since(now))
+    }
+
+    /// Returns how much time is left to the call.
+    #[must_use]
+    pub fn left(&self, now: Moment) -> Duration {
+        self.stop.map_or(Duration::MAX, |stop| stop.since(now))
+    }
+
+    /// The store counts as unreachable if it does not answer a claim that is made at `now` for
+    /// this long.
+    pub(super) fn patience(&self, operation: Duration, now: Moment) -> Duration {
+        let first_answer = self.left_to_wait(now).max(GRACE);
+        operation.min(first_answer).min(self.left(now))
+    }
 }
 
 /// Tells the claims of one client apart. Later claims have higher numbers.
@@ -180,17 +241,6 @@ pub enum Failure {
     Refused,
 }
 
-/// Whether a grant can be handed to its caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Collected {
-    /// Not yet: continue to drive it.
-    NotYet,
-    /// The lease is valid.
-    Ready,
-    /// The claim has ended; there is no lease.
-    Ended(End),
-}
-
 /// What is to be sent for a claim now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Request {
@@ -216,7 +266,7 @@ pub(super) struct Granted {
 
 /// The id of a change of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ChangeId(pub(super) u64);
+pub struct ChangeId(pub(super) u32);
 
 /// Who renews a lease, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -321,8 +371,8 @@ pub enum Standpoint {
 /// A change of a lease that its caller requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Renew it for this long from now, within its maximum hold.
-    Renew(Duration),
+    /// Renew it for this long from now, or for its whole TTL, within its maximum hold.
+    Renew(Option<Duration>),
     /// Replace its id by this one. If another rotation is in progress, that one is completed
     /// instead.
     Rotate(ClaimId),

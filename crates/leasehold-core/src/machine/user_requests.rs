@@ -1,13 +1,14 @@
 //! The requests of a claim's caller: collect the grant, release it, hand it over.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use super::claim::{Handing, Stage};
 use super::release::Releasing;
 use super::timing::MARGIN_OF_WAITING;
 use super::types::Aim;
-use super::{ChangeId, Changed, ClaimMachine, Collected, End, Loss, RenewalPolicy, Standpoint};
-use crate::{ClaimId, Command, Moment, Release};
+use super::{ChangeId, Changed, ClaimMachine, End, Loss, RenewalPolicy, Standpoint};
+use crate::{ClaimId, Command, Moment, Release, Token};
 
 impl ClaimMachine {
     /// Hands the lease to its caller, who may begin to work. From now on a minimum hold applies.
@@ -20,17 +21,17 @@ impl ClaimMachine {
     /// another client made it without waiting for acknowledgements. A grant that took too long on
     /// its way is renewed first. So is a lease that still lives on the waiter TTL and is not
     /// renewed automatically: it must have its own TTL from the grant on.
-    pub fn collect(&mut self, now: Moment) -> Collected {
+    pub fn collect(&mut self, now: Moment) -> Poll<Result<(), End>> {
         self.handle_timeout(now);
         if let Some(end) = self.end() {
-            return Collected::Ended(end);
+            return Poll::Ready(Err(end));
         }
         let renewal = match &self.stage {
-            Stage::Waiting(_) => return Collected::NotYet,
+            Stage::Waiting(_) => return Poll::Pending,
             Stage::Held(renewal) => renewal,
-            Stage::Leaving(_) if self.is_withdrawing() => return Collected::NotYet,
+            Stage::Leaving(_) if self.is_withdrawing() => return Poll::Pending,
             // The client was shut down.
-            Stage::Leaving(_) | Stage::Over => return Collected::Ended(End::Gone),
+            Stage::Leaving(_) | Stage::Over => return Poll::Ready(Err(End::Gone)),
         };
         let is_lost = matches!(renewal.standpoint(), Standpoint::Lost(_));
         let margin = match self.terms.policy {
@@ -41,35 +42,35 @@ impl ClaimMachine {
         match self.handing {
             _ if is_lost => {
                 self.end_as(End::Late, false, now);
-                Collected::Ended(End::Late)
+                Poll::Ready(Err(End::Late))
             }
             Handing::Unconfirmed => {
                 self.handing = Handing::Confirming(self.aim(Aim::Confirm, now));
-                Collected::NotYet
+                Poll::Pending
             }
             Handing::Confirming(id) => match self.outcome(id) {
-                None => Collected::NotYet,
+                None => Poll::Pending,
                 Some(Changed::Done) => {
                     self.handing = Handing::Fresh;
                     self.collect(now)
                 }
                 Some(_) => {
                     self.end_as(End::Unacknowledged, false, now);
-                    Collected::Ended(End::Unacknowledged)
+                    Poll::Ready(Err(End::Unacknowledged))
                 }
             },
             Handing::Fresh if is_short => {
                 self.handing = Handing::Topping(self.aim(Aim::TopUp, now));
-                Collected::NotYet
+                Poll::Pending
             }
             Handing::Topping(id) => match self.outcome(id) {
-                None => Collected::NotYet,
+                None => Poll::Pending,
                 Some(_) => {
                     self.handing = Handing::Topped;
                     self.collect(now)
                 }
             },
-            Handing::Fresh | Handing::Topped => Collected::Ready,
+            Handing::Fresh | Handing::Topped => Poll::Ready(Ok(())),
         }
     }
 
@@ -137,7 +138,7 @@ impl ClaimMachine {
                 renewal.handle_timeout(now);
                 let valid = renewal.validity().remaining(now) > Duration::ZERO;
                 let passes = valid && self.terms.hand_off && !self.doubtful;
-                self.passed = renewal.token().filter(|_| passes).unwrap_or_default();
+                self.passed = if passes { renewal.token() } else { Token::NONE };
                 self.known = Some(renewal.standpoint());
                 if is_settled(renewal.standpoint()) {
                     self.stage = Stage::Over;

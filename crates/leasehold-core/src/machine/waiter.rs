@@ -6,7 +6,7 @@ use super::push_validation::LastAnswer;
 use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::types::{End, Failure, Granted, Limits, Request, Terms};
+use super::types::{Deadlines, End, Failure, Granted, Request, Terms};
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
@@ -79,12 +79,12 @@ struct Place {
 impl Waiter {
     /// A claim that has not been asked for yet.
     #[must_use]
-    pub(super) fn new(terms: &Terms, limits: &Limits, now: Moment) -> Self {
+    pub(super) fn new(terms: &Terms, deadlines: &Deadlines, now: Moment) -> Self {
         Self {
             lease_ttl: terms.ttl,
             waiter_ttl: terms.waiter_ttl,
-            give_up: limits.give_up,
-            patience: limits.patience,
+            give_up: deadlines.give_up,
+            patience: deadlines.patience(terms.operation, now),
             place: None,
             outcome: None,
             in_flight: None,
@@ -98,7 +98,7 @@ impl Waiter {
             here_since: now,
             due: now,
             last_heard: now,
-            backoff: Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1, limits.seed),
+            backoff: Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1, deadlines.seed),
             answered: LastAnswer::default(),
         }
     }

@@ -85,9 +85,8 @@ impl Queue {
         self.capacity = Some(claim.mode.capacity());
         self.used += claim.mode.weight();
         self.hold(entry, token);
-        self.votes
-            .callers
-            .retain(|(inbox, _)| Some(inbox) != claim.inbox.as_ref());
+        let callers = &mut self.votes.callers;
+        callers.retain(|(inbox, _)| Some(inbox) != claim.inbox.as_ref());
         self.standing(&claim.id, step)
     }
 

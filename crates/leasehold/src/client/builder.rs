@@ -12,11 +12,11 @@ use crate::access::{Access, TlsFiles};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
+use crate::registry;
 use crate::session::{Session, unanswered};
 use crate::settings::{Settings, setters};
 use crate::store::LockStore;
 use crate::store::scheme::Opened;
-use crate::stores;
 use crate::sync::{check_runtime, timeout};
 
 /// Options of a client. See [`Client::builder`].
@@ -146,7 +146,7 @@ impl ClientBuilder {
     /// ```
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
         let url = self.url.as_deref().unwrap_or("local:");
-        let scheme = check_runtime().and_then(|_| stores::of(url.trim()));
+        let scheme = check_runtime().and_then(|_| registry::of(url.trim()));
         let marked = match scheme {
             Ok(scheme) => scheme.initialise(url.trim(), &self.access).await,
             Err(error) => Err(error),
@@ -158,7 +158,7 @@ impl ClientBuilder {
 /// Opens the store at `url`.
 async fn open(url: &str, access: &Access) -> Result<Opened, StoreError> {
     access.check()?;
-    stores::of(url)?.open(url, access).await
+    registry::of(url)?.open(url, access).await
 }
 
 /// How much longer opening a store may take, to say what has kept it.

@@ -14,8 +14,8 @@ use super::Leader;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::session::Session;
-use crate::session::looks::{self, Looks};
 use crate::session::shutdown::Closed;
+use crate::session::watch_key::KeyWatcher;
 
 /// A stream of the leaders of an election, one after the other. It ends only when its client is
 /// closed.
@@ -27,7 +27,7 @@ pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
 impl Leaders {
     pub(super) fn of(session: &Arc<Session>, key: &Key) -> Self {
         let observer = Observer {
-            looks: Looks::start(session, key),
+            watcher: KeyWatcher::start(session, key),
             session: session.clone(),
             key: key.clone(),
             told: None,
@@ -76,7 +76,7 @@ impl fmt::Debug for Leaders {
 }
 
 struct Observer {
-    looks: Looks,
+    watcher: KeyWatcher,
     session: Arc<Session>,
     key: Key,
     /// What was told last: the claim, the term and the note.
@@ -86,7 +86,7 @@ struct Observer {
 impl Observer {
     async fn next(&mut self) -> Result<Option<Leader>, Error> {
         let (key, told) = (&self.key, &mut self.told);
-        let change = self.looks.until(|seen| {
+        let change = self.watcher.until(|seen| {
             let leader = leader(key, seen);
             let seen = leader.as_ref().map(|l| (l.arrival, l.term, l.note.clone()));
             if told.as_ref() != Some(&seen) {
@@ -103,7 +103,7 @@ impl Observer {
 
 /// Who leads now.
 pub(super) async fn look(session: &Session, key: &Key) -> Result<Option<Leader>, StoreError> {
-    Ok(leader(key, looks::look(session, key).await?))
+    Ok(leader(key, session.snapshot(key).await?))
 }
 
 fn leader(key: &Key, seen: Snapshot) -> Option<Leader> {

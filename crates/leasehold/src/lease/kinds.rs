@@ -86,7 +86,7 @@ impl Lease<Any> {
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         let fences = Exclusive::is(self.mode());
-        self.hold.slot().token().some().filter(|_| fences)
+        self.slot().token().some().filter(|_| fences)
     }
 
     /// Converts to a lease of kind `K`, if its mode is of that kind.
@@ -109,7 +109,7 @@ impl Lease<Any> {
     /// ```
     pub fn downcast<K: LeaseKind>(self) -> Result<Lease<K>, Self> {
         match K::is(self.mode()) {
-            true => Ok(Lease::of(self.hold)),
+            true => Ok(self.cast()),
             false => Err(self),
         }
     }
@@ -118,6 +118,6 @@ impl Lease<Any> {
 impl<K: LeaseKind> Lease<K> {
     /// Converts to a lease whose mode is known only at run time.
     pub fn into_any(self) -> Lease<Any> {
-        Lease::of(self.hold)
+        self.cast()
     }
 }

@@ -7,8 +7,7 @@ use futures_util::future::{join_all, select_all};
 use leasehold_core::{Key, Loss, Token};
 
 use crate::error::{Error, Operation};
-use crate::hold::Released;
-use crate::lease::{Any, Exclusive, Lease, LeaseKind};
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Released};
 use crate::loss::LossSignal;
 
 /// A lease on several keys. If one part is lost, the whole lease is lost.
@@ -96,7 +95,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        let signals = self.parts.iter().map(|part| part.hold().slot().clone());
+        let signals = self.parts.iter().map(|part| part.slot().clone());
         LossSignal::of(signals)
     }
 
@@ -136,11 +135,13 @@ impl<K: LeaseKind> MultiLease<K> {
         let done = tokio::select! {
             biased;
             (loss, part, _) = select_all(lost) => {
-                Err(self.parts[part].hold().lost_error(Operation::Hold, loss))
+                Err(self.parts[part].lost_error(Operation::Hold, loss))
             }
             done = work => Ok(done),
         }?;
-        self.parts.iter().try_for_each(Lease::check_held)?;
+        self.parts
+            .iter()
+            .try_for_each(|part| part.check_held(Operation::Hold))?;
         Ok(done)
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct ClaimHandle {
     session: Arc<Session>,
     home: Arc<KeySlot>,
     slot: Arc<ClaimSlot>,
+    /// How often a claim of its call had lost its place before.
+    pub(crate) rejoined: u32,
     /// Its caller has released it.
     released: bool,
 }
@@ -45,7 +47,8 @@ impl ClaimHandle {
         tells_position: bool,
         begin: impl FnOnce(&mut Machine, ClaimNumber, Arc<ClaimSlot>, Moment),
     ) -> Self {
-        let (home, slot) = session.keys.begin(&request.key, |home, state, number| {
+        let (home, slot) = session.keys.begin(&request.key, |home, state| {
+            let number = session.keys.number();
             let slot = ClaimSlot::new(number, request.mode, session.process, tells_position);
             let slot = Arc::new(slot);
             begin(&mut state.machine, number, slot.clone(), clock::now());
@@ -55,6 +58,7 @@ impl ClaimHandle {
             session: session.clone(),
             home,
             slot,
+            rejoined: 0,
             released: false,
         }
     }

@@ -62,13 +62,6 @@ enum Trouble {
     Silence(Duration),
 }
 
-/// What happened to a waiting claim.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Progress {
-    Over,
-    Position(u64),
-}
-
 impl Seen {
     fn standpoint(&self, valid_until: Moment, now: Moment) -> Standpoint {
         if let Some(loss) = self.lost {
@@ -289,11 +282,12 @@ impl ClaimSlot {
             .await;
     }
 
-    /// Waits for the next of: the end of waiting in line, or a change of the position.
-    pub(super) async fn next(&self, known: u64) -> Progress {
+    /// Waits until a claim has another position in the queue than `known`. `None`: it does not
+    /// stand there any more.
+    pub(super) async fn moved(&self, known: u64) -> Option<u64> {
         self.wait_for(|seen| match seen.phase {
-            Phase::Waiting => (seen.position != known).then_some(Progress::Position(seen.position)),
-            _ => Some(Progress::Over),
+            Phase::Waiting => (seen.position != known).then_some(Some(seen.position)),
+            _ => Some(None),
         })
         .await
     }

@@ -12,41 +12,49 @@ use tokio::task::{unconstrained, yield_now};
 use super::claim_slot::{Carried, ClaimSlot};
 use super::keys::KeySlot;
 use super::shutdown::Closed;
-use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER};
+use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER, WATCHDOG_LOOK};
 use super::{Machine, Session, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
 use crate::sync::{Ordering, sleep, timeout};
 
-/// Starts the task if none runs. With its runtime gone, the client is closed when this
-/// returns.
-pub(super) fn ensure_running(session: &Arc<Session>) {
-    if session.wake_at.load(Ordering::SeqCst) == 0 {
-        let now = clock::now();
-        ensure_awake(session, now, now);
-    }
-}
-
-/// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
-/// it should have woken itself: its timer is late when the machine has slept.
-pub(super) fn ensure_awake(session: &Arc<Session>, due: Moment, now: Moment) {
-    let planned = session.wake_at.load(Ordering::SeqCst);
-    if planned == 0 {
-        if claim_driving(session) {
-            session.runtime.spawn(Driver::new(session.clone()).run());
-        } else {
-            session.wake.notify_one();
+impl Session {
+    /// Starts the task if none runs. With its runtime gone, the client is closed when this
+    /// returns.
+    pub(super) fn ensure_running(self: &Arc<Self>) {
+        if self.wake_at.load(Ordering::SeqCst) == 0 {
+            let now = clock::now();
+            self.ensure_awake(now, now);
         }
-    } else if due.0 < planned || planned < now.0 {
-        session.wake.notify_one();
     }
-}
 
-/// Whether whoever asks is the one to drive the client's keys from now on.
-fn claim_driving(session: &Session) -> bool {
-    let claimed = (session.wake_at).compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
-    claimed.is_ok()
+    /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
+    /// it should have woken itself: its timer is late when the machine has slept.
+    pub(super) fn ensure_awake(self: &Arc<Self>, due: Moment, now: Moment) {
+        let planned = self.wake_at.load(Ordering::SeqCst);
+        if planned == 0 {
+            if self.claim_driving() {
+                self.runtime.spawn(Driver::new(self.clone()).run());
+            } else {
+                self.wake.notify_one();
+            }
+        } else if due.0 < planned || planned < now.0 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether whoever asks is the one to drive the client's keys from now on.
+    fn claim_driving(&self) -> bool {
+        let claimed = (self.wake_at).compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
+        claimed.is_ok()
+    }
+
+    /// Whether the task has woken when it meant to.
+    pub(super) fn is_kept(&self) -> bool {
+        let planned = Moment(self.wake_at.load(Ordering::Acquire));
+        clock::now() < planned + WATCHDOG_LOOK
+    }
 }
 
 /// A request, and what came of it.
@@ -207,7 +215,7 @@ impl Driver {
         session.wake_at.store(0, Ordering::SeqCst);
         // Something may have been listed just before that was said: then it goes on, unless
         // another has begun.
-        session.is_idle(session.keys.next_due()) || !claim_driving(session)
+        session.is_idle(session.keys.next_due()) || !session.claim_driving()
     }
 
     /// Opens the inbox for those who wait at once, for leases that are kept
@@ -241,8 +249,8 @@ impl Driver {
                 self.inbox = Some(inbox);
                 self.unsubscribed = SubscribeBackoff::default();
                 // What was pushed before it was open went unheard.
-                self.session.watches.wake_all();
                 for home in self.session.keys.all() {
+                    home.wake_watchers();
                     let reset = |machine: &mut Machine, now| machine.handle_reset(now);
                     self.session.apply(&home, None, reset);
                 }

@@ -1,5 +1,5 @@
-//! All keys of one client: a sharded map from each key to its machine, and the index of their
-//! deadlines.
+//! All keys of one client: a sharded map from each key to its machine and its watchers, and the
+//! index of their deadlines.
 //!
 //! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
 //! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
@@ -11,8 +11,10 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
+use tokio::sync::Notify;
 
 use super::claim_slot::ClaimSlot;
+use super::poll_queue::PollQueue;
 use super::timing::TOGETHER;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
 
@@ -50,7 +52,7 @@ impl PartialEq for ByKey {
 
 impl Eq for ByKey {}
 
-/// The machine of one key, behind its lock.
+/// The machine of one key and its watchers, behind its lock.
 #[derive(Debug)]
 pub(super) struct KeySlot {
     pub(super) key: Key,
@@ -61,13 +63,48 @@ pub(super) struct KeySlot {
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) machine: KeyMachine<Arc<ClaimSlot>>,
-    /// The deadline that its shard knows.
-    listed: Option<Moment>,
+    /// Few keys have any.
+    pub(super) watchers: Option<Box<Watchers>>,
+    listed: Listed,
+}
+
+/// What its shard knows of a key.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    /// It has no deadline.
+    #[default]
+    Idle,
+    /// Its next deadline.
+    Due(Moment),
     /// It is not in its shard any more, and another may be.
-    gone: bool,
+    Gone,
+}
+
+/// Those who watch the key or poll for it, with a claim or without one.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    pub(super) number: usize,
+    /// Whether the store knows that this client watches.
+    pub(super) known: bool,
+    pub(super) shared: Arc<Watched>,
+}
+
+/// What the watchers of a key share.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// The key may have changed.
+    pub(super) changed: Notify,
+    pub(super) queue: PollQueue,
 }
 
 impl KeySlot {
+    /// Tells the watchers that the key may have changed.
+    pub(super) fn wake_watchers(&self) {
+        if let Some(watchers) = &self.lock().watchers {
+            watchers.shared.changed.notify_waiters();
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,11 +143,16 @@ impl Keys {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `begin` on the key's machine, with the number of a new claim.
+    /// The number of a new claim.
+    pub(super) fn number(&self) -> ClaimNumber {
+        ClaimNumber(self.numbers.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Runs `begin` on the slot of a key, which is made if there is none.
     pub(super) fn begin<T>(
         &self,
         key: &Key,
-        begin: impl FnOnce(&Arc<KeySlot>, &mut KeyState, ClaimNumber) -> T,
+        begin: impl FnOnce(&Arc<KeySlot>, &mut KeyState) -> T,
     ) -> T {
         let at = self.shard_of(key);
         loop {
@@ -129,9 +171,8 @@ impl Keys {
             };
             drop(shard);
             let mut state = home.lock();
-            if !state.gone {
-                let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-                return begin(&home, &mut state, ClaimNumber(number));
+            if state.listed != Listed::Gone {
+                return begin(&home, &mut state);
             }
         }
     }
@@ -155,26 +196,29 @@ impl Keys {
             .collect()
     }
 
-    /// Lists the next deadline of a key. One without claims is gone.
+    /// Lists the next deadline of a key. One without claims and watchers is gone.
     pub(super) fn list(&self, home: &Arc<KeySlot>, state: &mut KeyState) -> Option<Moment> {
         let due = state.machine.poll_timeout();
-        let gone = state.machine.is_empty() && !state.gone;
-        if due == state.listed && !gone {
+        let unused = state.machine.is_empty() && state.watchers.is_none();
+        let listed = match due {
+            _ if unused => Listed::Gone,
+            Some(due) => Listed::Due(due),
+            None => Listed::Idle,
+        };
+        if listed == state.listed {
             return due;
         }
         let address = Arc::as_ptr(home).addr();
         let mut shard = self.shard(home.shard);
-        if let Some(was) = state.listed {
+        if let Listed::Due(was) = state.listed {
             shard.timers.remove(&(was, address));
         }
-        if let Some(due) = due {
-            shard.timers.insert((due, address), home.clone());
+        match listed {
+            Listed::Due(due) => drop(shard.timers.insert((due, address), home.clone())),
+            Listed::Gone => drop(shard.keys.remove(&home.key)),
+            Listed::Idle => {}
         }
-        state.listed = due;
-        if gone {
-            state.gone = true;
-            shard.keys.remove(&home.key);
-        }
+        state.listed = listed;
         due
     }
 

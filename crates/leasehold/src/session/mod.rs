@@ -23,9 +23,9 @@
 //! - `events`: delivers facts about claims to the observers.
 //! - `request`: the request for a key; `acquire`: acquires it, one claim after the other.
 //! - `acquire_all`: acquires several keys in one step.
-//! - `polling`: polls for a key without a place in the queue.
+//! - `polling`: polls for a key without a place in the queue; `poll_queue`: whose turn that is.
+//! - `watch_key`: reads a key whenever it may have changed, without a claim.
 //! - `shutdown`: closed clients, and how their running operations end.
-//! - `watches`, `looks`: subscriptions to keys without a claim.
 //! - `timing`: all time limits and pauses.
 
 pub(crate) mod acquire;
@@ -35,19 +35,20 @@ pub(crate) mod claim_slot;
 mod driver;
 mod events;
 mod keys;
-pub(crate) mod looks;
+mod poll_queue;
 mod polling;
 pub(crate) mod request;
 pub(crate) mod shutdown;
 pub(crate) mod timing;
-pub(crate) mod watches;
+pub(crate) mod watch_key;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    ClaimId, ClaimNumber, Key, KeyMachine, Moment, Phase, RenewalPolicy, Terms, Transmit, written,
+    ClaimId, ClaimNumber, Key, KeyMachine, Moment, Phase, RenewalPolicy, Snapshot, Terms, Transmit,
+    written,
 };
 use tokio::sync::Notify;
 
@@ -63,7 +64,6 @@ use claim_slot::{Carried, ClaimSlot};
 use events::EventQueue;
 use keys::{KeySlot, Keys};
 use shutdown::ShutdownState;
-use watches::Watches;
 
 pub(super) type Machine = KeyMachine<Arc<ClaimSlot>>;
 
@@ -81,8 +81,6 @@ pub(crate) struct Session {
     /// Whether the inbox is open, or being opened.
     listening: AtomicBool,
     shutdown: ShutdownState,
-    pub(crate) watches: Watches,
-    turns: polling::Turns,
     ids: ClaimIds,
     pub(crate) runtime: Runtime,
     process: Process,
@@ -99,6 +97,7 @@ impl Session {
         let terms = Terms {
             ttl: settings.ttl,
             waiter_ttl: settings.waiter_ttl.min(settings.ttl),
+            operation: settings.operation_timeout,
             policy: RenewalPolicy::Automatic(settings.renew_at),
             hand_off: true,
             max_hold: None,
@@ -116,8 +115,6 @@ impl Session {
             wake: Notify::new(),
             listening: AtomicBool::new(false),
             shutdown: ShutdownState::here(&runtime),
-            watches: Watches::default(),
-            turns: polling::Turns::default(),
             runtime,
             process: Process::this(),
         })
@@ -133,7 +130,7 @@ impl Session {
     ) -> T {
         let (result, due, now) = self.apply(home, own, change);
         if let Some(due) = due {
-            driver::ensure_awake(self, due, now);
+            self.ensure_awake(due, now);
         }
         result
     }
@@ -216,31 +213,6 @@ impl Session {
         Ok(self.ids.next()?)
     }
 
-    /// Waits until what this client has on its way out of `key` now has left, until `end` at
-    /// the latest: its own claims are no reason to find the key busy.
-    async fn own_departures(&self, key: &Key, end: Moment) {
-        let leaving: Vec<Arc<ClaimSlot>> = match self.keys.find(key) {
-            Some(home) => {
-                let state = home.lock();
-                let leaving =
-                    (state.machine.claims()).filter(|(.., claim)| claim.phase() == Phase::Leaving);
-                leaving.map(|(_, slot, _)| slot.clone()).collect()
-            }
-            None => return,
-        };
-        if leaving.is_empty() {
-            return;
-        }
-        let all_left = async {
-            for claim in leaving {
-                claim.left().await;
-            }
-        };
-        // Whoever asks then may find them, as it may others' claims.
-        let limit = end.since(clock::now());
-        Box::pin(timeout(limit, all_left)).await.ok();
-    }
-
     /// Asks the store for what is no claim, for the operation time-out at most.
     pub(crate) async fn ask<T>(
         &self,
@@ -250,6 +222,11 @@ impl Session {
         let limit = self.settings.operation_timeout;
         let asked = timeout(limit, work).await;
         asked.unwrap_or_else(|_| Err(unanswered(limit)))
+    }
+
+    /// Reads a key.
+    pub(crate) async fn snapshot(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.ask(self.store.inspect(key)).await
     }
 
     /// Carries one request to the store and back.
@@ -268,19 +245,21 @@ impl PushSink for Session {
     fn push(&self, push: Push) {
         if let Push::Reset = push {
             self.events.observers().reconnected();
-            self.watches.wake_all();
         }
-        let homes = match push.claim() {
-            Some((key, _)) => self.keys.find(key).into_iter().collect(),
-            None => match &push {
-                Push::Changed { key } => return self.watches.wake(key),
-                _ => self.keys.all(),
-            },
+        let homes = match (&push, push.claim()) {
+            (Push::Changed { key }, _) | (_, Some((key, _))) => {
+                self.keys.find(key).into_iter().collect()
+            }
+            _ => self.keys.all(),
         };
         for home in homes {
+            if matches!(push, Push::Changed { .. } | Push::Reset) {
+                home.wake_watchers();
+            }
             let (_, due, _) = self.apply(&home, None, |machine, now| match &push {
                 Push::Disconnected => machine.handle_lost_connection(now),
                 Push::Reset => machine.handle_reconnection(now),
+                Push::Changed { .. } => {}
                 push => machine.handle_push(now, push),
             });
             self.wake_for(due);

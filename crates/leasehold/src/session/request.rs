@@ -1,19 +1,16 @@
-//! The request for a key, and its result.
+//! The request for a key, and why it failed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClientInfo, Key, Limits, Mode, Moment, Note, OwnerSecret, Retry,
+    Capacity, Claim, ClaimId, ClientInfo, Deadlines, GRACE, Key, Mode, Note, OwnerSecret, Retry,
     Terms, written,
 };
 
-use super::timing::GRACE;
-use super::{Session, no_answer, random_u64, unanswered};
+use super::{Session, no_answer, unanswered};
 use crate::clock;
-use crate::deadlock::DeadlockCheck;
 use crate::error::{ErrorKind, StoreError};
-use crate::sync::timeout;
 
 /// What is wanted, and how.
 #[derive(Debug, Clone)]
@@ -28,7 +25,6 @@ pub(crate) struct AcquireRequest {
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
-    pub(crate) deadlock: Option<DeadlockCheck>,
 }
 
 impl AcquireRequest {
@@ -50,82 +46,46 @@ impl AcquireRequest {
     }
 }
 
-/// How long to wait for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    /// Not at all: the answer must come by then.
-    No(Moment),
-    /// For so long, which is over then.
-    Until(Moment, Duration),
-    Forever,
-}
-
-impl Patience {
-    /// How much is left of it.
-    pub(crate) fn left(self) -> Duration {
-        match self {
-            Self::Until(end, _) => end.since(clock::now()),
-            Self::No(_) | Self::Forever => Duration::MAX,
-        }
-    }
-
-    /// When the call ends whatever it waits for: the one allowance is used up.
-    pub(super) fn stop(self) -> Option<Moment> {
-        match self {
-            Self::No(stop) => Some(stop),
-            Self::Until(end, _) => Some(end + GRACE),
-            Self::Forever => None,
-        }
-    }
-
-    /// How much is left until then.
-    pub(super) fn left_to_stop(self) -> Duration {
-        let stop = self.stop();
-        stop.map_or(Duration::MAX, |stop| stop.since(clock::now()))
-    }
-
-    /// Awaits `work` until then, and drops it if it is not done.
-    pub(crate) async fn within<T>(self, work: impl Future<Output = T>) {
-        timeout(self.left_to_stop(), work).await.ok();
-    }
-
-    pub(super) fn limits(self, operation: Duration) -> Limits {
-        let give_up = match self {
-            Self::Until(end, _) => Some(end),
-            Self::No(_) | Self::Forever => None,
-        };
-        let patience = self.left().max(GRACE).min(self.left_to_stop());
-        Limits {
-            give_up,
-            patience: operation.min(patience),
-            operation,
-            seed: random_u64(),
-        }
-    }
-
-    /// That the store gave no answer; and which limit that was. `in_line`: it kept a place, and
-    /// the store had so long to answer.
-    pub(super) fn unanswered(self, operation: Duration, in_line: Option<Duration>) -> StoreError {
-        let limit = match (self, in_line) {
-            (Self::Until(end, limit), _) if clock::now() >= end => {
-                let said = written(limit);
-                if limit < GRACE {
-                    format!("{}; the time limit of the call is {said}", written(GRACE))
-                } else {
-                    format!("{said}, the time limit of the call")
-                }
+/// That the store gave no answer to a call; and which limit that was. `in_line`: its claim kept a
+/// place, and the store had the waiter TTL to answer.
+pub(super) fn call_unanswered(terms: &Terms, deadlines: Deadlines, in_line: bool) -> StoreError {
+    let limit = match deadlines.give_up {
+        Some(end) if clock::now() >= end => {
+            let limit = end.since(deadlines.began);
+            let said = written(limit);
+            if limit < GRACE {
+                format!("{}; the time limit of the call is {said}", written(GRACE))
+            } else {
+                format!("{said}, the time limit of the call")
             }
-            (_, Some(waiter_ttl)) if waiter_ttl > operation => {
-                format!("{}, the waiter TTL", written(waiter_ttl))
-            }
-            _ => return unanswered(operation),
-        };
-        no_answer(&limit)
-    }
+        }
+        _ if in_line && terms.waiter_ttl > terms.operation => {
+            format!("{}, the waiter TTL", written(terms.waiter_ttl))
+        }
+        _ => return unanswered(terms.operation),
+    };
+    no_answer(&limit)
 }
 
 pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it did not become free in time")
+}
+
+/// Ids end in 64 random bits, so this is another claim's id by the choice of whoever made it.
+pub(crate) fn id_taken() -> StoreError {
+    StoreError::new(ErrorKind::Invalid, "the claim id belongs to another claim")
+}
+
+pub(super) fn too_late(ttl: Duration) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        format!(
+            "the store is too slow for a TTL of {}: every lease had expired before its \
+         grant arrived",
+            written(ttl)
+        ),
+    )
+    .with_hint("choose a longer TTL, or find out why the store is slow")
 }
 
 /// The store may have forgotten who holds.

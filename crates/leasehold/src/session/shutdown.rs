@@ -8,15 +8,10 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use leasehold_core::{Moment, Phase};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use super::claim_slot::{ClaimSlot, Progress};
-use super::keys::KeySlot;
-use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
-use super::{Session, driver};
-use crate::clock;
+use super::Session;
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
@@ -64,6 +59,8 @@ pub(super) struct ShutdownState {
     closing: Notify,
     /// One that was under way has ended, or a claim has left.
     pub(super) departed: Notify,
+    /// Requests under way that end a watch.
+    pub(super) ending: AtomicUsize,
     /// All claims are released, also those that are granted from now on.
     pub(super) releases: AtomicBool,
     /// Releases that were confirmed since it was closed.
@@ -83,6 +80,7 @@ impl ShutdownState {
             under_way: AtomicUsize::new(0),
             closing: Notify::new(),
             departed: Notify::new(),
+            ending: AtomicUsize::new(0),
             releases: AtomicBool::new(false),
             confirmed: AtomicU64::new(0),
             home: single.then(|| thread::current().id()),
@@ -136,7 +134,7 @@ impl Session {
         self.check_thread()?;
         let closing = self.shutdown.closing.notified();
         let _under_way = UnderWay::new(self);
-        driver::ensure_running(self);
+        self.ensure_running();
         let check_open = || match self.shutdown.closed() {
             Some(closed) => Err(closed.error()),
             None => Ok(()),
@@ -194,8 +192,8 @@ impl Session {
         self.shutdown.departed.notify_waiters();
     }
 
-    /// Gives every claim back, and waits until all have left. Says how many releases
-    /// were confirmed, and how many claims are not known to have left.
+    /// Gives every claim back, and waits until all have left, and the store knows of all who do
+    /// not watch any more. Says how many releases were confirmed, and how many claims are not known to have left.
     pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> (u64, u64) {
         let before = self.shutdown.confirmed.load(Ordering::SeqCst);
         self.close(Closed::ShutDown);
@@ -207,14 +205,11 @@ impl Session {
         let left = || {
             // In this order: what ends meanwhile has left its claims to their keys.
             let under_way = self.shutdown.under_way.load(Ordering::SeqCst);
-            let leaving = |home: &Arc<KeySlot>| {
-                let state = home.lock();
-                let claims = state.machine.claims();
-                claims
-                    .filter(|(.., it)| it.phase() == Phase::Leaving)
-                    .count()
-            };
-            let leaving: usize = self.keys.all().iter().map(leaving).sum();
+            let homes = self.keys.all();
+            let leaving = homes
+                .iter()
+                .map(|home| home.lock().machine.leaving().count());
+            let leaving: usize = leaving.sum();
             let confirmed = self.shutdown.confirmed.load(Ordering::SeqCst);
             (confirmed - before, (under_way + leaving) as u64)
         };
@@ -224,8 +219,11 @@ impl Session {
                 tokio::pin!(departed);
                 departed.as_mut().enable();
                 let (released, unconfirmed) = left();
+                let ending = self.shutdown.ending.load(Ordering::SeqCst);
                 // With nobody to release them, they lapse.
-                if unconfirmed == 0 || self.shutdown.closed() == Some(Closed::NoRuntime) {
+                if unconfirmed + ending as u64 == 0
+                    || self.shutdown.closed() == Some(Closed::NoRuntime)
+                {
                     return (released, unconfirmed);
                 }
                 departed.await;
@@ -233,39 +231,5 @@ impl Session {
         };
         // Out of time is an outcome here, told by the numbers.
         timeout(within, all_left).await.unwrap_or_else(|_| left())
-    }
-
-    /// Waits until a claim does not stand in line any more; not for ever, if there is no
-    /// watchdog that keeps it there.
-    pub(super) async fn wait_in_line(
-        &self,
-        claim: &ClaimSlot,
-        give_up: Option<Moment>,
-        progress: &mut impl FnMut(u64),
-    ) -> Result<(), StoreError> {
-        let (mut seen, mut late) = (0, 0);
-        loop {
-            let limit = give_up.map_or(WATCHDOG_LOOK, |end| {
-                WATCHDOG_LOOK.min(end.since(clock::now()))
-            });
-            match timeout(limit, claim.next(seen)).await {
-                Ok(Progress::Over) => return Ok(()),
-                Ok(Progress::Position(position)) => {
-                    seen = position;
-                    progress(position);
-                }
-                // Its caller withdraws it, whoever keeps it.
-                Err(_) if give_up.is_some_and(|end| clock::now() >= end) => return Ok(()),
-                Err(_) if self.is_kept() => late = 0,
-                Err(_) if late == WATCHDOG_LATE_LOOKS => return Err(Closed::NotDriven.error()),
-                Err(_) => late += 1,
-            }
-        }
-    }
-
-    /// Whether the watchdog has woken when it meant to.
-    fn is_kept(&self) -> bool {
-        let planned = Moment(self.wake_at.load(Ordering::Acquire));
-        clock::now() < planned + WATCHDOG_LOOK
     }
 }

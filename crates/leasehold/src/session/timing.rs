@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-pub(super) use leasehold_core::GRACE;
 use leasehold_core::Retry;
 
 /// With nothing to keep, the watchdog stays this long in case there is something again, with

@@ -66,7 +66,7 @@ fn renewals_are_told_and_so_is_the_lack_of_an_answer() {
     let mut facts = Facts::default();
     let mut life = held(terms());
     assert_eq!(look(&mut facts, &life, 1).len(), 2);
-    life.change(Change::Renew(terms().ttl), at(2_000));
+    life.change(Change::Renew(None), at(2_000));
     let renew = send(&mut life, 2_000);
     life.handle_answer(at(2_001), &renew, Ok(heard(standing(Some(7)))));
     let told = look(&mut facts, &life, 2_001);
@@ -86,7 +86,7 @@ fn a_loss_is_told_once() {
     let mut facts = Facts::default();
     let mut life = held(terms());
     look(&mut facts, &life, 1);
-    life.change(Change::Renew(terms().ttl), at(500));
+    life.change(Change::Renew(None), at(500));
     let renew = send(&mut life, 500);
     life.handle_answer(at(501), &renew, Ok(heard(Reply::Gone)));
     let (loss, held) = (Loss::Gone, millis(500));

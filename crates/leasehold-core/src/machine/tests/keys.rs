@@ -12,7 +12,7 @@ fn asking() -> (Keys, [Transmit; 2]) {
     let mut keys = Keys::default();
     for number in [ONE, TWO] {
         let claim = Claim::new(id(number.0.into()), Mode::EXCLUSIVE, TTL);
-        keys.claim(number, (), claim, terms(), LIMITS, at(0));
+        keys.claim(number, (), claim, terms(), DEADLINES, at(0));
         keys.set_driven(at(0), number, false);
     }
     let sent = [ONE, TWO].map(|number| {
@@ -190,7 +190,7 @@ fn who_follows_an_unknown_claim_waits_for_the_answers_of_the_others() {
 fn what_a_task_drives_is_not_sent_twice() {
     let mut keys = Keys::default();
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
-    keys.claim(ONE, (), claim, terms(), LIMITS, at(0));
+    keys.claim(ONE, (), claim, terms(), DEADLINES, at(0));
     assert_eq!(keys.poll_timeout(), None, "whoever makes it asks for it");
     keys.set_driven(at(0), ONE, true);
     assert!(keys.poll_transmit(at(0), || None).is_none());
@@ -214,12 +214,12 @@ fn no_deadline_of_many_claims_is_missed() {
     for number in 0..100 {
         let claim = Claim::new(id(number), Mode::EXCLUSIVE, TTL);
         let number = ClaimNumber(u64::try_from(number).unwrap());
-        keys.claim(number, (), claim, terms(), LIMITS, at(number.0));
+        keys.claim(number, (), claim, terms(), DEADLINES, at(number.0));
         keys.set_driven(at(0), number, false);
     }
     let mut sent = 0;
     while let Some(due) = keys.poll_timeout().filter(|due| *due < at(200)) {
-        let earliest = keys.claims().filter_map(|(_, (), it)| it.poll_timeout());
+        let earliest = keys.claims.iter().filter_map(|it| it.claim.poll_timeout());
         assert!(Some(due) <= earliest.min());
         keys.handle_timeout(due);
         while let Some((number, _)) = keys.poll_transmit(due, || None) {

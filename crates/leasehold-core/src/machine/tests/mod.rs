@@ -4,6 +4,7 @@ mod renewal;
 mod runs;
 mod waiter;
 
+use std::task::Poll;
 use std::time::Duration;
 
 use super::*;
@@ -21,6 +22,7 @@ pub(super) fn terms() -> Terms {
     Terms {
         ttl: TTL,
         waiter_ttl: WAITER,
+        operation: OPERATION,
         policy: RenewalPolicy::Automatic(1.0 / 3.0),
         hand_off: true,
         max_hold: None,
@@ -29,10 +31,12 @@ pub(super) fn terms() -> Terms {
     }
 }
 
-const LIMITS: Limits = Limits {
+const OPERATION: Duration = Duration::from_secs(2);
+
+const DEADLINES: Deadlines = Deadlines {
+    began: Moment(1_000_000_000),
     give_up: None,
-    patience: Duration::from_secs(2),
-    operation: Duration::from_secs(2),
+    stop: None,
     seed: 1,
 };
 
@@ -45,12 +49,12 @@ fn key() -> Key {
 }
 
 pub(super) fn asked(terms: Terms) -> (ClaimMachine, Transmit) {
-    asked_within(terms, LIMITS)
+    asked_within(terms, DEADLINES)
 }
 
-fn asked_within(terms: Terms, limits: Limits) -> (ClaimMachine, Transmit) {
+fn asked_within(terms: Terms, deadlines: Deadlines) -> (ClaimMachine, Transmit) {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
-    let mut life = ClaimMachine::claim(claim, terms, limits, at(0));
+    let mut life = ClaimMachine::claim(claim, terms, deadlines, at(0));
     assert_eq!(life.phase(), Phase::Asking);
     let ask = send(&mut life, 0);
     (life, ask)
@@ -226,7 +230,7 @@ fn what_may_have_been_made_is_released() {
     };
     // One that was never sent, and one whose only answer says that it made nothing.
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
-    let mut never = ClaimMachine::claim(claim, terms(), LIMITS, at(0));
+    let mut never = ClaimMachine::claim(claim, terms(), DEADLINES, at(0));
     never.leave(at(0));
     assert_eq!(never.phase(), Phase::Over);
     let (mut life, ask) = asked(terms());
@@ -262,7 +266,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
             wait: waits,
             ..Claim::new(id(1), Mode::EXCLUSIVE, TTL)
         };
-        let mut life = ClaimMachine::claim(claim, terms(), LIMITS, at(0));
+        let mut life = ClaimMachine::claim(claim, terms(), DEADLINES, at(0));
         let ask = life.poll_transmit(at(0), || None).unwrap();
         (life, ask)
     };
@@ -275,7 +279,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
 
     // For longer than any patience: before it has a place, and when it has one.
     let outlive = |life: &mut ClaimMachine, from: Moment, failure: Failure| {
-        let (mut now, end) = (from, from + TTL * 4 + LIMITS.patience * 4);
+        let (mut now, end) = (from, from + TTL * 4 + OPERATION * 4);
         while now < end && life.end().is_none() {
             now = life.poll_timeout().unwrap().max(now);
             life.handle_timeout(now);
@@ -336,20 +340,20 @@ fn a_lease_that_was_long_on_its_way_is_renewed_before_it_is_handed_out() {
     let (mut life, ask) = asked(terms());
     let late = 28_000;
     life.handle_answer(at(late), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(late)), Collected::NotYet);
+    assert_eq!(life.collect(at(late)), Poll::Pending);
     let top_up = send(&mut life, late);
     let mut unanswered = life.clone();
     life.handle_answer(at(late + 1), &top_up, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(late + 1)), Collected::Ready);
+    assert_eq!(life.collect(at(late + 1)), Poll::Ready(Ok(())));
     unanswered.handle_answer(at(late + 1), &top_up, Err(Failure::Unanswered));
     assert_eq!(
         unanswered.collect(at(late + 1)),
-        Collected::Ready,
+        Poll::Ready(Ok(())),
         "tried once"
     );
     let (mut life, ask) = asked(terms());
     life.handle_answer(at(30_000), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(30_000)), Collected::Ended(End::Late));
+    assert_eq!(life.collect(at(30_000)), Poll::Ready(Err(End::Late)));
     assert_eq!(life.phase(), Phase::Leaving);
 }
 
@@ -365,20 +369,20 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
     };
     let (mut life, ask) = asked(acknowledged);
     life.handle_answer(at(1), &ask, Ok(told(Some(true))));
-    assert_eq!(life.collect(at(1)), Collected::Ready);
+    assert_eq!(life.collect(at(1)), Poll::Ready(Ok(())));
     let (mut life, ask) = asked(acknowledged);
     life.handle_answer(at(1), &ask, Ok(told(Some(false))));
     assert_eq!(life.end(), Some(End::Unacknowledged));
     assert_eq!(life.phase(), Phase::Leaving, "it stands at the store");
     // One that was pushed has been told to nobody yet.
     for (enough, expected) in [
-        (true, Collected::Ready),
-        (false, Collected::Ended(End::Unacknowledged)),
+        (true, Poll::Ready(Ok(()))),
+        (false, Poll::Ready(Err(End::Unacknowledged))),
     ] {
         let (mut life, ask) = asked(acknowledged);
         life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
         life.handle_push(at(2), &granted(7, 9, 1));
-        assert_eq!(life.collect(at(2)), Collected::NotYet);
+        assert_eq!(life.collect(at(2)), Poll::Pending);
         let confirm = send(&mut life, 2);
         assert!(matches!(&*confirm.command, Command::Renew(renew) if renew.confirms));
         let reply = standing(Some(9));
@@ -393,17 +397,14 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
 
 /// Waits in line until 1,000, and withdraws: the release that is under way.
 pub(super) fn withdrawing() -> (ClaimMachine, Transmit) {
-    let limits = Limits {
+    let deadlines = Deadlines {
         give_up: Some(at(1_000)),
-        ..LIMITS
+        ..DEADLINES
     };
-    let (mut life, ask) = asked_within(terms(), limits);
+    let (mut life, ask) = asked_within(terms(), deadlines);
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
-    assert_eq!(life.collect(at(999)), Collected::NotYet);
-    assert_eq!(
-        (life.collect(at(1_000)), life.end()),
-        (Collected::NotYet, None)
-    );
+    assert_eq!(life.collect(at(999)), Poll::Pending);
+    assert_eq!((life.collect(at(1_000)), life.end()), (Poll::Pending, None));
     assert_eq!(life.phase(), Phase::Leaving);
     let release = released(&mut life, 1_000);
     (life, release)
@@ -420,20 +421,20 @@ fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
         (Err(Failure::Refused), End::TimedOut),
     ] {
         let (mut life, release) = withdrawing();
-        assert_eq!(life.collect(at(1_001)), Collected::NotYet);
+        assert_eq!(life.collect(at(1_001)), Poll::Pending);
         life.handle_answer(at(1_002), &release, answer);
         assert_eq!(
             life.collect(at(1_002)),
-            Collected::Ended(expected),
+            Poll::Ready(Err(expected)),
             "{answer:?}"
         );
         life.give_up(at(1_003));
         assert_eq!(life.end(), Some(expected), "it has ended");
     }
-    let unreachable = Collected::Ended(End::Unreachable);
+    let unreachable = Poll::Ready(Err(End::Unreachable));
     let (mut life, release) = withdrawing();
     life.handle_answer(at(1_002), &release, Err(Failure::Unanswered));
-    assert_eq!(life.collect(at(1_499)), Collected::NotYet);
+    assert_eq!(life.collect(at(1_499)), Poll::Pending);
     life.give_up(at(1_500));
     assert_eq!(life.collect(at(1_500)), unreachable);
     assert_eq!(life.phase(), Phase::Leaving, "it is released all the same");
@@ -449,14 +450,14 @@ fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
 /// Whatever a caller waits for, its time is over then, and nothing stays behind.
 #[test]
 fn who_gives_up_leaves_whatever_it_waits_for() {
-    let unreachable = Collected::Ended(End::Unreachable);
+    let unreachable = Poll::Ready(Err(End::Unreachable));
     let (asking, _) = asked(terms());
     let confirming = held(Terms {
         acknowledges: Acknowledges::Grants,
         ..terms()
     });
     for mut life in [asking, waiting(), confirming] {
-        assert_eq!(life.collect(at(2)), Collected::NotYet);
+        assert_eq!(life.collect(at(2)), Poll::Pending);
         life.give_up(at(3));
         assert_eq!(life.collect(at(3)), unreachable);
         released(&mut life, 3);
@@ -471,7 +472,7 @@ fn a_change_ends_in_the_time_of_an_operation() {
         ..terms()
     };
     let mut life = held(terms);
-    let change = life.change(Change::Renew(terms.ttl), at(10));
+    let change = life.change(Change::Renew(Some(terms.ttl)), at(10));
     let mut now = at(10);
     while life.outcome(change).is_none() {
         if let Some(sent) = life.poll_transmit(now, || None) {
@@ -483,7 +484,7 @@ fn a_change_ends_in_the_time_of_an_operation() {
         }
     }
     assert_eq!(life.outcome(change), Some(Changed::Unanswered));
-    assert!(now <= at(10) + LIMITS.operation, "{now:?}");
+    assert!(now <= at(10) + OPERATION, "{now:?}");
 }
 
 #[test]
@@ -501,31 +502,24 @@ fn a_change_is_asked_for_until_it_is_answered() {
     life.handle_answer(due, &again, Ok(heard(standing(Some(7)))));
     assert_eq!(life.changed(change), Some(Changed::Done));
     // Its time is over, or the store says no, or there is nothing left to change.
-    let change = life.change(Change::Renew(TTL), at(100));
+    let change = life.change(Change::Renew(Some(TTL)), at(100));
     let (mut now, mut tries) = (at(100), 0);
     while life.outcome(change).is_none() {
         if let Some(sent) = life.poll_transmit(now, || None) {
             life.handle_answer(now, &sent, Err(Failure::Unanswered));
             tries += 1;
         }
-        assert!(
-            now <= at(100) + LIMITS.operation,
-            "in the time of an operation"
-        );
+        assert!(now <= at(100) + OPERATION, "in the time of an operation");
         now = life.poll_timeout().unwrap();
     }
     assert_eq!(life.changed(change), Some(Changed::Unanswered));
-    assert!(
-        (4..30).contains(&tries),
-        "{tries} in {:?}",
-        LIMITS.operation
-    );
+    assert!((4..30).contains(&tries), "{tries} in {:?}", OPERATION);
     let now = at(5_000);
     let change = life.change(Change::Downgrade, now);
     let sent = life.poll_transmit(now, || None).unwrap();
     life.handle_answer(now, &sent, Err(Failure::Refused));
     assert_eq!(life.changed(change), Some(Changed::Refused));
-    let change = life.change(Change::Renew(TTL), now);
+    let change = life.change(Change::Renew(Some(TTL)), now);
     let sent = life.poll_transmit(now, || None).unwrap();
     life.handle_answer(now, &sent, Ok(heard(Reply::Gone)));
     assert_eq!(life.changed(change), Some(Changed::Lost));
@@ -659,13 +653,13 @@ fn an_adoption_gets_what_is_held_and_nothing_else() {
             version: 3,
             adopt: None,
         };
-        let mut life = ClaimMachine::adopt(id(1), rotate, terms(), LIMITS, at(0));
+        let mut life = ClaimMachine::adopt(id(1), rotate, terms(), DEADLINES, at(0));
         let ask = send(&mut life, 0);
         (life, ask)
     };
     let (mut life, ask) = adopt();
     life.handle_answer(at(1), &ask, Ok(heard(standing(Some(9)))));
-    assert_eq!(life.collect(at(1)), Collected::Ready);
+    assert_eq!(life.collect(at(1)), Poll::Ready(Ok(())));
     assert_eq!(life.identity(), (&id(2), 4));
     for (reply, end, phase) in [
         (Reply::Gone, End::Gone, Phase::Over),
@@ -690,7 +684,7 @@ fn a_shutdown_ends_whatever_there_is() {
         released(life, 10);
     }
     assert_eq!(holds.standpoint(), Some(Standpoint::Lost(Loss::Shutdown)));
-    assert!(matches!(holds.collect(at(11)), Collected::Ended(_)));
+    assert!(matches!(holds.collect(at(11)), Poll::Ready(Err(_))));
     // What is known to have gone is nobody's to release.
     let mut revoked = held(terms());
     let event = Event::Revoked {

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use super::terms;
 use crate::machine::renewal::Renewal;
-use crate::machine::types::Request;
-use crate::machine::{Loss, RenewalPolicy, Standpoint};
+use crate::machine::types::{Granted, Request};
+use crate::machine::{Loss, RenewalPolicy, Standpoint, Terms};
 use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -30,20 +31,40 @@ fn standing(arrival: u64, token: Option<u64>) -> Reply {
     })
 }
 
+fn grant(ttl: Duration, confirm_at: Option<Moment>) -> Granted {
+    Granted {
+        arrival: Arrival(7),
+        token: Token(7),
+        validity: valid(at(0), ttl),
+        confirm_at,
+    }
+}
+
 /// Granted at once at second 0.
 fn direct(policy: RenewalPolicy) -> Renewal {
-    Renewal::new(at(0), TTL, policy, valid(at(0), TTL), None, false, 1).of(Arrival(7), Token(7))
+    let terms = Terms { policy, ..terms() };
+    Renewal::new(at(0), terms.into(), grant(TTL, None), false, 1)
+}
+
+/// The same, held for so long at most.
+fn at_most(max_hold: Duration) -> Renewal {
+    let terms = Terms {
+        max_hold: Some(max_hold),
+        ..terms()
+    };
+    Renewal::new(at(0), terms.into(), grant(TTL, None), false, 1)
 }
 
 /// Granted by a push at second 2; the last answered request went out at 0.
 fn pushed(policy: RenewalPolicy, in_flight: bool) -> Renewal {
-    let (validity, confirm) = (valid(at(0), WAITER), Some(at(3)));
-    Renewal::new(at(2), TTL, policy, validity, confirm, in_flight, 1).of(Arrival(7), Token(7))
+    let terms = Terms { policy, ..terms() };
+    let granted = grant(WAITER, Some(at(3)));
+    Renewal::new(at(2), terms.into(), granted, in_flight, 1)
 }
 
 #[test]
 fn a_grant_that_was_long_under_way_is_renewed_by_the_time_it_was_asked_for() {
-    let answered = |now| Renewal::new(now, TTL, THIRD, valid(at(0), TTL), None, false, 1);
+    let answered = |now| Renewal::new(now, terms().into(), grant(TTL, None), false, 1);
     let due = answered(at(5)).poll_timeout().unwrap();
     assert!(due <= at(10) && due > at(9), "{due:?}");
     let mut late = answered(at(25));
@@ -91,10 +112,10 @@ fn an_answer_about_another_claim_of_the_id_is_a_loss() {
         assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Forgotten));
         assert_eq!(renewal.validity(), Validity::default());
     }
-    let mut unnamed = Renewal::new(at(0), TTL, THIRD, valid(at(0), TTL), None, false, 1);
+    let mut named = direct(THIRD);
     for (arrival, kept) in [(7, true), (7, true), (8, false)] {
-        unnamed.handle_reply(at(1), at(1), TTL, &standing(arrival, Some(7)));
-        assert_eq!(unnamed.standpoint() == Standpoint::Held, kept);
+        named.handle_reply(at(1), at(1), TTL, &standing(arrival, Some(7)));
+        assert_eq!(named.standpoint() == Standpoint::Held, kept);
     }
 }
 
@@ -208,7 +229,7 @@ fn gone_and_revoked_are_losses_at_once_and_the_first_reason_stays() {
 #[test]
 fn a_hold_that_ends_with_its_longest_says_so_however_late_its_renewals_are() {
     for (max, loss) in [(TTL, Loss::MaxHold), (2 * TTL, Loss::Unanswered)] {
-        let mut renewal = direct(THIRD).at_most(Some(max));
+        let mut renewal = at_most(max);
         renewal.handle_timeout(at(30));
         assert_eq!(renewal.standpoint(), Standpoint::Lost(loss), "{max:?}");
     }
@@ -217,7 +238,7 @@ fn a_hold_that_ends_with_its_longest_says_so_however_late_its_renewals_are() {
 #[test]
 fn a_hold_is_not_renewed_beyond_its_longest() {
     let max = Duration::from_secs(45);
-    let mut renewal = direct(THIRD).at_most(Some(max));
+    let mut renewal = at_most(max);
     let mut now = at(0);
     let mut asked = Vec::new();
     while !matches!(renewal.standpoint(), Standpoint::Lost(_)) {

@@ -108,7 +108,7 @@ fn a_turn_that_comes_too_late_is_none() {
     let mut life = following();
     life.handle_turn(at(60_000), (Arrival(6), Token(3)));
     assert!(life.valid_until() < at(60_000));
-    assert!(!matches!(life.collect(at(60_000)), Collected::Ready));
+    assert!(!matches!(life.collect(at(60_000)), Poll::Ready(Ok(()))));
 }
 
 #[test]

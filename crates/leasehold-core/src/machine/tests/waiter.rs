@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::{Pushed, Waiter};
-use crate::machine::{End, Failure, Limits, Terms};
+use crate::machine::{Deadlines, End, Failure, Terms};
 use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -22,11 +22,11 @@ fn waiter(give_up: Option<Moment>) -> Waiter {
         waiter_ttl: WAITER,
         ..super::terms()
     };
-    let limits = Limits {
+    let deadlines = Deadlines {
         give_up,
-        ..super::LIMITS
+        ..super::DEADLINES
     };
-    Waiter::new(&terms, &limits, at(0))
+    Waiter::new(&terms, &deadlines, at(0))
 }
 
 fn standing(position: u64, left: u64) -> Reply {

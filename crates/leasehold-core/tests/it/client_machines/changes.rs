@@ -132,10 +132,10 @@ impl World {
                 owner: ClientInfo::new("host", u32::try_from(client).unwrap(), None),
             }),
         };
-        let terms = self.terms(RenewalPolicy::Automatic(1.0 / 3.0), None);
-        let limits = self.limits(None, PATIENCE);
+        let terms = self.terms(RenewalPolicy::Automatic(1.0 / 3.0), None, PATIENCE);
+        let deadlines = self.deadlines(now, None);
         let mut machine = KeyMachine::default();
-        machine.adopt(ONE, (), offer.id, rotate, terms, limits, now);
+        machine.adopt(ONE, (), offer.id, rotate, terms, deadlines, now);
         self.clients[client].attempt = Some(Attempt::new(machine, offer.mode, now));
         self.clients[client].causes.push(self.now);
         self.drive(client);

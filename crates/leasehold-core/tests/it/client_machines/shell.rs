@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Acknowledges, Claim, ClaimId, ClientInfo, Command, End, Event, Failure, KeyMachine, Limits,
-    Loss, Mode, Phase, Push, RenewalPolicy, Reply, Response, Standpoint, StoreTime, Terms,
+    Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, KeyMachine,
+    Loss, Mode, Moment, Phase, Push, RenewalPolicy, Reply, Response, Standpoint, StoreTime, Terms,
 };
 
 use crate::client_machines::climate::MS;
@@ -28,7 +28,7 @@ impl World {
         };
         let give_up = (!last && self.dice.chance(150))
             .then(|| now + Duration::from_micros(self.dice.between(0, climate.lease_micros() * 2)));
-        let limits = self.limits(give_up, 3);
+        let deadlines = self.deadlines(now, give_up);
         let shared = self.dice.chance(climate.shared);
         let bounded = !last && self.dice.chance(climate.bounded);
         let longest = self
@@ -48,17 +48,24 @@ impl World {
             owner: ClientInfo::new("host", u32::try_from(client).unwrap(), None),
             ..Claim::new(id.clone(), mode, climate.lease)
         };
-        let terms = self.terms(policy, max_hold);
+        let terms = self.terms(policy, max_hold, 3);
         self.tell(|| format!("client {client} begins {id:?} {policy:?}"));
         let mut machine = KeyMachine::default();
-        machine.claim(ONE, (), claim, terms, limits, now);
+        machine.claim(ONE, (), claim, terms, deadlines, now);
         self.clients[client].attempt = Some(Attempt::new(machine, mode, now));
         self.clients[client].causes.push(self.now);
         self.drive(client);
     }
 
-    pub(crate) fn terms(&mut self, policy: RenewalPolicy, max_hold: Option<Duration>) -> Terms {
+    /// Whoever asks is patient for so many operations.
+    pub(crate) fn terms(
+        &mut self,
+        policy: RenewalPolicy,
+        max_hold: Option<Duration>,
+        operations: u32,
+    ) -> Terms {
         Terms {
+            operation: Duration::from_micros(self.climate.op_timeout) * operations,
             ttl: self.climate.lease,
             waiter_ttl: self.climate.waiter,
             policy,
@@ -69,18 +76,10 @@ impl World {
         }
     }
 
-    /// Whoever asks is patient for so many operations.
-    pub(crate) fn limits(
-        &mut self,
-        give_up: Option<leasehold_core::Moment>,
-        operations: u32,
-    ) -> Limits {
-        let operation = Duration::from_micros(self.climate.op_timeout);
-        Limits {
+    pub(crate) fn deadlines(&mut self, now: Moment, give_up: Option<Moment>) -> Deadlines {
+        Deadlines {
             give_up,
-            patience: operation * operations,
-            operation: operation * 3,
-            seed: self.dice.draw(),
+            ..Deadlines::new(now, self.dice.draw())
         }
     }
 

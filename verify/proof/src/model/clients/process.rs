@@ -158,7 +158,7 @@ impl ClientsModel {
             id,
             rotate,
             self.lease_terms(),
-            Self::limits(),
+            Self::deadlines(),
             now,
         );
         state.clients[to].claim = Some(number);

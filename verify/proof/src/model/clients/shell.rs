@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use leasehold_core::{
-    Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command, End,
-    Event, Failure, Key, KeyMachine, Limits, Loss, Moment, Phase, Push, RenewalPolicy, Reply,
-    Response, Standpoint, StoreTime, Terms, Token, Transmit,
+    Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command,
+    Deadlines, End, Event, Failure, Key, KeyMachine, Loss, Moment, Phase, Push, RenewalPolicy,
+    Reply, Response, Standpoint, StoreTime, Terms, Token, Transmit,
 };
 
 use super::client::{Departure, Pending};
@@ -25,6 +25,7 @@ impl ClientsModel {
         Terms {
             ttl: self.lease,
             waiter_ttl: self.waiter,
+            operation: TICK * 10,
             policy: RenewalPolicy::Automatic(1.0 / 3.0),
             hand_off: true,
             max_hold: None,
@@ -33,13 +34,8 @@ impl ClientsModel {
         }
     }
 
-    pub(super) fn limits() -> Limits {
-        Limits {
-            give_up: None,
-            patience: TICK * 10,
-            operation: TICK * 10,
-            seed: 0,
-        }
+    pub(super) fn deadlines() -> Deadlines {
+        Deadlines::new(Moment(0), 0)
     }
 
     /// Numbers in the order of the attempts, whatever came before.
@@ -65,7 +61,14 @@ impl ClientsModel {
         };
         let (now, number) = (self.moment(state, client), Self::number(state, client));
         let machine = &mut state.machines[self.process(client)];
-        machine.claim(number, (), claim, self.lease_terms(), Self::limits(), now);
+        machine.claim(
+            number,
+            (),
+            claim,
+            self.lease_terms(),
+            Self::deadlines(),
+            now,
+        );
         state.clients[client].claim = Some(number);
         self.drive(state, client);
     }

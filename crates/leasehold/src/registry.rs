@@ -1,7 +1,7 @@
 //! The registry of stores, by their URL schemes.
 
 use crate::error::{ErrorKind, StoreError};
-use crate::store::scheme::Scheme;
+use leasehold_store::scheme::Scheme;
 
 /// Every store of this build: a line each.
 static SCHEMES: &[&dyn Scheme] = &[

@@ -1,0 +1,170 @@
+//! Watches a key without a claim: reads it repeatedly, whenever it may have changed. That is after
+//! a push, and when a lease may have expired.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Backoff, HintLimit, Key, Moment, Snapshot};
+
+use super::keys::{KeySlot, Watched};
+use super::timing::{LOOK_AFTER_LAPSE, WATCH_LOOK, WATCH_TTL};
+use super::{Session, random_u64};
+use crate::clock;
+use crate::error::{ErrorKind, StoreError};
+use crate::store::Verbs as _;
+use crate::sync::{Ordering, sleep, timeout};
+
+/// One who watches a key, until it is dropped.
+pub(crate) struct KeyWatcher {
+    session: Arc<Session>,
+    home: Arc<KeySlot>,
+    watched: Arc<Watched>,
+    /// Limits how often pushes cause a read, since anybody may send them.
+    hints: HintLimit,
+    /// Pauses while the store cannot be asked.
+    failing: Option<Backoff>,
+}
+
+impl KeyWatcher {
+    /// Starts to watch: from now on pushes about the key are heard.
+    pub(crate) fn start(session: &Arc<Session>, key: &Key) -> Self {
+        let (home, watched) = session.keys.begin(key, |home, state| {
+            let watchers = state.watchers.get_or_insert_default();
+            watchers.number += 1;
+            (home.clone(), watchers.shared.clone())
+        });
+        session.keys.watching.fetch_add(1, Ordering::SeqCst);
+        let now = clock::now();
+        session.ensure_awake(now, now);
+        session.want_inbox();
+        Self {
+            session: session.clone(),
+            home,
+            watched,
+            hints: HintLimit::default(),
+            failing: None,
+        }
+    }
+
+    /// What it shares with the other watchers of the key.
+    pub(super) fn watched(&self) -> Arc<Watched> {
+        self.watched.clone()
+    }
+
+    /// Notes that the store may know of it. It must be told when there is no watcher any more.
+    pub(super) fn enlisted(&self) {
+        if let Some(watchers) = &mut self.home.lock().watchers {
+            watchers.known = true;
+        }
+    }
+
+    /// A store that grants forgets that its client waits.
+    pub(super) fn forgotten(&self) {
+        if let Some(watchers) = &mut self.home.lock().watchers {
+            // Others may have asked it to tell them since.
+            watchers.known &= watchers.number > 1;
+        }
+    }
+
+    /// Reads the key until `found` breaks with what was looked for; else `found` says in what time
+    /// a lease that it has seen expires, if there is one.
+    ///
+    /// # Errors
+    /// Why the store could not be asked, once for an outage, and each time for what stays. The
+    /// next call goes on.
+    pub(crate) async fn until<T>(
+        &mut self,
+        mut found: impl FnMut(Snapshot) -> ControlFlow<T, Option<Duration>>,
+    ) -> Result<T, StoreError> {
+        let watched = self.watched();
+        loop {
+            if let Some(pauses) = &mut self.failing {
+                sleep(pauses.pause()).await;
+            }
+            let change = watched.changed.notified();
+            tokio::pin!(change);
+            // Enlist before asking, so that no change falls between.
+            change.as_mut().enable();
+            let (seen, ask_again) = match self.ask().await {
+                Ok(asked) => asked,
+                Err(error) => {
+                    let (base, cap) = (Duration::from_millis(50), Duration::from_secs(2));
+                    let pauses = || Backoff::new(base, cap, random_u64());
+                    let stays = error.kind() != ErrorKind::Unavailable;
+                    if stays || self.failing.is_none() {
+                        self.failing.get_or_insert_with(pauses);
+                        return Err(error);
+                    }
+                    continue;
+                }
+            };
+            self.failing = None;
+            let expires_in = match found(seen) {
+                ControlFlow::Break(found) => return Ok(found),
+                ControlFlow::Continue(expires_in) => expires_in,
+            };
+            let lapse = expires_in.map(|left| clock::now() + left + LOOK_AFTER_LAPSE);
+            let wake_at = lapse.map_or(ask_again, |lapse| lapse.min(ask_again));
+            tokio::select! {
+                () = change => {
+                    let now = clock::now();
+                    sleep(self.hints.ask_at(now).since(now)).await;
+                }
+                () = sleep(wake_at.since(clock::now())) => {}
+            }
+        }
+    }
+
+    /// Asks the store to tell of changes, if it can, and reads the key. Says what is seen, and when
+    /// to ask again at the latest.
+    async fn ask(&self) -> Result<(Snapshot, Moment), StoreError> {
+        let (session, key) = (&self.session, &self.home.key);
+        let mut pause = WATCH_LOOK;
+        if session.store.capabilities().push {
+            self.enlisted();
+            match session.ask(session.store.watch(key, WATCH_TTL)).await {
+                Ok(_) => pause = WATCH_TTL / 3,
+                // A server that takes no writes now can be read, and told of the watch later.
+                Err(error) if error.retry_after.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let seen = session.snapshot(key).await?;
+        Ok((seen, clock::now() + pause))
+    }
+}
+
+impl Drop for KeyWatcher {
+    fn drop(&mut self) {
+        let session = &self.session;
+        if session.is_inherited() {
+            return;
+        }
+        session.keys.watching.fetch_sub(1, Ordering::SeqCst);
+        let mut state = self.home.lock();
+        let Some(watchers) = &mut state.watchers else {
+            return;
+        };
+        watchers.number -= 1;
+        if watchers.number > 0 {
+            return;
+        }
+        let known = watchers.known;
+        state.watchers = None;
+        session.keys.list(&self.home, &mut state);
+        drop(state);
+        if known {
+            let (session, home) = (session.clone(), self.home.clone());
+            session.shutdown.ending.fetch_add(1, Ordering::SeqCst);
+            self.session.runtime.spawn(async move {
+                // If it is not heard, it ends by itself.
+                let stop = session.store.watch(&home.key, Duration::ZERO);
+                let limit = session.settings.operation_timeout;
+                timeout(limit, stop).await.ok();
+                session.shutdown.ending.fetch_sub(1, Ordering::SeqCst);
+                session.shutdown.departed.notify_waiters();
+            });
+        }
+    }
+}

@@ -513,7 +513,7 @@ fn a_change_is_asked_for_until_it_is_answered() {
         now = life.poll_timeout().unwrap();
     }
     assert_eq!(life.changed(change), Some(Changed::Unanswered));
-    assert!((4..30).contains(&tries), "{tries} in {:?}", OPERATION);
+    assert!((4..30).contains(&tries), "{tries} in {OPERATION:?}");
     let now = at(5_000);
     let change = life.change(Change::Downgrade, now);
     let sent = life.poll_transmit(now, || None).unwrap();

@@ -161,7 +161,8 @@ fn paths(mut rest: &[Token]) -> (Vec<Named>, &[Token]) {
 /// Where a path leads that stands in a module, from the root of the crate; `None`: elsewhere.
 fn absolute(modules: &BTreeSet<Module>, module: &Module, path: &[String]) -> Option<Vec<String>> {
     let mut base = module.clone();
-    let child = |name: &String| modules.contains(&[&module[..], &[name.clone()]].concat());
+    let child =
+        |name: &String| modules.contains(&[&module[..], std::slice::from_ref(name)].concat());
     match &*path[0] {
         "crate" => base.clear(),
         "self" | "super" => {}

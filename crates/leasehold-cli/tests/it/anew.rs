@@ -13,7 +13,7 @@ use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Resource, Rlimit, kill_process, prlimit};
 use tokio::time::{sleep, timeout};
 
-use crate::common::{HasEnded, Running, Store, leasehold};
+use crate::common::{Store, leasehold};
 use crate::descendants::{Watched, shim_of};
 
 /// How long anything may take on a busy machine.
@@ -202,7 +202,7 @@ async fn killed_at_any_instant_it_leaves_no_process() {
     // Nobody else sleeps so long.
     let long = format!("61.{:06}", std::process::id());
     for instant in 0..50 {
-        let process = store.spawn(&("run k -- sleep", &*long));
+        let process = store.spawn(("run k -- sleep", &*long));
         sleep(Duration::from_micros(1_500 * instant)).await;
         process.signal(Signal::KILL);
         // All of them have its output, until there is only the command's.

@@ -254,7 +254,7 @@ async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let servers = Independent::builder(3).each(each).start();
     servers[1].command(&["ACL", "SETUSER", "bob", "-hset"]);
     let url = servers.url().replace("127.0.0.1", "bob:secret@127.0.0.1");
-    let mut init = leasehold(&["init"]);
+    let mut init = leasehold(["init"]);
     init.env("LEASEHOLD_STORE", &url);
     Process::run(init).await;
     let seen = doctor(&url).await;

@@ -58,4 +58,5 @@ pub(crate) mod primary;
 pub(crate) mod rights;
 pub(crate) mod sentinel;
 pub(crate) mod step;
+pub(crate) mod subscription;
 pub(crate) mod value;

@@ -8,7 +8,7 @@ use leasehold_store::{Listening, Push, PushSink, StoreError};
 use tokio::time::timeout;
 
 use super::Inner;
-use crate::connection::inbox::Subscription;
+use crate::connection::subscription::Subscription;
 use crate::std_ext::BackgroundTask;
 
 /// Open inboxes; closed on drop.

@@ -1,0 +1,110 @@
+//! The subscription of a client to its inbox: on the shared connection, and after each reconnect.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold_store::{PushSink, StoreError};
+use redis::{PushInfo, PushKind, Value};
+
+use super::manager::ConnectionManager;
+use super::multiplexed::{Connection, Signals};
+use super::rights;
+use crate::codec::push;
+
+impl ConnectionManager {
+    /// Takes the pushes of a connection; called on the connection's own task.
+    pub(super) fn pushed(self: &Arc<Self>, info: &PushInfo, signals: &Arc<Signals>) {
+        match (&info.kind, info.data.as_slice()) {
+            (PushKind::Disconnection, _) => self.lost(signals),
+            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
+                let epoch = signals.epoch.load(Ordering::Acquire);
+                if epoch == 0 || channel != self.channel.as_bytes() {
+                    return;
+                }
+                if let Some(sink) = self.inbox.sink() {
+                    push::read(message, epoch).for_each(|push| sink.push(push));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens the inbox: from now on each new connection subscribes.
+    pub(crate) fn open_inbox(
+        self: &Arc<Self>,
+        sink: &Arc<dyn PushSink>,
+    ) -> Result<Subscription, StoreError> {
+        self.inbox.open(Arc::clone(sink))?;
+        Ok(Subscription(Arc::clone(self)))
+    }
+
+    /// Opens the inbox on the connection that there is.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        sink: &Arc<dyn PushSink>,
+    ) -> Result<Subscription, StoreError> {
+        let subscription = self.open_inbox(sink)?;
+        let wire = self.connection().await?;
+        self.subscribe(&wire).await?;
+        Ok(subscription)
+    }
+
+    /// Waits until the open inbox is subscribed, however long that takes.
+    pub(crate) async fn subscribed(&self) {
+        loop {
+            let connected = self.settled(Duration::MAX, |_| false).await;
+            if let Ok(wire) = connected
+                && self.subscribe(&wire).await.is_err()
+            {
+                // The next connection may do.
+                wire.leave();
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
+    /// those who wait ask.
+    pub(super) async fn subscribe(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.subscribing.lock().await;
+        if wire.epoch() != 0 || !self.inbox.hears() || !wire.server.rights.push() {
+            return Ok(());
+        }
+        let mut connection = wire.connection.clone();
+        let subscribed = connection.subscribe(&self.channel).await;
+        if let Err(error) = rights::forbidden_or_lost(subscribed)? {
+            tracing::warn!(url = %self.endpoint.redacted, %error, "cannot subscribe to the inbox; \
+             polling instead");
+            return Ok(());
+        }
+        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
+        wire.signals.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// An open inbox; closed on drop.
+pub(crate) struct Subscription(Arc<ConnectionManager>);
+
+impl leasehold_store::Listening for Subscription {}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.0.inbox.close();
+        let Some(wire) = self.0.current() else { return };
+        wire.signals.epoch.store(0, Ordering::Release);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let shared = Arc::clone(&self.0);
+            runtime.spawn(async move {
+                let _one_at_a_time = shared.subscribing.lock().await;
+                // Unless it was opened again meanwhile.
+                if wire.epoch() == 0 && shared.inbox.sink().is_none() {
+                    // A connection that is lost has no subscription.
+                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
+                }
+            });
+        }
+    }
+}

@@ -94,7 +94,11 @@ async fn only_leasehold_starts_it() {
 /// One that runs from a file of its own, and waits for `k`; its shim is killed.
 async fn waits_without_shim(store: &Store) -> (PathBuf, Process) {
     let program = store.path("program");
-    fs::copy(leasehold("").get_program(), &program).unwrap();
+    // By another process: what this one writes may be open in a child that another test starts, and
+    // cannot be started meanwhile.
+    let mut copy = Command::new("cp");
+    copy.arg(leasehold("").get_program()).arg(&program);
+    assert!(copy.status().unwrap().success());
     let run = store.command("run k -- echo ran");
     let mut command = Command::new(&program);
     command.args(run.get_args()).current_dir(store.path(""));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::written;
-use leasehold_store::{ErrorKind, StoreError};
+#[cfg(feature = "tls")]
+use leasehold_store::ErrorKind;
+use leasehold_store::StoreError;
 use redis::RedisError;
 
 use super::{is_answered, of_connection, refused, silent, tame, unavailable};

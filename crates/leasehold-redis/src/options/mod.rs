@@ -49,7 +49,7 @@ const PREFIX: &str = "leasehold:";
 ///
 /// # The parameters of a URL
 /// `layout` (`native`, `classic`), `prefix`, `retention`, `audit` (an
-/// [`AuditLimit`](leasehold_store::AuditLimit) such as `10000` or `24h`), `connect_timeout`,
+/// [`AuditLimit`] such as `10000` or `24h`), `connect_timeout`,
 /// `response_timeout` (durations such as `500ms`, `5s`, `10m`, `1h30m`, `7d`), `db`; with TLS
 /// `ca`, `cert`, `key` (PEM files); with a socket `user` and `pass`; with Sentinels
 /// `sentinel_user` and `sentinel_pass`, for the login at the Sentinels.
@@ -57,10 +57,10 @@ const PREFIX: &str = "leasehold:";
 /// `acknowledge` sets which replicas and disks must have a grant before it counts: `none`, a
 /// number of replicas, `majority` (of the replicas), `disk` or `disk:<replicas>`. The time
 /// limit is `acknowledge_timeout` (1 s). It includes renewals, unless
-/// `acknowledge_renewals=no`; see [`Acknowledge`](crate::Acknowledge).
+/// `acknowledge_renewals=no`; see [`Acknowledge`].
 ///
 /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
-/// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`](crate::Restart).
+/// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// The address of the server.

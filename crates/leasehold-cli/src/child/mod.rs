@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shim_that_does_not_start_its_command_in_time_is_ended() {
+    fn a_shim_that_has_not_started_its_command_is_ended() {
         let mut late = Command::new("sleep").arg("60").spawn().unwrap();
         let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
         let pid = Pid::from_child(&late);

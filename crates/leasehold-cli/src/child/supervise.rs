@@ -81,6 +81,8 @@ pub(crate) struct Supervision<'a> {
     typed: Option<Signal>,
     /// Who does not take signals from us, and was named.
     refused: BTreeSet<i32>,
+    /// Whether it was said that the lease is lost.
+    said_lost: bool,
     stops: unix::Signal,
     terminal: Option<Terminal>,
 }
@@ -108,6 +110,7 @@ impl<'a> Supervision<'a> {
             asked: None,
             typed: None,
             refused: BTreeSet::new(),
+            said_lost: false,
             stops,
             terminal,
         })
@@ -301,6 +304,11 @@ impl<'a> Supervision<'a> {
         let (signal, measure, reason, left) = match action {
             Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
             Action::Kill(reason) => (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO),
+            // It is being killed already, and was kept until it is gone; its lease was not.
+            Action::Warn(_) if self.policy.kills() && self.said_lost => return,
+            Action::Warn(reason) if self.policy.kills() => {
+                (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO)
+            }
             Action::Warn(reason) => (None, Measure::Ignore, reason, Duration::ZERO),
         };
         let refused = signal.map_or(Vec::new(), |signal| self.child.signal_all(signal).refused);
@@ -323,6 +331,7 @@ impl<'a> Supervision<'a> {
             action,
             cause: renewal_error(self.held, key).filter(|_| matters),
         };
+        self.said_lost |= left.is_zero() && !overdue;
         self.printer.event(match left {
             Duration::ZERO if overdue => Event::overdue(key, reason),
             Duration::ZERO => Event::lost(&end),

@@ -250,6 +250,25 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
 }
 
 #[tokio::test]
+async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left_to_it() {
+    let Some(stranger) = Stranger::new() else {
+        return;
+    };
+    let (process, command) = stranger.run("--max-hold 15s --json").await;
+    process.says("\"then\":\"kept\"").await;
+    let broken = stranger.command(&stranger.store.path("leasehold"), "break --yes k");
+    assert_eq!(Process::run(broken).await.code(), Some(0));
+    process.says("\"then\":\"may_overlap\"").await;
+    kill_process(command, Signal::KILL).unwrap();
+    let ended = process.finish().await;
+    ended.has_code(Some(79));
+    let events = events(&ended.stderr);
+    let lost: Vec<_> = events.iter().filter(|it| it["event"] == "lost").collect();
+    assert_eq!(lost.len(), 1, "{events:?}");
+    assert_eq!(lost[0]["action"], "refused", "{events:?}");
+}
+
+#[tokio::test]
 async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin() {
     let Some(stranger) = Stranger::new() else {
         return;

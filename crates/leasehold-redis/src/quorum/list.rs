@@ -1,7 +1,9 @@
 //! Lists the keys that are held, page by page.
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use leasehold_core::Key;
 use leasehold_store::{ErrorKind, ListPage, Listing, SeenNames, StoreError};
 
@@ -41,24 +43,33 @@ impl<'a> QuorumListing<'a> {
         }
     }
 
-    /// Goes one page further at each member; false at the end.
+    /// Goes one page further at each member; false at the end. If the future is dropped, what has come
+    /// is kept. If too few members answer, those that failed are asked again by the next call.
     async fn read_on(&mut self) -> Result<bool, StoreError> {
         if self.listings.iter().all(Option::is_none) {
             return Ok(false);
         }
         let limit = self.inner.options.node_timeout;
-        let pages = self.inner.members.iter().zip(&mut self.listings);
-        let pages = join_all(pages.map(async |(member, listing)| match listing {
-            Some(listing) => Some(member.within(limit, listing.next_page()).await),
-            None => None,
-        }));
-        for (member, page) in pages.await.into_iter().enumerate() {
-            let Some(page) = page else { continue };
-            self.report.note(member, &page);
-            self.failed += usize::from(page.is_err());
+        let members = self.inner.members.iter().zip(&mut self.listings);
+        let mut pages: FuturesUnordered<_> = members
+            .enumerate()
+            .map(async |(number, (member, listing))| {
+                let page = member.within(limit, listing.as_mut()?.next_page()).await;
+                if matches!(page, Ok(None)) {
+                    *listing = None;
+                }
+                Some((number, page))
+            })
+            .collect();
+        let mut failing = Vec::new();
+        while let Some(page) = pages.next().await {
+            let Some((number, page)) = page else { continue };
+            self.report.note(number, &page);
             match page {
                 // The same everywhere, whatever the others say.
                 Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+                Err(_) => failing.push(number),
+                Ok(None) => {}
                 Ok(Some(page)) => {
                     let found = page.found.into_iter().map(|(key, _)| key);
                     let named = &mut self.named;
@@ -68,11 +79,16 @@ impl<'a> QuorumListing<'a> {
                     let new = skipped.filter(|(name, _)| self.named.insert(name.as_bytes()));
                     self.skipped.extend(new);
                 }
-                Ok(None) | Err(_) => self.listings[member] = None,
             }
         }
-        if self.listings.len() - self.failed < self.inner.size.quorum() {
+        drop(pages);
+        let failed = self.failed + failing.len();
+        if self.listings.len() - failed < self.inner.size.quorum() {
             return Err(self.report.error(self.inner, ErrorKind::Unavailable, limit));
+        }
+        self.failed = failed;
+        for number in failing {
+            self.listings[number] = None;
         }
         Ok(true)
     }

@@ -67,6 +67,7 @@ mod redis_store;
 #[cfg(feature = "redis")]
 mod redis_support;
 mod redlock;
+mod redlock_listing;
 mod redlock_store;
 #[cfg(feature = "redis")]
 mod redlock_support;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() {
     let server = RedisServer::start();
     let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
-    let arguments = ("run --ttl 6s --grace 3s k -- sh -c", script);
+    let arguments = ("run --ttl 20s --grace 10s k -- sh -c", script);
     let holder = spawn(&server.url(), arguments);
     holder.prints("up").await;
     server.stop();
@@ -29,11 +29,11 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     ended.has_code(Some(79));
     ended.has_said("killing the command");
     // The last renewal was answered at most a third of the TTL before the server went silent.
-    assert!(told > Duration::from_millis(950), "{told:?}");
+    assert!(told > Duration::from_secs(3), "{told:?}");
     // Before the end of the lease, also on a busy machine.
-    assert!(told < Duration::from_secs(5), "{told:?}");
+    assert!(told < Duration::from_secs(17), "{told:?}");
     assert!(
-        killed - told > Duration::from_millis(500),
+        killed - told > Duration::from_secs(1),
         "{told:?}, {killed:?}"
     );
 }

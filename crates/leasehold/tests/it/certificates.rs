@@ -108,7 +108,8 @@ async fn they_are_read_again_for_a_sentinel_and_its_primary() {
     let certificates = renew(&[&sentinel, &server]);
     let copies = Copies::of(&certificates);
     let (at, parameters) = (sentinel.address(), copies.parameters());
-    let url = format!("rediss-sentinel://{at}/mine?{parameters}");
+    // A Sentinel and the server that it names have a tenth and a quarter of it each.
+    let url = format!("rediss-sentinel://{at}/mine?{parameters}&connect_timeout=30s");
     a_client_survives(&url, &copies, &[&sentinel, &server]).await;
 }
 

@@ -118,6 +118,7 @@ mod tests {
             PROFILE,
             SYSTEM_CONFIG,
             LOG,
+            #[cfg(feature = "console")]
             SERVE_TOKEN,
             KEY,
             TOKEN,

@@ -125,7 +125,6 @@ mod tests {
 
     use super::*;
 
-    /// Also without the feature: `cargo test -p leasehold-cli --no-default-features --bins`.
     #[test]
     fn what_it_was_built_without_is_said() {
         for name in ["top", "serve"] {

@@ -22,7 +22,7 @@ const PARTS: [(&str, &str); 24] = [
     ("env", include_str!("lua/env.lua")),
     ("audit", include_str!("lua/audit.lua")),
     ("write_log", include_str!("lua/write_log.lua")),
-    ("further", include_str!("lua/further.lua")),
+    ("take", include_str!("lua/take.lua")),
     ("machine", include_str!("lua/machine.lua")),
     ("lean", include_str!("lua/lean.lua")),
     ("lean_queue", include_str!("lua/lean_queue.lua")),

@@ -2,15 +2,13 @@
     -- the same as the queue at length, in a fraction of the time; what it does not know, it
     -- leaves to that. The record of a sole holder is a short string that expires by itself:
     -- see record.rs.
-    if touched[key] then
-      refresh(at)
-    end
     local value = values[at]
     if verb == 1 then
       if not value and marks % 8 < 4 and closed_for <= 0 then
         local ttl = unpack_from('<d', command, 3)
         if ttl ~= lives_for then
-          lives_for, lives = ttl, string.format('%.0f', millis(ttl, true))
+          local micros = ttl + stays
+          lives_for, lives = ttl, string.format('%.0f', math.max(math.ceil(micros / 1000), 1))
         end
         local token, deadline = last_token + 1, clock + ttl
         if token < clock then token = clock end
@@ -43,8 +41,9 @@
         elseif marks == 0 then
           local raised = clock + unpack_from('<d', command, 3)
           if raised > deadline then deadline = raised end
+          local micros = deadline - clock + stays
           local done = redis.pcall('SET', key, pack('<c0ddc0', sub(value, 1, 11), clock, deadline, sub(value, 28)),
-            'PX', string.format('%.0f', millis(deadline - clock, true)))
+            'PX', string.format('%.0f', math.max(math.ceil(micros / 1000), 1)))
           if not done.err then
             touched[key] = CHANGED
             local token = unpack_from('<d', value, 28)

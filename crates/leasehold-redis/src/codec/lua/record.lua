@@ -105,7 +105,7 @@ local function open(at_key, text, id)
   end
   now = clock + offset
   if now > FURTHEST then
-    return too_late()
+    return {err = string.format('LHCLOCK %.0f', clock)}
   end
   actor, finder = id, id
   first_before = waiting > 0 and first_arrival
@@ -146,7 +146,7 @@ end
 
 local function save_string(must)
   local claim = find(first_granted)
-  local lives = millis(claim.deadline - now, true)
+  local lives = millis(claim.deadline - now + stays)
   return write(must, lives, 'SET', key, struct.pack('<BBBddddBc0', 108, 104, 2, claim.since, clock, claim.deadline,
     claim.token, #claim.id, claim.id) .. claim.body, 'PX', lives)
 end
@@ -209,7 +209,7 @@ local function save(must)
     return save_string(must)
   end
   local keep = math.max(furthest - now, 0) + SPARE
-  local lives = millis(keep, granted > 0)
+  local lives = millis(keep + (granted > 0 and stays or 0))
   local extend = expires < clock + keep - SPARE / 16
   if extend then
     expires = clock + keep

@@ -69,76 +69,53 @@ local last_token = last_before
 -- whose last step was lean, or anything.
 local spent, touched = {}, {}
 local CHANGED, IN_QUEUE = 1, 2
+-- With an audit log a hold that has expired stays for a day, so that a step can find and note it.
+local stays = log and 86400000000 or 0
 
--- Reads a key again that a step before has changed.
-local function refresh(at)
-  if #spent > 0 then
-    call('DEL', unpack(spent))
-    spent = {}
-  end
-  values[at] = call('MGET', KEYS[at])[1]
-end
-
--- For how long a key lives that is needed for so many microseconds. With an audit log a hold that
--- has expired stays for a day, so that a step can find and note it.
-local function millis(micros, holds)
-  if holds and log then
-    micros = micros + 86400000000
-  end
-  return math.max(math.ceil(micros / 1000), 1)
-end
-
--- What the lean way leaves is done by these. They are made when they are first needed: to make
--- a function takes longer than to run it.
-local answers, further, write_queue, entries_before = {}, nil, nil, 0
-local function make_further()
--- include further.lua
-end
-
--- A step that is not lean. A damaged record must not keep the other steps from their end.
-local function take(at, dry, may_force)
-  further = further or make_further()
-  local how = touched[KEYS[at]]
-  if not in_cluster and how ~= IN_QUEUE and (how or values[at] == nil) then
-    refresh(at)
-  end
-  local well, answer, said, must = pcall(further, at, dry, may_force)
-  if note and type(answer) == 'table' then
-    forget_entries(entries_before)
-  end
-  if not well then
-    return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
-  end
-  return answer, said, must
-end
-
+-- To make a function takes longer than a step that is lean, so what the others need is made when
+-- the first of them comes.
+local answers, take, write_queue = {}, nil, nil
 -- All or nothing: first they are worked out, and then written. Once the first has been, the server
 -- lets the others pass even if the memory is full; so none may force its way unless all may.
 local all, may_force = flags % 512 >= 256, true
-if all then
-  for at = 1, steps do
-    local answer, said, must = take(at, true)
-    if not said then
-      return answer
-    elseif said[1] ~= 1 or said[4] == 0 or said[7] > 0 then
-      return {at - 1, answer}
-    end
-    may_force = may_force and must
-  end
-  last_token = last_before
-  if note then
-    forget_entries(0)
-  end
-end
-
 local released, lives_for, lives
-for at = 1, steps do
+for turn = 1, all and 2 * steps or steps do
+  local at = (turn - 1) % steps + 1
   local key, command, answer = KEYS[at], ARGV[at + 2], nil
   local verb, marks = byte(command, 1, 2)
-  if not in_cluster and verb < 4 and not all and touched[key] ~= IN_QUEUE then
+  local how = touched[key]
+  if how == CHANGED and not in_cluster then
+    if #spent > 0 then
+      call('DEL', unpack(spent))
+      spent = {}
+    end
+    values[at] = call('MGET', key)[1]
+  end
+  if not in_cluster and verb < 4 and not all and how ~= IN_QUEUE then
 -- include lean.lua
   end
-  answers[at] = answer or take(at, false, may_force)
+  if not answer then
+    if not take then
+-- include take.lua
+    end
+    local said, must
+    answer, said, must = take(at, all and turn <= steps, may_force)
+    if all and turn <= steps then
+      if not said then
+        return answer
+      elseif said[1] ~= 1 or said[4] == 0 or said[7] > 0 then
+        return {at - 1, answer}
+      end
+      may_force = may_force and must
+      if turn == steps then
+        last_token = last_before
+        if note then
+          forget_entries(0)
+        end
+      end
+    end
+  end
+  answers[at] = answer
 end
 if #spent > 0 then
   call('DEL', unpack(spent))

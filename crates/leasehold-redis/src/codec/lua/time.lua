@@ -8,9 +8,6 @@ local clock = time[1] * 1000000 + time[2]
 -- StoreTime::LATEST, and what may have become of it after the clock stepped back:
 -- deadlines and tokens after it need room below 2^53.
 local LATEST, FURTHEST = 7881299347898368, 8444249301319680
-local function too_late()
-  return {err = string.format('LHCLOCK %.0f', clock)}
-end
 if clock > LATEST then
-  return too_late()
+  return {err = string.format('LHCLOCK %.0f', clock)}
 end

@@ -1,3 +1,5 @@
+-- What the lean way leaves. A function is made where the script first comes to it.
+--
 -- How long a record is kept that is not needed any more, so that its end need not be moved at
 -- each step: a sixteenth of it may go by. Released ids are kept for as long as the rest of it.
 local SPARE = in_cluster and ARGV[2] + 0 or 64000000
@@ -5,11 +7,15 @@ local SPARE = in_cluster and ARGV[2] + 0 or 64000000
 local believed = flags % 8 >= 4
 -- include tell.lua
 -- include lean_queue.lua
+-- For how long a key lives that is needed for so many microseconds.
+local function millis(micros)
+  return math.max(math.ceil(micros / 1000), 1)
+end
 -- include machine.lua
-local at_length, cut
+local at_length, cut, entries_before = nil, nil, 0
 
--- Takes a step; answers what to say, packed and not, and whether it must be written.
-return function(at, dry, may_force)
+-- Answers what to say, packed and not, and whether it must be written.
+local function further(at, dry, may_force)
   local key, command = KEYS[at], ARGV[at + 2]
   local verb, marks = byte(command, 1, 2)
   local answer, silent, heir
@@ -19,9 +25,6 @@ return function(at, dry, may_force)
   end
   if not answer then
     write_queue()
-    if touched[key] then
-      refresh(at)
-    end
   end
   touched[key] = answer and IN_QUEUE or CHANGED
   if (silent or not answer) and not at_length then
@@ -35,4 +38,22 @@ return function(at, dry, may_force)
   end
   entries_before = entries and #entries
   return at_length(at, dry, may_force)
+end
+
+-- Takes a step. A damaged record must not keep the other steps from their end.
+take = function(at, dry, may_force)
+  if in_cluster or touched[KEYS[at]] == IN_QUEUE then
+    -- A hash, or nothing.
+    values[at] = false
+  elseif values[at] == nil then
+    values[at] = call('MGET', KEYS[at])[1]
+  end
+  local well, answer, said, must = pcall(further, at, dry, may_force)
+  if note and type(answer) == 'table' then
+    forget_entries(entries_before)
+  end
+  if not well then
+    return type(answer) == 'table' and answer or {err = 'ERR ' .. tostring(answer)}
+  end
+  return answer, said, must
 end

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::runs::Run;
-use super::{ClaimMachine, ClaimNumber, KeyMachine, Phase, Transmit};
+use super::{ClaimMachine, ClaimNumber, KeyMachine, Phase, Transmit, passes_by};
 use crate::{ClaimId, Moment};
 
 /// With so few claims the next deadline is always exact. With more it may be too early, and whoever
@@ -94,6 +94,7 @@ impl<T> KeyMachine<T> {
         entry.due = entry.deadline();
         let (is, due) = ((entry.phase, entry.run), entry.due);
         if was != is {
+            self.passing = self.passing + u32::from(passes_by(is.0)) - u32::from(passes_by(was.0));
             self.tell_run(at, was, is, now);
         }
         self.due = if few {

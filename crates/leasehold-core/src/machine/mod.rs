@@ -87,7 +87,9 @@ pub struct KeyMachine<T> {
     /// Those that have changed, and were not seen since.
     changed: VecDeque<ClaimNumber>,
     /// How many are behind a claim that is not known, or not yet.
-    astray: usize,
+    astray: u32,
+    /// How many are not answered yet, or on their way out.
+    passing: u32,
     /// What only moving claims need: a key whose claims are all held has none.
     remembered: Option<Box<Remembered>>,
 }
@@ -113,20 +115,20 @@ struct Entry<T> {
     changed: bool,
 }
 
+/// Whether a claim is not answered yet, or on its way out.
+fn passes_by(phase: Phase) -> bool {
+    matches!(phase, Phase::Asking | Phase::Leaving)
+}
+
 impl<T> Entry<T> {
     /// Whether the store has it in its queue, as far as is known.
     fn stands(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::Held)
     }
 
-    /// Whether it is not answered yet, or on its way out.
-    fn passes_by(&self) -> bool {
-        matches!(self.phase, Phase::Asking | Phase::Leaving)
-    }
-
     /// A task that asks or releases sees to that itself.
     fn deadline(&self) -> Option<Moment> {
-        if self.drivers > 0 && self.passes_by() {
+        if self.drivers > 0 && passes_by(self.phase) {
             None
         } else {
             self.claim.poll_timeout()
@@ -141,6 +143,7 @@ impl<T> Default for KeyMachine<T> {
             due: None,
             changed: VecDeque::new(),
             astray: 0,
+            passing: 0,
             remembered: None,
         }
     }

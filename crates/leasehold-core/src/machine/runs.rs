@@ -121,7 +121,7 @@ impl<T> KeyMachine<T> {
             _ => {}
         }
         if self.astray > 0 {
-            self.find_astray(now);
+            self.find_astray(at, now);
         }
         if !self.moves() {
             self.remembered = None;
@@ -136,7 +136,7 @@ impl<T> KeyMachine<T> {
 
     fn set_astray(&mut self, at: usize, astray: bool) {
         let was = std::mem::replace(&mut self.claims[at].astray, astray);
-        self.astray = self.astray + usize::from(astray) - usize::from(was);
+        self.astray = self.astray + u32::from(astray) - u32::from(was);
     }
 
     fn tell_behind(&mut self, own: Arrival, news: RunNews, now: Moment) {
@@ -176,9 +176,13 @@ impl<T> KeyMachine<T> {
         }
     }
 
-    /// Of claims that were behind what nobody knew: that it is known now, or that it cannot be any
-    /// more, since every claim of this client on the key has been answered.
-    fn find_astray(&mut self, now: Moment) {
+    /// Of claims that were behind what nobody knew: that it is known now, since this claim has
+    /// changed, or that it cannot be any more, since every claim of this client has been answered.
+    fn find_astray(&mut self, changed: usize, now: Moment) {
+        let stands = |of: &Entry<T>, ahead| of.stands() && of.arrival == Some(ahead);
+        if self.passing > 0 && !self.claims[changed].stands() {
+            return;
+        }
         for at in 0..self.claims.len() {
             let entry = &self.claims[at];
             let Run::Behind(ahead) = entry.run else {
@@ -187,11 +191,12 @@ impl<T> KeyMachine<T> {
             if !entry.astray {
                 continue;
             }
-            let stands = |of: &Entry<T>| of.stands() && of.arrival == Some(ahead);
-            let news = if self.claims.iter().any(stands) {
+            let news = if stands(&self.claims[changed], ahead) {
                 RunNews::Known
-            } else if self.claims.iter().any(Entry::passes_by) {
+            } else if self.passing > 0 {
                 continue;
+            } else if self.claims.iter().any(|of| stands(of, ahead)) {
+                RunNews::Known
             } else {
                 RunNews::Ended(ahead)
             };

@@ -68,8 +68,10 @@ impl Baseline {
 
     /// `SET NX PX`.
     pub(super) async fn plain_acquire(&self, name: &str, id: &str) -> Result<(), Failure> {
-        let set = cmd("SET").arg(self.key(name)).arg(id).to_owned();
-        self.send(set.clone().arg("NX").arg("PX").arg(TTL)).await
+        let mut set = cmd("SET");
+        set.arg(self.key(name)).arg(id);
+        set.arg("NX").arg("PX").arg(TTL);
+        self.send(&set).await
     }
 
     /// `SET NX PX` and `INCR` in one script.

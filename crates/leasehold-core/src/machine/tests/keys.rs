@@ -185,6 +185,18 @@ fn who_follows_an_unknown_claim_waits_for_the_answers_of_the_others() {
     assert_eq!(phase(&keys, TWO), Phase::Held);
 }
 
+/// A third that is not answered yet is no reason to go on asking.
+#[test]
+fn who_follows_is_told_as_soon_as_the_one_ahead_is_known() {
+    let (mut keys, [one, two]) = asking();
+    let third = Claim::new(id(3), Mode::EXCLUSIVE, TTL);
+    keys.claim(ClaimNumber(3), (), third, terms(), DEADLINES, at(0));
+    keys.handle_answer(at(1), TWO, &two, Ok(said(8, Some(71), Some(7))));
+    assert_eq!((keys.astray, keys.passing), (1, 2));
+    keys.handle_answer(at(2), ONE, &one, Ok(said(7, Some(70), None)));
+    assert_eq!((keys.astray, keys.passing), (0, 1));
+}
+
 /// A task that asks or releases sees to that itself; the rest is for whoever drives the key.
 #[test]
 fn what_a_task_drives_is_not_sent_twice() {

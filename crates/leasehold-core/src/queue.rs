@@ -122,6 +122,8 @@ pub struct Queue {
 struct Step {
     now: StoreTime,
     clock: StoreTime,
+    /// Whether the actor's client listens.
+    listens: bool,
     /// From when on something is granted, if nothing is now.
     opens: Option<StoreTime>,
     drops_left: usize,
@@ -244,9 +246,10 @@ impl Queue {
     /// Delivers each event of a step with `heard`, which returns whether the inbox received it. A
     /// client that does not receive is dead or has lost its connection: the key is granted to the
     /// next client that receives, and the claim keeps its place for [`UNHEARD_CUT`]. A client
-    /// that has waited for less than that may not be subscribed yet, and is not skipped. Stores
-    /// that know whether a push arrived call this right after [`Queue::apply`], at the same time.
-    /// Returns the commands that it has applied, and adds their audit entries to the outcome.
+    /// that has waited for less than that, and has not said that it listens ([`Now::listens`]),
+    /// may not be subscribed yet, and is not skipped. Stores that know whether a push arrived call
+    /// this right after [`Queue::apply`], at the same time. Returns the commands that it has
+    /// applied, and adds their audit entries to the outcome.
     pub fn deliver(
         &mut self,
         outcome: &mut Outcome,
@@ -278,12 +281,16 @@ impl Queue {
                 if let Event::Granted {
                     inbox,
                     arrival,
+                    id,
+                    behind,
                     waited,
                     ..
                 } = event
                 {
                     granted.push((*arrival, *waited));
-                    if *waited >= UNHEARD_CUT {
+                    let listened = self.entry(id).is_some_and(|entry| entry.listens);
+                    // The turn of a claim behind another of its client comes later.
+                    if behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
                         note(&mut passed, inbox);
                     }
                 }
@@ -392,6 +399,7 @@ impl Queue {
             closed,
             last_token,
             audited: _,
+            listens,
         } = now;
         let (now, offset) = self.now(clock);
         self.offset = offset;
@@ -405,6 +413,7 @@ impl Queue {
         Step {
             now,
             clock,
+            listens,
             opens: (!closed.is_zero()).then(|| now + closed),
             drops_left: DROPS_PER_STEP,
             followers_left: FOLLOWERS_PER_STEP,

@@ -135,6 +135,10 @@ pub struct Now {
     pub last_token: Option<Token>,
     /// Whether the store has an audit log: then each step returns audit entries.
     pub audited: bool,
+    /// Whether the client that takes the step listens at its inbox. Then a push that nobody
+    /// receives means that it is dead, or has lost its connection: see
+    /// [`Queue::deliver`](crate::Queue::deliver).
+    pub listens: bool,
 }
 
 impl From<StoreTime> for Now {
@@ -144,6 +148,7 @@ impl From<StoreTime> for Now {
             closed: Duration::ZERO,
             last_token: None,
             audited: false,
+            listens: false,
         }
     }
 }

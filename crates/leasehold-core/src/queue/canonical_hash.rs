@@ -59,7 +59,8 @@ impl Queue {
     fn hash_entry<H: Hasher>(entry: &Entry, now: StoreTime, state: &mut H) {
         let lives = entry.deadline.since(now);
         let kept = entry.keep_until().since(now);
-        (&entry.id, lives, kept, entry.kept, entry.runs).hash(state);
+        (&entry.id, lives, kept, entry.kept).hash(state);
+        (entry.runs, entry.listens).hash(state);
         (entry.mode, &entry.inbox, &entry.owner, entry.secret).hash(state);
         // A claim that waits is kept from its grant on.
         (entry.min_hold, &entry.note, entry.version, &entry.previous).hash(state);

@@ -126,6 +126,7 @@ impl Queue {
                 && claim.mode == Mode::EXCLUSIVE
                 && secret.is_none()
                 && claim.min_hold.is_zero(),
+            listens: step.listens,
         };
         self.furthest = self.furthest.max(entry.deadline);
         if now {

@@ -49,6 +49,9 @@ pub struct Entry {
     /// Its client keeps the order of its claims.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs: bool,
+    /// Its client listened when it last sent this claim, or renewed it while it waited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listens: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]

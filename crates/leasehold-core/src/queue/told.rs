@@ -23,6 +23,8 @@ impl Queue {
                 // `Unheard` may have cut it below that.
                 entry.deadline = entry.deadline.max(entry.keep_until());
                 entry.note_renewal(step.now + ttl);
+            } else {
+                entry.listens = step.listens;
             }
             let deadline = entry.deadline;
             self.furthest = self.furthest.max(deadline);

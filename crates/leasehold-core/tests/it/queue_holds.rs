@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, ClientInfo, Command, Event, Inbox, Mode, OwnerSecret, Queue, Release, Renew,
-    Reply, Standing, StoreTime, UNHEARD_CUT,
+    Claim, ClaimId, ClaimView, ClientInfo, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue,
+    Release, Renew, Reply, Standing, StoreTime, UNHEARD_CUT,
 };
 
 const START: StoreTime = StoreTime(1_000_000);
@@ -161,6 +161,82 @@ fn who_has_just_come_is_waited_for() {
     assert_eq!((waiter.since, look.waiters.len()), (START, 1));
     let found = standing(queue.apply(&claim(2, "b", Duration::ZERO), late).reply);
     assert!(found.token.is_some());
+}
+
+/// Who has said that it listens is not waited for: when it came, or when it asked again once its
+/// inbox was open. What it said last counts.
+#[test]
+fn who_has_said_that_it_listens_is_passed_over_at_once() {
+    let says = |listens| Now {
+        listens,
+        ..Now::from(START)
+    };
+    let again = || Command::Renew(Renew::new(id(2), SECOND));
+    let claims = || claim(2, "b", Duration::ZERO);
+    for (steps, passed) in [
+        (vec![(claims(), true)], true),
+        (vec![(claims(), false), (again(), true)], true),
+        (vec![(claims(), false), (claims(), true)], true),
+        (vec![(claims(), true), (again(), false)], false),
+        (vec![(claims(), true), (claims(), false)], false),
+    ] {
+        let mut queue = Queue::default();
+        queue.apply(&claim(1, "a", Duration::ZERO), says(true));
+        for (step, listens) in &steps {
+            queue.apply(step, says(*listens));
+        }
+        queue.apply(&claim(3, "c", Duration::ZERO), says(true));
+        let mut outcome = queue.apply(&release(1), says(true));
+        queue.deliver(&mut outcome, says(true), |event| {
+            *event.inbox() != inbox("b")
+        });
+        let look = queue.look(START);
+        let holds = if passed { 3 } else { 2 };
+        assert_eq!(look.holders[0].claim.id_hint, id(holds).to_string());
+        let cut = |claim: &ClaimView| claim.deadline == START + UNHEARD_CUT;
+        let mut all = look.holders.iter().map(|holder| &holder.claim);
+        let dead = look.waiters.iter().map(|waiter| &waiter.claim);
+        assert_eq!(all.any(cut), !passed);
+        assert_eq!(dead.take(1).any(cut), passed, "it keeps its place");
+    }
+}
+
+/// Behind another claim of its client its turn comes later: it is cut, and stays there.
+#[test]
+fn who_follows_another_claim_of_its_client_is_not_passed_over() {
+    let listens = Now {
+        listens: true,
+        ..Now::from(START)
+    };
+    let claim = |number, by: &str| {
+        Command::Claim(Claim {
+            inbox: Some(inbox(by)),
+            runs: true,
+            ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * SECOND)
+        })
+    };
+    let mut queue = Queue::default();
+    for (number, by) in [(1, "b"), (2, "c"), (3, "b"), (4, "d")] {
+        queue.apply(&claim(number, by), listens);
+    }
+    let mut outcome = queue.apply(&release(2), listens);
+    let is_granted =
+        |event: &Event| matches!(event, Event::Granted { behind, .. } if behind.is_some());
+    assert!(outcome.events.iter().any(is_granted), "{outcome:?}");
+    let applied = queue.deliver(&mut outcome, listens, |_| false);
+    for unheard in applied {
+        let Command::Unheard { passed, .. } = unheard else {
+            panic!("{unheard:?}")
+        };
+        assert_eq!(passed, []);
+    }
+    let found = standing(
+        queue
+            .apply(&Command::Renew(Renew::new(id(3), SECOND)), listens)
+            .reply,
+    );
+    assert!(found.token.is_some() && found.behind.is_some(), "{found:?}");
+    assert_eq!(found.deadline, START + UNHEARD_CUT);
 }
 
 /// The claims of one owner are granted together, and go together.

@@ -46,6 +46,8 @@
 //! (0: a lock), the weight u32, `inbox` text, then the client: `pid` u32, `host` text, `label`
 //! text, with the context behind a NUL in it where there is one. The traits are the sum of what
 //! only some claims have; these follow in this order:
+//! - 1: its client listened when it last sent the claim, or renewed it while it waited; nothing
+//!   follows
 //! - 2: its client keeps the order of its claims; nothing follows
 //! - 4: the owner's secret text (32 hexadecimal digits)
 //! - 8: the minimum hold, a number, and until when the client has renewed the claim, a
@@ -72,6 +74,7 @@ const LEAN: u8 = 2;
 
 /// What a claim may have besides its kind.
 pub(super) mod trait_of {
+    pub(in super::super) const LISTENS: u8 = 1;
     pub(in super::super) const RUNS: u8 = 2;
     pub(in super::super) const SECRET: u8 = 4;
     pub(in super::super) const MIN_HOLD: u8 = 8;
@@ -289,6 +292,7 @@ fn entry(
         previous: None,
         kept: traits & trait_of::KEPT > 0,
         runs: traits & trait_of::RUNS > 0,
+        listens: traits & trait_of::LISTENS > 0,
     };
     if traits & trait_of::SECRET > 0 {
         entry.secret = Some(OwnerSecret::parse(body.text()?).ok()?);

@@ -185,12 +185,13 @@ impl Records for MemoryStore {
             consume_budget().await;
         }
         let mut kept = lock(&self.shared.kept);
+        let listener = self.shared.listener(&self.inbox);
         let now = Now {
             last_token: Some(kept.last_token),
             audited: kept.audit.is_some(),
+            listens: listener.is_some(),
             ..Now::from(self.shared.clock.now())
         };
-        let listener = self.shared.listener(&self.inbox);
         let epoch = listener.map_or(0, |listener| listener.epoch);
         let take = |key: &&Key| kept.queues.remove(*key).unwrap_or_default();
         let mut queues: Vec<_> = keys.iter().map(take).collect();

@@ -94,6 +94,8 @@ pub(crate) struct Act {
     pub(crate) tick: Tick,
     /// A bit for each inbox at which nobody listens.
     pub(crate) deaf: u8,
+    /// Whether the client says that it listens.
+    pub(crate) listens: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -190,7 +192,12 @@ fn tick() -> impl Strategy<Value = Tick> {
 
 pub(crate) fn history() -> impl Strategy<Value = History> {
     let deaf = prop_oneof![3 => Just(0_u8), 1 => any::<u8>()];
-    let act = (op(), tick(), deaf).prop_map(|(op, tick, deaf)| Act { op, tick, deaf });
+    let act = (op(), tick(), deaf, any::<bool>()).prop_map(|(op, tick, deaf, listens)| Act {
+        op,
+        tick,
+        deaf,
+        listens,
+    });
     (
         prop_oneof![Just(0_u32), 1_u32..6],
         prop::collection::vec(act, 1..70),

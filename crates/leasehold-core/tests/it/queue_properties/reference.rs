@@ -29,6 +29,8 @@ pub(crate) struct Known {
     /// Until when its client has renewed it, if that can be told from its deadline.
     pub(crate) renewed: Option<StoreTime>,
     pub(crate) runs: bool,
+    /// Its client listened when it last spoke of it while it waited.
+    pub(crate) listens: bool,
     /// Granted although others waited, or might have: it asked for that, or its
     /// owner held already.
     pub(crate) passed: bool,
@@ -61,6 +63,8 @@ pub(crate) struct Reference {
     last_clock: StoreTime,
     /// Whether nothing is granted now.
     closed: bool,
+    /// Whether the client listens whose step this is.
+    listens: bool,
     pub(crate) last_token: Token,
     /// Set while there are claims.
     capacity: Option<Capacity>,
@@ -311,7 +315,7 @@ impl Reference {
     fn standing(&mut self, id: &ClaimId, held: Duration, waits: Duration) -> Expected {
         let now = self.now;
         let claim = self.known(id).expect("it stands");
-        let (behind, holds) = (self.behind(claim), self.holds(claim));
+        let (behind, holds, listens) = (self.behind(claim), self.holds(claim), self.listens);
         let claim = self.known_mut(id).expect("it stands");
         let ttl = if holds { held } else { waits };
         claim.deadline = claim.deadline.max(now + ttl);
@@ -321,6 +325,8 @@ impl Reference {
             if claim.min_hold > Duration::ZERO {
                 claim.renewed = claim.renewed.max(Some(now + ttl));
             }
+        } else {
+            claim.listens = listens;
         }
         let (token, deadline) = (claim.token, claim.deadline);
         let place = match token {
@@ -356,6 +362,7 @@ impl Reference {
     ) -> Expected {
         self.tick(now.clock);
         self.closed = !now.closed.is_zero();
+        self.listens = now.listens;
         for claim in self.claims.iter_mut().filter(|_| !now.closed.is_zero()) {
             claim.token = claim.token.filter(|_| !followers.contains(&claim.arrival));
         }
@@ -506,6 +513,7 @@ impl Reference {
             previous: None,
             kept: false,
             runs,
+            listens: self.listens,
             renewed: (at_once && claim.min_hold > Duration::ZERO)
                 .then(|| self.now + claim.lease_ttl),
             passed: barges || nested.is_some(),

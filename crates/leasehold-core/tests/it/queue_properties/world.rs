@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimId, Command, Event, Mode, Now, Outcome, Queue, Snapshot, StoreTime,
-    Token,
+    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Now, Outcome, Queue, Snapshot,
+    StoreTime, Token, UNHEARD_CUT,
 };
 
 use crate::queue_properties::audited::Audited;
@@ -19,6 +19,9 @@ pub(crate) struct World {
     clock: StoreTime,
     /// From when on the store grants, by its clock.
     opens: StoreTime,
+    listens: bool,
+    /// Those who are passed over in this step.
+    passed: BTreeSet<Inbox>,
     /// How far the clock may step back: not behind the last loss.
     floor: StoreTime,
     /// What clients take for the semaphore's size; 0 is a lock.
@@ -55,6 +58,8 @@ impl World {
             reference: Reference::default(),
             clock: StoreTime(1_700_000_000_000_000),
             opens: StoreTime(0),
+            listens: false,
+            passed: BTreeSet::new(),
             floor: StoreTime(0),
             permits,
             sent: Vec::new(),
@@ -69,6 +74,7 @@ impl World {
     }
 
     pub(crate) fn act(&mut self, act: &Act) {
+        self.listens = act.listens;
         match act.tick {
             Tick::Still => {}
             Tick::Forward(by) => self.clock = self.clock + Duration::from_micros(by),
@@ -112,6 +118,7 @@ impl World {
         Now {
             closed: self.opens.since(self.clock),
             audited: true,
+            listens: self.listens,
             ..Now::from(self.clock)
         }
     }
@@ -119,6 +126,26 @@ impl World {
     fn step(&mut self, command: &Command, deaf: u8) {
         let outcome = self.take(command);
         self.deliver(command, outcome, deaf);
+    }
+
+    /// Who has just come may not listen yet, unless it has said that it does.
+    fn only_who_listened_or_came_early_is_passed(&mut self, unheard: &Command) {
+        let Command::Unheard {
+            granted, passed, ..
+        } = unheard
+        else {
+            panic!("{unheard:?}")
+        };
+        for (arrival, waited) in granted {
+            let mut claims = self.reference.claims.iter();
+            let claim = claims.find(|claim| claim.arrival == *arrival).unwrap();
+            if (claim.listens || *waited >= UNHEARD_CUT) && self.reference.behind(claim).is_none() {
+                self.passed.extend(claim.inbox.clone());
+            }
+        }
+        assert!(passed.iter().all(|inbox| self.passed.contains(inbox)));
+        // The last time nobody is.
+        assert!(passed.len() == self.passed.len() || passed.is_empty());
     }
 
     /// Answers what came of it.
@@ -183,7 +210,9 @@ impl World {
         });
         assert!(calls <= sent + 64, "{calls} pushes");
         let mut noted = Vec::new();
+        self.passed.clear();
         for unheard in &applied {
+            self.only_who_listened_or_came_early_is_passed(unheard);
             noted.extend(self.take(unheard).audit);
         }
         assert_eq!(outcome.audit, noted, "what is noted of it");

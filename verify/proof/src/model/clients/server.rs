@@ -33,7 +33,11 @@ impl ClientsModel {
         command: &Command,
         to: Option<(usize, u64, u8)>,
     ) {
-        let now = self.now(state);
+        let now = Now {
+            // The inbox is opened once a claim waits.
+            listens: matches!(command, Command::Renew(_)),
+            ..self.now(state)
+        };
         let before = state.queue.look(state.clock);
         let mut outcome = state.queue.apply(command, now);
         self.judge_grants(state, to.map(|(client, ..)| client), &outcome);

@@ -1,5 +1,6 @@
 //! Encodes the arguments of the scripts: steps, flags, and the body of a claim.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ mod flag {
     /// The count of `PUBLISH` is reliable.
     pub(super) const BELIEVED: u16 = 4;
     pub(super) const AUDITED: u16 = 8;
+    pub(super) const LISTENS: u16 = 16;
     pub(super) const IN_CLUSTER: u16 = 32;
     pub(super) const GATED: u16 = 64;
     pub(super) const LOOKS: u16 = 128;
@@ -66,6 +68,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) retention: Duration,
     /// Whether the count of `PUBLISH` is reliable.
     pub(crate) believed: bool,
+    /// Whether the client listens on the connection that carries the call.
+    pub(crate) listens: bool,
     /// Whether the server is a member of a set: all its keys have one audit log, though each keeps
     /// its own last token.
     pub(crate) is_member: bool,
@@ -89,6 +93,22 @@ impl Step {
 
     fn verb(&self) -> u8 {
         self.command[0]
+    }
+
+    /// The command as a connection carries it: a claim says whether its client listens there. A
+    /// step is packed before that is known, and may be sent over more than one.
+    fn command(&self, listens: bool) -> Cow<'_, [u8]> {
+        let mut command = Cow::from(&self.command);
+        let body = match self.verb() {
+            verb::CLAIM => 19,
+            verb::PROPOSE => 35,
+            _ => return command,
+        };
+        if listens {
+            let traits = body + usize::from(self.command[18]);
+            command.to_mut()[traits] |= trait_of::LISTENS;
+        }
+        command
     }
 }
 
@@ -202,6 +222,7 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     let flags = [
         (terms.believed, flag::BELIEVED),
         (terms.audit.is_some(), flag::AUDITED),
+        (terms.listens, flag::LISTENS),
         (terms.last.is_none(), flag::IN_CLUSTER),
         (terms.gated.is_some(), flag::GATED),
         (steps.iter().all(|it| it.verb() == verb::WATCH), flag::LOOKS),
@@ -213,7 +234,7 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     let kept = terms.retention * u32::from(terms.last.is_none());
     call.arg(micros(kept));
     for step in steps {
-        call.arg(&step.command);
+        call.arg(&*step.command(terms.listens));
     }
     call.arg(terms.audit.map(Audit::keep));
     call.arg(terms.gated.map(|gate| &gate.terms));

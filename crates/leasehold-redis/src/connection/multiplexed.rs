@@ -122,6 +122,7 @@ impl Connection {
             gated: self.server.gate.as_ref(),
             retention: self.retention,
             believed: self.server.rights.counts && (!parted || self.is_member),
+            listens: self.epoch() != 0,
             is_member: self.is_member,
             audit: self.audit.as_ref(),
         }

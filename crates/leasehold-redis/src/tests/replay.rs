@@ -108,6 +108,7 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
         history.pause(&twin.places[0].queue);
         let command = history.command(&twin.places[0].queue);
         twin.full = history.dice.one_in(16);
+        twin.listens = history.dice.one_in(2);
         match history.dice.roll(200) {
             0 => twin.boot.run += 1,
             1 => twin.forget_marker(),
@@ -302,6 +303,7 @@ fn run_together(twin: &mut Twin, seed: u64, rounds: u64, mix: &Mix) {
         let clock = histories[0].clock;
         let count = 1 + histories[0].dice.roll(8);
         twin.full = histories[0].dice.one_in(16);
+        twin.listens = histories[0].dice.one_in(2);
         let mut steps = Vec::new();
         for _ in 0..count {
             let at = usize::try_from(histories[0].dice.roll(3)).unwrap();

@@ -65,6 +65,7 @@ impl Kind {
             is_member: self == Self::Member,
             retention: RETENTION,
             believed,
+            listens: false,
         }
     }
 }
@@ -137,6 +138,8 @@ pub(super) struct Twin {
     pub(super) boot: Boot,
     /// Whether the memory is full when a step needs none.
     pub(super) full: bool,
+    /// Whether the client listens that takes a step.
+    pub(super) listens: bool,
     /// How many answers and events of each kind were compared.
     pub(super) seen: BTreeMap<&'static str, usize>,
 }
@@ -185,6 +188,7 @@ impl Twin {
                 marker: None,
             },
             full: false,
+            listens: false,
             seen: BTreeMap::new(),
         }
     }
@@ -235,7 +239,10 @@ impl Twin {
         let steps: Vec<_> = steps.collect();
         let (gate, steps) = (self.boot.gate(), &steps);
         let steps = Request::Steps { steps, all };
-        let terms = self.kind.terms(&gate, true, self.audit.as_ref());
+        let terms = Terms {
+            listens: self.listens,
+            ..self.kind.terms(&gate, true, self.audit.as_ref())
+        };
         let call = steps.command(false, terms);
         self.run(&call, 0, clock)
     }
@@ -427,11 +434,12 @@ impl Twin {
     /// What the core makes of the time, and of the server's restarts.
     fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
         let last_token = self.kind.has_last_token().then_some(self.last_token);
-        let audited = self.audit.is_some();
+        let (audited, listens) = (self.audit.is_some(), self.listens);
         if !self.kind.is_gated() {
             return Now {
                 last_token,
                 audited,
+                listens,
                 ..Now::from(clock)
             };
         }
@@ -447,6 +455,7 @@ impl Twin {
         Now {
             last_token,
             audited,
+            listens,
             ..now
         }
     }

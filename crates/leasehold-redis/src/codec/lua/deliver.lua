@@ -104,7 +104,8 @@ local function deliver(silent, missed)
   while missed and rounds < UNHEARD_ROUNDS do
     rounds = rounds + 1
     for _, claim in ipairs(missed) do
-      passed[claim.inbox] = passed[claim.inbox] or claim.joined + UNHEARD_CUT <= now
+      passed[claim.inbox] = passed[claim.inbox]
+        or not behind(claim) and (claim.listens or claim.joined + UNHEARD_CUT <= now)
     end
     unheard(silent, missed, rounds < UNHEARD_ROUNDS and passed or {})
     missed = rounds < UNHEARD_ROUNDS and speak(silent)

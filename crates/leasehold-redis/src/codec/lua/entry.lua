@@ -1,11 +1,11 @@
 -- One claim: how it is read and packed. `record.rs` documents the body.
-local RUNS, SECRET, MIN_HOLD, NOTE, ROTATED, KEPT = 2, 4, 8, 16, 32, 64
+local LISTENS, RUNS, SECRET, MIN_HOLD, NOTE, ROTATED, KEPT = 1, 2, 4, 8, 16, 32, 64
 
 -- `body` is what hardly ever changes: capacity, weight, inbox, owner, and what only some have.
 local function new_claim(id, body)
   local traits, of, weight, inbox = struct.unpack('<BI4I4Bc0', body)
   local claim = {id = id, capacity = of > 0 and of or -1, weight = weight, inbox = inbox, body = body,
-    runs = traits % 4 >= RUNS}
+    listens = traits % 2 >= LISTENS, runs = traits % 4 >= RUNS}
   if traits > 3 then
     local has = function(trait)
       return bit.band(traits, trait) > 0
@@ -59,7 +59,7 @@ end
 
 -- Packs the body anew after a change.
 local function repack(claim, who)
-  local traits, tail = claim.runs and RUNS or 0, ''
+  local traits, tail = (claim.listens and LISTENS or 0) + (claim.runs and RUNS or 0), ''
   if claim.secret then
     traits, tail = traits + SECRET, tail .. struct.pack('<Bc0', #claim.secret, claim.secret)
   end

@@ -19,6 +19,9 @@ local function raise(claim, held, waited)
     local ttl = behind(claim) and waited or held
     deadline = math.max(now + ttl, claim.since + (claim.min_hold or 0))
     note_renewal(claim, now + ttl)
+  elseif claim.listens ~= listens then
+    claim.listens = listens
+    repack(claim, who(claim))
   end
   set_deadline(claim, math.max(claim.deadline, deadline))
   furthest = math.max(furthest, claim.deadline)

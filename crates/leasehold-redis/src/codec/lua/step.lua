@@ -3,8 +3,9 @@
 --
 -- KEYS     <prefix>lock:<name>, one a step; then, not in a cluster, <prefix>last: the last
 --          token of all keys; then, with 8, the audit log; then, where env.lua says so, <prefix>boot
--- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 8 there is an audit log: audit.lua, 256 all or nothing (the steps are
---          claims, each of another key), 512 not all are claims, and the way
+-- ARGV[1]  flags: 4 the count of PUBLISH can be believed, 8 there is an audit log: audit.lua, 16 the client listens on this
+--          connection, as the bodies of its claims say, too, 256 all or nothing (the steps are claims, each of another
+--          key), 512 not all are claims, and the way
 -- ARGV[2]  in a cluster, for how long an idle key keeps its last token, in microseconds
 -- then a command a step: its verb u8, and (as record.rs counts; TTLs in microseconds)
 --   1 claim    flags u8 (1 it stays when it cannot be granted at once, 2 it may pass those who

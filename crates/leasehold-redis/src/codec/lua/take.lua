@@ -3,8 +3,9 @@
 -- How long a record is kept that is not needed any more, so that its end need not be moved at
 -- each step: a sixteenth of it may go by. Released ids are kept for as long as the rest of it.
 local SPARE = in_cluster and ARGV[2] + 0 or 64000000
--- Whether the count of PUBLISH can be believed; where not, everything counts as heard.
-local believed = flags % 8 >= 4
+-- Whether the count of PUBLISH can be believed; where not, everything counts as heard. Whether the
+-- client listens.
+local believed, listens = flags % 8 >= 4, flags % 32 >= 16
 -- include tell.lua
 -- include lean_queue.lua
 -- For how long a key lives that is needed for so many microseconds.

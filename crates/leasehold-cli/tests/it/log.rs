@@ -1,5 +1,7 @@
 //! `leasehold log`: what the audit log of a store says.
 
+use std::time::Duration;
+
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
@@ -142,4 +144,53 @@ async fn a_store_whose_log_is_empty_says_so() {
         let refused = run_at(&url, format!("log {wrong}")).await;
         assert_eq!(refused.code(), Some(64), "{wrong:?}: {}", refused.stderr);
     }
+}
+
+/// A waiter that is killed costs the next in line nothing, however young it is: its grant is taken
+/// back in the step that made it, and does not have to expire.
+#[tokio::test]
+async fn a_waiter_that_is_killed_young_is_passed_over() {
+    let server = RedisServer::start();
+    let url = format!("{}?audit=1000", server.url());
+    let client = leasehold::connect(&server.url()).await.unwrap();
+    let holder = spawn_at(&url, "hold k");
+    holder.prints("").await;
+    let mut waiters = Vec::new();
+    for _ in 0..2 {
+        waiters.push(spawn_at(&url, "run k -- true"));
+        // Each asks again once it listens, and lives for longer then.
+        let listens = |seen: &leasehold::Inspection, it: &leasehold::WaiterInfo| {
+            seen.at + it.expires_in > it.since + Duration::from_secs(10)
+        };
+        eventually(async || {
+            let seen = client.inspect("k").await.unwrap();
+            let listen = seen.waiters.iter().filter(|it| listens(&seen, it));
+            listen.count() == waiters.len()
+        })
+        .await;
+    }
+    let inboxes = || server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len();
+    // Also the holder's, after a while.
+    eventually(async || inboxes() == 3).await;
+    let dead = waiters.remove(0);
+    dead.signal(Signal::KILL);
+    dead.wait().await;
+    eventually(async || inboxes() == 2).await;
+    holder.signal(Signal::TERM);
+    waiters.remove(0).finish().await.has_code(Some(0));
+    // It keeps its place, and may be tried once more.
+    let all = entries(&url, "").await;
+    let expected = ["granted", "released", "granted", "returned", "granted"];
+    let expected = expected.map(|event| ("k", event));
+    assert!(events(&all).starts_with(&expected), "{all:?}");
+}
+
+async fn eventually(true_now: impl AsyncFn() -> bool) {
+    let asking = async {
+        while !true_now().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, asking).await.expect("in time");
 }

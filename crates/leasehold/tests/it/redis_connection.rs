@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::support::until;
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;
@@ -208,24 +209,26 @@ async fn requests_that_are_given_up_spoil_nothing() {
 /// the next in line.
 #[tokio::test]
 async fn a_dead_waiter_is_passed_over() {
-    let Push::Granted { arrival, .. } = after_a_dead_waiter(UNHEARD_CUT).await else {
-        panic!("not granted")
-    };
-    assert!(arrival > Arrival(0));
+    for (waited, listened) in [(UNHEARD_CUT, false), (Duration::ZERO, true)] {
+        let Push::Granted { arrival, .. } = after_a_dead_waiter(waited, listened).await else {
+            panic!("not granted")
+        };
+        assert!(arrival > Arrival(0));
+    }
 }
 
-/// One that has just come may not listen yet: the next is told when to look.
+/// One that has just come, and has not said that it listens: the next is told when to look.
 #[tokio::test]
 async fn a_waiter_that_has_just_come_is_waited_for() {
-    let Push::Next { left, .. } = after_a_dead_waiter(Duration::ZERO).await else {
+    let Push::Next { left, .. } = after_a_dead_waiter(Duration::ZERO, false).await else {
         panic!("not told that it is next")
     };
     assert_eq!(left, UNHEARD_CUT);
 }
 
 /// What the one behind a dead waiter hears when the key is released, once both have waited for
-/// that long.
-async fn after_a_dead_waiter(waited: Duration) -> Push {
+/// that long. `listened`: the dead one did, when it made its claim.
+async fn after_a_dead_waiter(waited: Duration, listened: bool) -> Push {
     let server = RedisServer::start();
     let (holder, dead, alive) = (
         store(&server).await,
@@ -236,11 +239,18 @@ async fn after_a_dead_waiter(waited: Duration) -> Push {
     let _ear = holder.listen(heard).await.unwrap();
     let (heard, mut pushes) = sink();
     let _ear = alive.listen(heard).await.unwrap();
+    let (heard, _nothing) = sink();
+    let ear = match listened {
+        true => Some(dead.listen(heard).await.unwrap()),
+        false => None,
+    };
     let key = key("k");
     for (store, number) in [(&holder, 1), (&dead, 2), (&alive, 3)] {
         store.claim(&key, &claim(store, number)).await.unwrap();
     }
-    drop(dead);
+    drop((ear, dead));
+    let channels = async || server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len();
+    until("two listen", async || channels().await == 2).await;
     tokio::time::sleep(waited).await;
     holder.release(&key, &release(1)).await.unwrap();
     next(&mut pushes).await

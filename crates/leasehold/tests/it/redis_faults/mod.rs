@@ -32,6 +32,8 @@ use crate::support::{LIMIT, soon, try_lock, until};
 /// What a busy machine may add to a bound that is promised.
 const BUSY: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(2);
+/// How long the claims of most clients live.
+const LIVES: Duration = Duration::from_secs(LIMIT.as_secs() + 10);
 /// The key that all tests are about; `warm` uses another.
 const KEY: &str = "the-key";
 
@@ -52,8 +54,7 @@ async fn client_with(url: &str, settings: Settings) -> Client {
 
 /// A client whose claims all outlive the limit: what is left behind is seen.
 async fn client(url: &str) -> Client {
-    let long = LIMIT + ms(10_000);
-    let settings = Settings::default().with_ttl(long).with_waiter_ttl(long);
+    let settings = Settings::default().with_ttl(LIVES).with_waiter_ttl(LIVES);
     client_with(url, settings).await
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_store::{Acknowledged, ErrorKind, StoreError};
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
+use super::socket::Socket;
 use crate::codec::script::unreadable;
 use crate::errors;
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
@@ -66,7 +66,7 @@ impl AckPolicy {
     /// Finds out whether the server can wait at all, and for what is asked.
     pub(crate) async fn probe(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &Socket,
         info: &HashMap<String, String>,
     ) -> Result<(), StoreError> {
         let name = if self.disk { "WAITAOF" } else { "WAIT" };
@@ -76,7 +76,7 @@ impl AckPolicy {
         if self.disk {
             probe.arg(0);
         }
-        let answered = connection.send_packed_command(&probe).await;
+        let answered = connection.ask(&probe).await;
         if let Value::ServerError(error) = answered.map_err(errors::of_connection)? {
             let why = errors::of_server(&error);
             if why.kind() == ErrorKind::Unavailable {
@@ -103,7 +103,7 @@ impl AckPolicy {
 
     async fn probe_disk(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &Socket,
         info: &HashMap<String, String>,
     ) -> Result<(), StoreError> {
         let refused = |what: &str, hint: &str| {
@@ -120,7 +120,7 @@ impl AckPolicy {
         }
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("appendfsync");
-        let answer = connection.send_packed_command(&config).await;
+        let answer = connection.ask(&config).await;
         let policy = match answer.map_err(errors::of_connection)? {
             Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
             // A user who may not ask finds out by the time-out.

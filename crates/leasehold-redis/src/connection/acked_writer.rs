@@ -10,16 +10,15 @@ use std::time::Duration;
 
 use leasehold_core::{ClaimId, TOMBSTONES};
 use leasehold_store::{Acknowledged, StoreError};
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::ack_policy::AckPolicy;
-use super::batch::send_together;
 use super::in_flight::CompletionGuard;
 use super::line::{Line, Sender};
 use super::multiplexed::{Connection, broken};
+use super::socket::Socket;
 use crate::errors;
 use crate::std_ext::lock;
 
@@ -52,7 +51,7 @@ pub(crate) struct AckedWriter {
 #[derive(Default)]
 struct Idle {
     /// Since when; the one that was busy last comes last.
-    connections: Vec<(MultiplexedConnection, Instant)>,
+    connections: Vec<(Socket, Instant)>,
     /// Whether a task closes those that are idle for long.
     reaping: bool,
 }
@@ -73,7 +72,7 @@ impl AckedWriter {
     }
 
     /// Keeps a connection for the next turn.
-    fn park(&self, wire: &Arc<Connection>, connection: MultiplexedConnection) {
+    fn park(&self, wire: &Arc<Connection>, connection: Socket) {
         let mut idle = lock(&self.idle);
         idle.connections.push((connection, Instant::now()));
         if idle.connections.len() > 1 && !idle.reaping {
@@ -158,8 +157,8 @@ async fn reap(wire: Weak<Connection>) {
 }
 
 /// Opens a connection on which answers take as long as an acknowledgement may.
-async fn open(wire: &Connection, policy: AckPolicy) -> Result<MultiplexedConnection, StoreError> {
-    let mut connection = wire.open_beside().await?;
+async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError> {
+    let connection = wire.open_beside().await?;
     if let Some(link) = wire.link() {
         let limit = link.endpoint.options.response_timeout;
         connection.set_response_timeout(limit + policy.within);
@@ -170,10 +169,10 @@ async fn open(wire: &Connection, policy: AckPolicy) -> Result<MultiplexedConnect
 /// Writes, and waits for the acknowledgement. Gives the connection back unless
 /// it is broken.
 async fn turn(
-    mut connection: MultiplexedConnection,
+    connection: Socket,
     mut jobs: Vec<(Job, oneshot::Sender<Outcome>)>,
     policy: AckPolicy,
-) -> Option<MultiplexedConnection> {
+) -> Option<Socket> {
     // What was given up while the connection was opened is not sent.
     jobs.retain(|(_, answer)| !answer.is_closed());
     if jobs.is_empty() {
@@ -182,8 +181,8 @@ async fn turn(
     let (jobs, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     // The guards are kept until all is answered.
     let (commands, _guards): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-    let wait = std::iter::once(policy.command());
-    match send_together(&mut connection, commands.into_iter().chain(wait)).await {
+    let wait = policy.command();
+    match connection.ask_all(commands.iter().chain([&wait])).await {
         Ok(mut values) => {
             let waited = values.pop().unwrap_or(Value::Nil);
             for (answer, value) in answers.into_iter().zip(values) {

@@ -1,58 +1,141 @@
 //! Opens connections to servers; no other code does.
 
+use std::io;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::select_ok;
 use futures_util::stream::FuturesUnordered;
 use leasehold_store::{ErrorKind, StoreError};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::{ConnectionAddr, RedisResult, Value};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 
+use super::socket::{OnPush, Socket, Stream};
+use super::target::Target;
 use crate::errors;
 
-/// Opens a connection, within `limit`.
-pub(crate) async fn dial(
-    client: &Client,
-    config: AsyncConnectionConfig,
-    limit: Duration,
-) -> RedisResult<MultiplexedConnection> {
-    #[cfg(feature = "simulation")]
-    if let Some(connection) = simulated(client, &config, limit).await {
-        return connection;
-    }
-    let config = config.set_connection_timeout(Some(limit));
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
+/// After how long without a sign of life a peer is asked for one, and how often then.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
+
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// To be opened, with its login.
+    pub(super) opening: Duration,
+    /// To answer.
+    pub(super) answer: Duration,
 }
 
-/// The same over a stream that a simulation brings.
-#[cfg(feature = "simulation")]
-async fn simulated(
-    client: &Client,
-    config: &AsyncConnectionConfig,
-    limit: Duration,
-) -> Option<RedisResult<MultiplexedConnection>> {
-    let info = client.get_connection_info();
-    let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return None;
-    };
-    let stream = leasehold_store::simulation::world()?.dial(host, *port);
-    let opened = timeout(limit, async {
-        let settings = info.redis_settings();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(settings, stream.await?, config.clone()).await?;
-        tokio::spawn(driver);
-        Ok(connection)
+/// Opens a connection and logs in. `pushes`: speaks RESP3, and pushes go there.
+pub(super) async fn dial(
+    target: &Target,
+    limits: Limits,
+    resp3: bool,
+    push: Option<OnPush>,
+) -> RedisResult<Socket> {
+    let opened = timeout(limits.opening, async {
+        let socket = Socket::start(open(target, limits.answer).await?, limits.answer, push);
+        login(&socket, target, resp3).await?;
+        Ok(socket)
     });
-    let late = || Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-    Some(opened.await.unwrap_or_else(|_| late()))
+    let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+    opened.await.unwrap_or_else(|_| late())
+}
+
+async fn login(socket: &Socket, target: &Target, resp3: bool) -> RedisResult<()> {
+    let login = &target.login;
+    let mut greeting = redis::pipe();
+    match (resp3, login.password()) {
+        (true, Some(password)) => {
+            let user = login.username().unwrap_or("default");
+            let hello = greeting.cmd("HELLO").arg(3);
+            hello.arg("AUTH").arg(user).arg(password);
+        }
+        (true, None) => _ = greeting.cmd("HELLO").arg(3),
+        (false, Some(password)) => {
+            let auth = greeting.cmd("AUTH");
+            auth.arg(login.username()).arg(password);
+        }
+        (false, None) => {}
+    }
+    if login.db() != 0 {
+        greeting.cmd("SELECT").arg(login.db());
+    }
+    for answer in socket.ask_all(greeting.cmd_iter()).await? {
+        if let Value::ServerError(error) = answer {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// Opens a connection. `patience`: how long an answer may take.
+pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stream> {
+    #[cfg(feature = "simulation")]
+    if let Some(dialled) = simulated(&target.address) {
+        let (reader, writer) = tokio::io::split(dialled.await?);
+        return Ok((Box::new(reader), Box::new(writer)));
+    }
+    match &target.address {
+        ConnectionAddr::Tcp(host, port) => {
+            let (reader, writer) = tcp(host, *port, patience).await?.into_split();
+            Ok((Box::new(reader), Box::new(writer)))
+        }
+        ConnectionAddr::Unix(path) => {
+            let (reader, writer) = UnixStream::connect(path).await?.into_split();
+            Ok((Box::new(reader), Box::new(writer)))
+        }
+        #[cfg(feature = "tls")]
+        ConnectionAddr::TcpTls { host, port, .. } => {
+            let name = rustls::pki_types::ServerName::try_from(host.clone());
+            let (name, config) = (name.map_err(io::Error::other)?, target.tls()?);
+            let stream = tcp(host, *port, patience).await?;
+            let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
+            let (reader, writer) = tokio::io::split(stream.await?);
+            Ok((Box::new(reader), Box::new(writer)))
+        }
+        // No options lead here.
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Connects to whichever of the host's addresses answers first.
+async fn tcp(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let addresses = lookup_host((host, port)).await?;
+    let tries: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if tries.is_empty() {
+        return Err(io::Error::other(errors::NO_ADDRESS));
+    }
+    let (stream, _) = select_ok(tries).await?;
+    stream.set_nodelay(true)?;
+    let (idle, interval) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(2 * patience))?;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = patience;
+    Ok(stream)
+}
+
+/// A stream that a simulation brings.
+#[cfg(feature = "simulation")]
+fn simulated(address: &ConnectionAddr) -> Option<leasehold_store::simulation::Dialled> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => {
+            Some(leasehold_store::simulation::world()?.dial(host, *port))
+        }
+        _ => None,
+    }
 }
 
 /// After this another node is asked too.
 const HEDGE: Duration = Duration::from_millis(250);
-
 /// Asks one after the other, the next as soon as one has failed or takes long.
 /// The first answer, or the last refusal, or the last error.
 pub(crate) async fn first_answer<A, T, F>(

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
-use redis::{Client, ConnectionAddr, PushInfo};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, PushInfo};
 
 use super::address::Address;
-use super::client::{Common, ours, unusable};
-use super::dial::first_answer;
+use super::dial::{self, first_answer};
 use super::handshake::{Handshake, Server};
 use super::multiplexed::Signals;
 use super::primary::Search;
 use super::sentinel::Named;
+use super::target::{Common, Target};
+use crate::errors;
 use crate::options::{RedisAddress, RedisOptions};
 
 /// A server, and how to connect to it.
@@ -38,7 +40,7 @@ enum Place {
     /// Always the same address.
     Fixed(ConnectionAddr),
     /// With the settings of an existing client.
-    Given(Box<Client>),
+    Given(Box<Target>),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
     /// At whichever of these answers first.
@@ -60,7 +62,7 @@ impl Endpoint {
         let common: Arc<Common> = Arc::default();
         // Whatever cannot work should fail now, not when it is needed.
         let fixed = |address: ConnectionAddr| {
-            common.client(address.clone(), options)?;
+            common.target(address.clone(), options)?;
             Ok::<_, StoreError>(Place::Fixed(address))
         };
         let place = match &options.address {
@@ -71,8 +73,8 @@ impl Endpoint {
             RedisAddress::Sentinel(sentinels) => {
                 let search = Search::new(sentinels.clone(), options, &common);
                 for node in &search.nodes {
-                    common.client_at(node, options)?;
-                    search.client_for_sentinel(node)?;
+                    common.target_at(node, options)?;
+                    search.sentinel_target(node)?;
                 }
                 Place::Sought(Arc::new(search))
             }
@@ -80,11 +82,9 @@ impl Endpoint {
         Ok(Self::at(place, options, &common))
     }
 
-    /// Uses the address, the login and the certificates of an existing client.
+    /// Uses the address and the login of an existing client.
     pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
-        let info = ours(client.get_connection_info(), options.response_timeout);
-        let client = Client::open(info).map_err(unusable)?;
-        let place = Place::Given(Box::new(client));
+        let place = Place::Given(Box::new(Target::of_client(client, options)?));
         Ok(Self::at(place, options, &Arc::default()))
     }
 
@@ -154,13 +154,13 @@ impl Endpoint {
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(address) => self.open_at(&self.client(address)?, hearing).await,
-            Place::Given(client) => self.open_at(client, hearing).await,
+            Place::Fixed(address) => self.open_at(&self.target(address)?, hearing).await,
+            Place::Given(target) => self.open_at(target, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
                 first_answer(nodes(), |node| async {
-                    let client = self.common.client_at(&node, &self.options)?;
-                    let mut opened = self.open_at(&client, hearing.clone()).await?;
+                    let target = self.common.target_at(&node, &self.options)?;
+                    let mut opened = self.open_at(&target, hearing.clone()).await?;
                     opened.server.named = Some(Named {
                         primary: node,
                         epoch: 0,
@@ -175,11 +175,11 @@ impl Endpoint {
     /// Opens a connection to one server, and judges it.
     pub(super) async fn open_at(
         &self,
-        client: &Client,
+        target: &Target,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
-        let shaken = Handshake::with(self, client, hearing).await?;
-        shaken.judge(self, client).await
+        let shaken = Handshake::with(self, target, hearing).await?;
+        shaken.judge(self).await
     }
 
     /// Opens a further connection to a server, on which nothing is heard.
@@ -190,17 +190,32 @@ impl Endpoint {
         }
     }
 
+    /// Opens a further connection to the server, which is not ours to send steps on.
+    pub(crate) async fn open_for_others(&self) -> Result<MultiplexedConnection, StoreError> {
+        let target = self.connect(None).await?.handshake.target;
+        let limit = self.options.response_timeout;
+        let opened = async {
+            let (reader, writer) = dial::open(&target, limit).await?;
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(limit));
+            let stream = tokio::io::join(reader, writer);
+            MultiplexedConnection::new_with_config(&target.login, stream, config).await
+        };
+        let (connection, driver) = opened.await.map_err(errors::of_connection)?;
+        tokio::spawn(driver);
+        Ok(connection)
+    }
+
     /// Opens a connection, whatever is at its other end, and finds out what it is. The
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
         let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
         match &self.place {
-            Place::Fixed(address) => Handshake::with(self, &self.client(address)?, hearing).await,
+            Place::Fixed(address) => Handshake::with(self, &self.target(address)?, hearing).await,
             _ => Ok(self.connect(hearing).await?.handshake),
         }
     }
 
-    fn client(&self, address: &ConnectionAddr) -> Result<Client, StoreError> {
-        self.common.client(address.clone(), &self.options)
+    fn target(&self, address: &ConnectionAddr) -> Result<Target, StoreError> {
+        self.common.target(address.clone(), &self.options)
     }
 }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use leasehold_store::StoreError;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo};
+use redis::{PushInfo, RedisError};
 
 use super::ack_policy::AckPolicy;
-use super::client::unusable;
-use super::dial::dial;
+use super::dial::{Limits, dial};
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::multiplexed::Signals;
 use super::rights::{self, Rights};
 use super::sentinel::Named;
+use super::socket::Socket;
+use super::target::Target;
 use crate::codec::script::Gate;
 use crate::errors;
 
@@ -40,7 +40,9 @@ pub(crate) struct Server {
 
 /// A connection to a server of which nothing has been judged yet.
 pub(crate) struct Handshake {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) socket: Socket,
+    /// What it was opened to.
+    pub(super) target: Target,
     pub(super) signals: Arc<Signals>,
     /// The fields of `INFO`; none where it is forbidden.
     pub(crate) info: HashMap<String, String>,
@@ -61,38 +63,33 @@ impl Handshake {
     /// Opens a connection to one server, and reads its version, role and permissions.
     pub(super) async fn with(
         endpoint: &Endpoint,
-        client: &Client,
+        target: &Target,
         hearing: Option<Hearing>,
     ) -> Result<Self, StoreError> {
         let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
-        let signals = Arc::default();
-        let (mut connection, greeting) = greet(endpoint, client, hearing, &signals).await?;
+        let ((socket, signals), greeting) = greet(endpoint, target, hearing).await?;
         let resp3 = greeting == Greeting::Understood;
-        let found = rights::find(&mut connection, endpoint, resp3, channel).await;
+        let found = rights::find(&socket, endpoint, resp3, channel).await;
         let (info, rights) = found.map_err(|error| match greeting {
             Greeting::Closed => {
-                let address = client.get_connection_info().addr().to_string();
+                let address = target.address.to_string();
                 errors::of_closed(&address, endpoint.options.is_encrypted(), error)
             }
             Greeting::Understood | Greeting::Refused => error,
         })?;
         endpoint.common.worked.store(true, Ordering::Relaxed);
         Ok(Self {
-            connection,
+            socket,
+            target: target.clone(),
             signals,
             info,
             rights,
         })
     }
 
-    /// Refuses a server that cannot keep the locks of this client. `client`: what it was reached
-    /// with.
-    pub(super) async fn judge(
-        mut self,
-        endpoint: &Endpoint,
-        client: &Client,
-    ) -> Result<Opened, StoreError> {
-        let (info, connection) = (&self.info, &mut self.connection);
+    /// Refuses a server that cannot keep the locks of this client.
+    pub(super) async fn judge(self, endpoint: &Endpoint) -> Result<Opened, StoreError> {
+        let (info, socket) = (&self.info, &self.socket);
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         let (url, options) = (&endpoint.redacted, &endpoint.options);
         endpoint
@@ -100,7 +97,7 @@ impl Handshake {
             .store(field("cluster_enabled") == "1", Ordering::Release);
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
-            return Err(errors::loading(client.get_connection_info().addr()));
+            return Err(errors::loading(&self.target.address));
         }
         let is_primary = is_primary(field("role"))?;
         // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
@@ -120,7 +117,7 @@ impl Handshake {
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));
         if let Some(ack) = ack.filter(|_| is_primary) {
-            ack.probe(connection, info).await?;
+            ack.probe(socket, info).await?;
         }
         let quarantine = || options.restart.quarantine().map(|it| it.terms());
         let terms = endpoint.set.clone().or_else(quarantine);
@@ -181,23 +178,21 @@ fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
     }
 }
 
-/// Opens a connection, and says whether it speaks RESP3. One that does not hears
-/// nothing, and its end is noticed with the next request.
+/// Opens a connection, and says whether it speaks RESP3. One that does not hears nothing.
 async fn greet(
     endpoint: &Endpoint,
-    client: &Client,
+    target: &Target,
     hearing: Option<Hearing>,
-    signals: &Arc<Signals>,
-) -> Result<(MultiplexedConnection, Greeting), StoreError> {
-    let (common, info) = (&endpoint.common, client.get_connection_info());
-    let (limit, timeout) = (
-        endpoint.options.connect_timeout,
-        endpoint.options.response_timeout,
-    );
+) -> Result<((Socket, Arc<Signals>), Greeting), StoreError> {
+    let (common, options) = (&endpoint.common, &endpoint.options);
+    let limits = Limits {
+        opening: options.connect_timeout,
+        answer: options.response_timeout,
+    };
     // Why there is no connection, with the address that was tried.
     let not_opened = |error| {
-        let cause = errors::of_opening(error, &common.dialling(client, limit));
-        let message = format!("cannot connect to {}: {cause}", info.addr());
+        let cause = errors::of_opening(error, &common.dialling(target, limits.opening));
+        let message = format!("cannot connect to {}: {cause}", target.address);
         let lacking = errors::lacking(cause.message());
         let error = cause.with_message(message);
         match lacking {
@@ -205,14 +200,16 @@ async fn greet(
             None => error,
         }
     };
-    let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout));
-    let signals = Arc::clone(signals);
-    let heard = config.clone().set_push_sender(move |info: PushInfo| {
-        hearing.iter().for_each(|hear| hear(&info, &signals));
-        Ok::<(), ()>(())
-    });
+    // Each attempt has its own: the end of one that failed is not the end of the next.
+    let open = async |resp3| {
+        let (hearing, signals) = (hearing.clone(), Arc::default());
+        let heard = Arc::clone(&signals);
+        let push = move |info: PushInfo| hearing.iter().for_each(|hear| hear(&info, &heard));
+        let socket = dial(target, limits, resp3, Some(Box::new(push))).await?;
+        Ok::<_, RedisError>((socket, signals))
+    };
     let try_resp3 = async || {
-        let opened = dial(client, heard.clone(), limit).await?;
+        let opened = open(true).await?;
         common.greets.store(true, Ordering::Relaxed);
         Ok((opened, Greeting::Understood))
     };
@@ -220,7 +217,7 @@ async fn greet(
         Ok(opened) => return Ok(opened),
         Err(error) => error,
     };
-    let login = info.redis_settings().password().is_some();
+    let login = target.login.password().is_some();
     // A client that went on without pushes would be passed in every queue. One that closes the
     // connection on `HELLO` may be a proxy that does not know it, but not where it was understood
     // before.
@@ -231,10 +228,7 @@ async fn greet(
     };
     tracing::debug!(url = %endpoint.redacted, error = %refused, "the server does not speak RESP3; \
         connecting with RESP2");
-    let older = info.redis_settings().clone();
-    let older = older.set_protocol(ProtocolVersion::RESP2);
-    let older = Client::open(info.clone().set_redis_settings(older)).map_err(unusable)?;
-    let opened = dial(&older, config, limit).await.map_err(not_opened)?;
+    let opened = open(false).await.map_err(not_opened)?;
     // A server that was just ending closes connections too; one that forbids HELLO does
     // so again.
     match greeting {

@@ -199,7 +199,7 @@ impl ConnectionManager {
             }
         });
         let opened = self.endpoint.connect(Some(hearing)).await?;
-        let wire = Arc::new(Connection::new(opened, &self.endpoint, link));
+        let wire = Connection::start(opened, &self.endpoint, link);
         self.inbox.decide(wire.server.rights.push());
         if let Some(writer) = &wire.acked_writer {
             writer.open(&wire).await?;

@@ -1,23 +1,23 @@
 //! One connection, shared by all requests of a client.
 //!
-//! If no request is in flight, a request is sent at once from its caller's task. The others are
-//! sent together by the batcher.
+//! If no request is in flight, a request is sent at once. The others are sent together by the
+//! batcher.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::StoreError;
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use super::acked_writer::AckedWriter;
-use super::batch::{self, Batcher, Work, send_together};
+use super::batch::{self, Batcher, Work};
 use super::endpoint::{Endpoint, Opened};
 use super::handshake::Server;
 use super::manager::ConnectionManager;
+use super::socket::{Socket, closed, to};
 use crate::codec::audit::Audit;
 use crate::codec::script::{Step, Terms};
 use crate::errors;
@@ -59,7 +59,7 @@ pub(crate) struct Loads {
 }
 
 pub(crate) struct Connection {
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) socket: Socket,
     pub(crate) signals: Arc<Signals>,
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
@@ -86,9 +86,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(opened: Opened, endpoint: &Endpoint, link: Weak<ConnectionManager>) -> Self {
+    pub(crate) fn start(
+        opened: Opened,
+        endpoint: &Endpoint,
+        link: Weak<ConnectionManager>,
+    ) -> Arc<Self> {
         let options = &endpoint.options;
-        Self {
+        let wire = Arc::new(Self {
             last: format!("{}last", options.prefix),
             retention: options.retention,
             audit: options
@@ -96,7 +100,7 @@ impl Connection {
                 .map(|limit| Audit::new(&options.prefix, limit)),
             parted: AtomicBool::new(endpoint.is_cluster() || endpoint.set.is_some()),
             is_member: endpoint.set.is_some(),
-            connection: opened.handshake.connection,
+            socket: opened.handshake.socket,
             acked_writer: opened.server.ack.map(AckedWriter::new),
             server: opened.server,
             signals: opened.handshake.signals,
@@ -107,7 +111,11 @@ impl Connection {
             in_flight: AtomicUsize::new(0),
             suspected: AtomicBool::new(false),
             silent_since: Mutex::default(),
-        }
+        });
+        let weak = Arc::downgrade(&wire);
+        wire.socket
+            .between(move || weak.upgrade().iter().for_each(|wire| batch::flush(wire)));
+        wire
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -150,21 +158,19 @@ impl Connection {
         command: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
-        let answer = if flight.alone {
-            let (command, mut connection) = (command(), self.connection.clone());
-            Box::pin(self.unless_dead(connection.send_packed_command(&command))).await
-        } else {
-            let work = match step {
-                Some(step) if !self.has_parted() => Work::Step(Arc::clone(step)),
-                _ => Work::Command(command()),
-            };
-            let answer = batch::send(self, work);
-            // What travels with others is awaited as it is: a busy client does that most, and what
-            // is large makes everything around it larger.
-            match self.server.named {
-                Some(_) => Box::pin(self.unless_dead(answer)).await,
-                None => answer.await,
+        let (answer, answered) = oneshot::channel();
+        match step {
+            _ if flight.alone => self.socket.send([(command(), to(answer))]),
+            Some(step) if !self.has_parted() => {
+                batch::send(self, (Work::Step(Arc::clone(step)), answer));
             }
+            _ => batch::send(self, (Work::Command(command()), answer)),
+        }
+        // The runtime of the connection has ended: nobody knows what was sent.
+        let answer = async { answered.await.unwrap_or_else(|_| Err(closed())) };
+        let answer = match self.server.named {
+            Some(_) => Box::pin(self.unless_dead(answer)).await,
+            None => answer.await,
         };
         self.note(&mut flight, &answer);
         answer
@@ -211,7 +217,7 @@ impl Connection {
     pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
         let mut flight = InFlight::start(self);
         let commands = [redis::cmd("ASKING"), command];
-        let answers = send_together(&mut self.connection.clone(), commands).await;
+        let answers = self.socket.ask_all(&commands).await;
         let answer = answers.map(|answers| {
             let refused = |answer: &Value| matches!(answer, Value::ServerError(_));
             let first = answers.iter().position(refused).unwrap_or(1);
@@ -227,7 +233,7 @@ impl Connection {
 
     /// Opens a further connection to the same process of the server, on which nothing is
     /// heard.
-    pub(crate) async fn open_beside(&self) -> Result<MultiplexedConnection, StoreError> {
+    pub(crate) async fn open_beside(&self) -> Result<Socket, StoreError> {
         let link = self.link().ok_or_else(broken)?;
         let opened = link.endpoint.open_beside(&self.server).await?;
         if opened.server.run_id != self.server.run_id {
@@ -235,7 +241,7 @@ impl Connection {
             self.leave();
             return Err(broken());
         }
-        Ok(opened.handshake.connection)
+        Ok(opened.handshake.socket)
     }
 
     /// The server cannot do its work: connects again, perhaps to another.
@@ -262,19 +268,15 @@ impl Connection {
 
     /// Ends the connection if the server does not say within `limit` that it is there.
     pub(crate) async fn check(&self, limit: Duration) {
-        let (ping, mut connection) = (redis::cmd("PING"), self.connection.clone());
-        let answer = timeout(limit, connection.send_packed_command(&ping)).await;
+        let ping = redis::cmd("PING");
+        let answer = timeout(limit, self.socket.ask(&ping)).await;
         if !matches!(answer, Ok(Ok(_))) {
             self.leave();
         }
     }
 }
 
-pub(super) fn closed() -> redis::RedisError {
-    std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
-}
-
-/// The same, as the caller is told.
+/// The connection is lost, as the caller is told.
 pub(super) fn broken() -> StoreError {
     errors::of_connection(closed())
 }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
+use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
-use super::client::Common;
-use super::dial::dial;
+use super::dial::{Limits, dial};
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
 use super::sentinel::{self, Failures, Named, NotNamed};
+use super::socket::{OnPush, Socket};
+use super::target::{Common, Target};
 use crate::errors;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
@@ -156,9 +156,9 @@ impl Search {
         named: &Named,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
-        let client = self.common.client_at(&named.primary, &self.options)?;
+        let target = self.common.target_at(&named.primary, &self.options)?;
         let limit = self.patience_with_server();
-        let opened = timeout(limit, endpoint.open_at(&client, hearing)).await;
+        let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
         if !opened.server.is_primary {
             return Err(sentinel::not_primary());
@@ -168,9 +168,9 @@ impl Search {
     }
 
     async fn ask(&self, node: &Address) -> Result<Named, NotNamed> {
-        let mut sentinel = self.reach(node, AsyncConnectionConfig::new()).await?;
+        let sentinel = self.reach(node, None).await?;
         sentinel::ask(
-            &mut sentinel,
+            &sentinel,
             &self.sentinels.master,
             self.patience_with_sentinel(),
         )
@@ -181,16 +181,16 @@ impl Search {
     pub(crate) async fn reach(
         &self,
         node: &Address,
-        config: AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, StoreError> {
+        push: Option<OnPush>,
+    ) -> Result<Socket, StoreError> {
         let limit = self.patience_with_sentinel();
-        let client = self.client_for_sentinel(node)?;
-        let config = config.set_response_timeout(Some(limit));
-        let Ok(opened) = timeout(limit, dial(&client, config, limit)).await else {
-            return Err(errors::silent(limit));
+        let target = self.sentinel_target(node)?;
+        let limits = Limits {
+            opening: limit,
+            answer: limit,
         };
-        opened.map_err(|error| {
-            let error = errors::of_opening(error, &self.common.dialling(&client, limit));
+        dial(&target, limits, true, push).await.map_err(|error| {
+            let error = errors::of_opening(error, &self.common.dialling(&target, limit));
             match error.kind() {
                 ErrorKind::Refused if errors::is_of_login(&error) => error.with_hint(
                     "set the login for the Sentinels with `sentinel_user` and `sentinel_pass`",
@@ -200,8 +200,8 @@ impl Search {
         })
     }
 
-    /// The client for the next connection to a Sentinel.
-    pub(super) fn client_for_sentinel(&self, node: &Address) -> Result<Client, StoreError> {
+    /// The target of the next connection to a Sentinel.
+    pub(super) fn sentinel_target(&self, node: &Address) -> Result<Target, StoreError> {
         let Sentinels {
             username, password, ..
         } = &self.sentinels;
@@ -212,7 +212,7 @@ impl Search {
             db: 0,
             ..self.options.clone()
         };
-        self.common.client_at(node, &options)
+        self.common.target_at(node, &options)
     }
 
     /// Listens to one Sentinel until it falls silent.
@@ -223,19 +223,17 @@ impl Search {
     ) -> Result<(), StoreError> {
         let switched = Arc::new(Notify::new());
         let (heard, limit) = (Arc::clone(&switched), self.patience_with_sentinel());
-        let config = AsyncConnectionConfig::new().set_push_sender(move |info: PushInfo| {
+        let push = move |info: PushInfo| {
             if matches!(info.kind, PushKind::Message | PushKind::Disconnection) {
                 heard.notify_one();
             }
-            Ok::<(), ()>(())
-        });
-        let mut sentinel = self.reach(node, config).await?;
-        sentinel
-            .subscribe(SWITCHED)
-            .await
-            .map_err(errors::of_connection)?;
+        };
+        let sentinel = self.reach(node, Some(Box::new(push))).await?;
+        let subscribed = sentinel.ask(redis::cmd("SUBSCRIBE").arg(SWITCHED)).await;
+        let subscribed = subscribed.and_then(Value::extract_error);
+        subscribed.map_err(errors::of_connection)?;
         loop {
-            let named = match sentinel::ask(&mut sentinel, &self.sentinels.master, limit).await {
+            let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await {
                 Err(NotNamed::Failed(error)) => return Err(error),
                 Ok(named) if !self.is_stale(&named) => named,
                 Ok(_) | Err(NotNamed::Unknown(_)) => return Err(sentinel::behind()),

@@ -7,13 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use futures_util::future::join3;
 use leasehold_store::StoreError;
 use leasehold_store::random::random_u128;
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisResult, ServerError, Value};
 
 use super::endpoint::Endpoint;
+use super::socket::Socket;
 use super::value::text_of;
 use crate::codec::script::{Script, unreadable};
 use crate::errors;
@@ -135,7 +134,7 @@ impl Rights {
 /// is one. Returns the fields of `INFO`, none where it is forbidden, and the rights; these are refused
 /// where no script can be run.
 pub(super) async fn find(
-    connection: &mut MultiplexedConnection,
+    connection: &Socket,
     endpoint: &Endpoint,
     resp3: bool,
     channel: Option<&str>,
@@ -200,34 +199,29 @@ pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
 /// Sends all of it at once: the inbox is open while `PUBLISH` counts, and closed
 /// right after it. Says whether it could be opened.
 async fn ask(
-    connection: &mut MultiplexedConnection,
+    connection: &Socket,
     pipeline: &Pipeline,
     channel: Option<&str>,
 ) -> Result<(Result<(), StoreError>, Vec<Value>), StoreError> {
-    let count = pipeline.len();
-    let Some(channel) = channel else {
-        let answers = connection.send_packed_commands(pipeline, 0, count).await;
-        return Ok((Ok(()), answers.map_err(errors::of_connection)?));
-    };
-    let (mut opens, mut closes) = (connection.clone(), connection.clone());
-    // Polled in this order, and so written in this order.
-    let (opened, answers, closed) = join3(
-        opens.subscribe(channel),
-        connection.send_packed_commands(pipeline, 0, count),
-        closes.unsubscribe(channel),
-    )
-    .await;
-    let answers = answers.map_err(errors::of_connection)?;
-    forbidden_or_lost(closed)?.ok();
-    Ok((forbidden_or_lost(opened)?, answers))
+    let about = |name: &str| channel.map(|channel| redis::cmd(name).arg(channel).to_owned());
+    let (opens, closes) = (about("SUBSCRIBE"), about("UNSUBSCRIBE"));
+    let commands = opens.iter().chain(pipeline.cmd_iter()).chain(&closes);
+    let answers = connection.ask_all(commands).await;
+    let mut answers = answers.map_err(errors::of_connection)?;
+    let mut opened = Ok(());
+    if channel.is_some() {
+        forbidden_or_lost(Ok(answers.pop().unwrap_or(Value::Nil)))?.ok();
+        opened = forbidden_or_lost(Ok(answers.remove(0)))?;
+    }
+    Ok((opened, answers))
 }
 
 /// What a command that opens or closes the inbox was answered: an error within if
 /// it is forbidden, without if the connection is at fault.
 pub(crate) fn forbidden_or_lost(
-    answer: RedisResult<()>,
+    answer: RedisResult<Value>,
 ) -> Result<Result<(), StoreError>, StoreError> {
-    let Err(error) = answer else {
+    let Err(error) = answer.and_then(Value::extract_error) else {
         return Ok(Ok(()));
     };
     let detail = error.detail().unwrap_or_default();

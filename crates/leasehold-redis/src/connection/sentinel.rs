@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::batch::send_together;
+use super::socket::Socket;
 use super::value::{field, text_of};
 use crate::errors;
 
@@ -38,7 +37,7 @@ impl From<StoreError> for NotNamed {
 
 /// Asks one Sentinel where the primary is.
 pub(super) async fn ask(
-    connection: &mut MultiplexedConnection,
+    connection: &Socket,
     master: &str,
     limit: Duration,
 ) -> Result<Named, NotNamed> {
@@ -51,7 +50,7 @@ pub(super) async fn ask(
         sentinel(&["GET-MASTER-ADDR-BY-NAME", master]),
         sentinel(&["MASTER", master]),
     ];
-    let Ok(answers) = timeout(limit, send_together(connection, questions)).await else {
+    let Ok(answers) = timeout(limit, connection.ask_all(&questions)).await else {
         return Err(errors::silent(limit).into());
     };
     let answers = answers.map_err(errors::of_connection)?;
@@ -61,7 +60,7 @@ pub(super) async fn ask(
     match whom {
         Value::Nil => {
             let all = sentinel(&["MASTERS"]);
-            let known = timeout(limit, connection.send_packed_command(&all)).await;
+            let known = timeout(limit, connection.ask(&all)).await;
             // None where it does not say.
             let known = match known {
                 Ok(Ok(Value::Array(known))) => known,

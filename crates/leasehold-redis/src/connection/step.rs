@@ -150,7 +150,7 @@ async fn send_as(
     in_full: bool,
 ) -> Result<Sent, StoreError> {
     if request.is_last() {
-        Box::pin(wire.batcher.landed()).await;
+        wire.batcher.landed();
     }
     let command = || request.command(in_full, wire.terms());
     let value = match (delivery, &wire.acked_writer) {

@@ -72,8 +72,8 @@ impl ConnectionManager {
         if wire.epoch() != 0 || !self.inbox.hears() || !wire.server.rights.push() {
             return Ok(());
         }
-        let mut connection = wire.connection.clone();
-        let subscribed = connection.subscribe(&self.channel).await;
+        let subscribe = redis::cmd("SUBSCRIBE").arg(&self.channel).to_owned();
+        let subscribed = wire.socket.ask(&subscribe).await;
         if let Err(error) = rights::forbidden_or_lost(subscribed)? {
             tracing::warn!(url = %self.endpoint.redacted, %error, "cannot subscribe to the inbox; \
              polling instead");
@@ -102,7 +102,8 @@ impl Drop for Subscription {
                 // Unless it was opened again meanwhile.
                 if wire.epoch() == 0 && shared.inbox.sink().is_none() {
                     // A connection that is lost has no subscription.
-                    let _ = wire.connection.clone().unsubscribe(&shared.channel).await;
+                    let unsubscribe = redis::cmd("UNSUBSCRIBE").arg(&shared.channel).to_owned();
+                    let _ = wire.socket.ask(&unsubscribe).await;
                 }
             });
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use leasehold_core::SetTerms;
 use leasehold_store::random::random_u128;
 use leasehold_store::{StoreError, clock};
-use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
 
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
@@ -15,6 +14,7 @@ use crate::classic::ClassicStore;
 use crate::codec::record::Bytes;
 use crate::codec::script::micros;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::socket::Socket;
 use crate::connection::value::text_of;
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
@@ -54,12 +54,12 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
             endpoint = endpoint.of_set(terms);
         }
         let channel = format!("{}inbox:doctor-{:032x}", options.prefix, random_u128());
-        let mut found = endpoint.hearing(&channel).find_out().await?;
+        let found = endpoint.hearing(&channel).find_out().await?;
         facts.info = found.info;
         facts.rights = Some(found.rights);
         let quarantine = options.restart.quarantine();
         let terms = set.cloned().or_else(|| quarantine.map(Quarantine::terms));
-        look(&mut found.connection, &mut facts, terms.as_ref()).await
+        look(&found.socket, &mut facts, terms.as_ref()).await
     };
     match asked.await {
         Ok(()) if part == Part::Alone && facts.classic => {
@@ -83,17 +83,13 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
 }
 
 /// What one of several commands was answered; what was refused is left out.
-async fn all(
-    connection: &mut MultiplexedConnection,
-    pipeline: &Pipeline,
-) -> Result<Vec<Value>, StoreError> {
-    let count = pipeline.len();
-    let answers = connection.send_packed_commands(pipeline, 0, count).await;
+async fn all(connection: &Socket, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    let answers = connection.ask_all(pipeline.cmd_iter()).await;
     answers.map_err(errors::of_connection)
 }
 
 async fn look(
-    connection: &mut MultiplexedConnection,
+    connection: &Socket,
     facts: &mut Facts,
     terms: Option<&SetTerms>,
 ) -> Result<(), StoreError> {
@@ -156,7 +152,7 @@ pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (
 
 /// Reads the boot marker that the scripts keep (`codec/lua/marker.lua`).
 async fn read_vote(
-    connection: &mut MultiplexedConnection,
+    connection: &Socket,
     facts: &Facts,
     terms: Option<&SetTerms>,
 ) -> Result<Option<Vote>, StoreError> {
@@ -209,9 +205,7 @@ pub(super) fn vote_of(
     })
 }
 
-async fn compare_clocks(
-    connection: &mut MultiplexedConnection,
-) -> Result<Option<Clock>, StoreError> {
+async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError> {
     let mut time = redis::pipe();
     time.cmd("TIME");
     let mut best: Option<Clock> = None;
@@ -241,7 +235,7 @@ async fn compare_clocks(
     Ok(best.map(|best| Clock { advances, ..best }))
 }
 
-async fn measure(connection: &mut MultiplexedConnection) -> Result<Latency, StoreError> {
+async fn measure(connection: &Socket) -> Result<Latency, StoreError> {
     let mut ping = redis::pipe();
     ping.cmd("PING");
     let mut took = Vec::with_capacity(ROUND_TRIPS);

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use leasehold_store::StoreError;
 use leasehold_store::report::{Finding, Severity};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use redis::Value;
 
 use crate::connection::address::Address;
 use crate::connection::primary::Search;
+use crate::connection::socket::Socket;
 use crate::connection::value::field;
 use crate::errors;
 
@@ -38,19 +38,19 @@ pub(super) type Asked = (String, Result<View, StoreError>);
 pub(super) async fn examine(search: &Search) -> Vec<Finding> {
     let asked = search.nodes.iter().map(async |node: &Address| {
         let view = async {
-            let mut sentinel = search.reach(node, AsyncConnectionConfig::new()).await?;
-            look(&mut sentinel, &search.sentinels.master).await
+            let sentinel = search.reach(node, None).await?;
+            look(&sentinel, &search.sentinels.master).await
         };
         (node.to_string(), view.await)
     });
     judge(&join_all(asked).await)
 }
 
-async fn look(sentinel: &mut MultiplexedConnection, master: &str) -> Result<View, StoreError> {
+async fn look(sentinel: &Socket, master: &str) -> Result<View, StoreError> {
     let mut ask = redis::pipe();
     ask.cmd("SENTINEL").arg("MASTER").arg(master);
     ask.cmd("SENTINEL").arg("CKQUORUM").arg(master);
-    let answers = sentinel.send_packed_commands(&ask, 0, 2).await;
+    let answers = sentinel.ask_all(ask.cmd_iter()).await;
     let answers = answers.map_err(errors::of_connection)?;
     match answers.first() {
         Some(Value::ServerError(error)) => Err(errors::of_server(error)),

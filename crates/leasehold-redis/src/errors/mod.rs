@@ -11,7 +11,7 @@ use leasehold_core::{StoreTime, written};
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{RedisError, ServerError};
 
-pub(crate) use self::opening::{Dialling, is_closed, of_closed, of_opening};
+pub(crate) use self::opening::{Dialling, NO_ADDRESS, is_closed, of_closed, of_opening};
 use self::table::{Made, Outlook, find};
 
 /// The rule that gives a user just what leasehold needs.

@@ -68,7 +68,7 @@ pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
     let said = |message: String, hint: &str| unavailable(message).with_hint(hint);
     let text = tame(&error.to_string());
     let failed = match io.map(io::Error::kind) {
-        _ if text.contains(UNRESOLVED) || text.contains("No address found") => {
+        _ if text.contains(UNRESOLVED) || text.contains(NO_ADDRESS) => {
             let why = text.rsplit(": ").next().unwrap_or_default();
             said(
                 format!("the name of the host cannot be resolved ({why})"),
@@ -115,6 +115,9 @@ pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
     };
     failed.with_source(error)
 }
+
+/// A name has no address.
+pub(crate) const NO_ADDRESS: &str = "no address found";
 
 /// How resolving a name fails, whatever the reason.
 const UNRESOLVED: &str = "failed to lookup address information";

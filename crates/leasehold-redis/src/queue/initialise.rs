@@ -1,6 +1,6 @@
 //! Marks a server as new.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use leasehold_core::Marked;
 use leasehold_store::sync::check_runtime;
@@ -42,7 +42,7 @@ impl RedisStore {
         let endpoint = Endpoint::new(&options)?;
         let opened = endpoint.connect(None).await?;
         let run_id = opened.server.run_id.clone();
-        let wire = Arc::new(Connection::new(opened, &endpoint, Weak::new()));
+        let wire = Connection::start(opened, &endpoint, Weak::new());
         let marker = marker_key(&options.prefix);
         mark(&wire, &marker, &run_id, &quarantine.terms()).await
     }

@@ -66,14 +66,15 @@ impl RedisStore {
         Ok(Self::by(Route::open_cluster(options).await?))
     }
 
-    /// Opens a store with the address, the login and the certificates of an existing client. Only
-    /// the prefix, the retention and the time-outs of `options` are used.
+    /// Opens a store with the address and the login of an existing client. Of `options`, the prefix,
+    /// the retention, the time-outs and the certificates are used.
     ///
     /// The store opens its own connection, because pushes arrive only on a connection that was
     /// opened for them.
     ///
     /// # Errors
-    /// Same as [`RedisStore::connect`].
+    /// Same as [`RedisStore::connect`]; `Unsupported` for a client that has certificates of its own,
+    /// which cannot be read: set them in `options`.
     pub async fn from_client(
         client: &redis::Client,
         options: RedisOptions,
@@ -98,7 +99,7 @@ impl RedisStore {
                 "connect to one of its nodes alone",
             ));
         };
-        Ok(shared.endpoint.connect(None).await?.handshake.connection)
+        shared.endpoint.open_for_others().await
     }
 
     /// Returns the URL of the server or cluster, without the password.

@@ -35,10 +35,10 @@ use self::subscription_node::SubscriptionNode;
 use crate::codec::script::Request;
 use crate::codec::slots;
 use crate::connection::address::Address;
-use crate::connection::client::Common;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Context, Delivery, send};
+use crate::connection::target::Common;
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
 

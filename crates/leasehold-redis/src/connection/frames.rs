@@ -1,0 +1,137 @@
+//! Cuts what a server sends into answers.
+
+use redis::{RedisResult, Value, parse_redis_value};
+
+/// What has arrived and was not read yet.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    pub(super) arrived: Vec<u8>,
+    /// Where the next answer begins.
+    start: usize,
+    /// How far it was looked at: a long answer arrives in pieces, and none is looked at twice.
+    seen: usize,
+    /// How many values are still to come before it ends; 0: nothing of it was seen.
+    open: u64,
+}
+
+impl Frames {
+    /// The next answer, if all of it has arrived.
+    ///
+    /// # Errors
+    /// What has arrived is none: the other side is no Redis server.
+    pub(super) fn next(&mut self) -> RedisResult<Option<Value>> {
+        self.open = self.open.max(1);
+        while self.open > 0 {
+            let Some(length) = self.length_of_value() else {
+                return self.check_kind().map(|()| None);
+            };
+            self.seen += length;
+        }
+        let answer = parse_redis_value(&self.arrived[self.start..self.seen])?;
+        self.start = self.seen;
+        if self.start == self.arrived.len() {
+            self.arrived.clear();
+            (self.start, self.seen) = (0, 0);
+        }
+        Ok(Some(answer))
+    }
+
+    /// The length of the next value without those within it, once it has arrived.
+    fn length_of_value(&mut self) -> Option<usize> {
+        let rest = &self.arrived[self.seen..];
+        let line = rest.windows(2).position(|two| two == b"\r\n")?;
+        let count = || {
+            std::str::from_utf8(&rest[1..line])
+                .ok()?
+                .parse::<u64>()
+                .ok()
+        };
+        let (mut length, mut within) = (line + 2, 0);
+        match (rest[0], count()) {
+            // A text of so many bytes and the end of its line.
+            (b'$' | b'!' | b'=', Some(count)) => {
+                let text = usize::try_from(count).unwrap_or(usize::MAX);
+                length = length.saturating_add(text).saturating_add(2);
+            }
+            (b'*' | b'~' | b'>', Some(count)) => within = count,
+            (b'%', Some(count)) => within = count.saturating_mul(2),
+            // Attributes, and what they are about.
+            (b'|', Some(count)) => within = count.saturating_mul(2).saturating_add(1),
+            _ => {}
+        }
+        let whole = length <= rest.len();
+        whole.then(|| {
+            self.open = (self.open - 1).saturating_add(within);
+            length
+        })
+    }
+
+    /// Whether what comes next may become a value: what is none may never have a line's end.
+    fn check_kind(&self) -> RedisResult<()> {
+        match self.arrived.get(self.seen) {
+            Some(kind) if !b"+-:$*_#,!=(%~>|".contains(kind) => {
+                parse_redis_value(&self.arrived[self.seen..]).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWERS: &[u8] = b"+OK\r\n$-1\r\n$4\r\na\r\nb\r\n*2\r\n:7\r\n*1\r\n$0\r\n\r\n\
+        -NOSCRIPT no\r\n%1\r\n+a\r\n_\r\n>3\r\n+message\r\n$1\r\nc\r\n$2\r\nhi\r\n*0\r\n\
+        =5\r\ntxt:x\r\n~1\r\n#t\r\n|1\r\n+k\r\n,1.5\r\n:3\r\n";
+
+    #[test]
+    fn answers_are_the_same_however_they_arrive() {
+        let read = |size: usize| {
+            let (mut frames, mut read) = (Frames::default(), Vec::new());
+            for piece in ANSWERS.chunks(size) {
+                frames.arrived.extend_from_slice(piece);
+                while let Some(answer) = frames.next().unwrap() {
+                    read.push(answer);
+                }
+            }
+            assert!(frames.arrived.is_empty(), "{size}");
+            read
+        };
+        let whole = read(ANSWERS.len());
+        assert_eq!(whole.len(), 11);
+        assert_eq!(whole[2], Value::BulkString(b"a\r\nb".to_vec()));
+        let nested = Value::Array(vec![Value::BulkString(Vec::new())]);
+        assert_eq!(whole[3], Value::Array(vec![Value::Int(7), nested]));
+        for size in 1..40 {
+            assert_eq!(read(size), whole, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_at_once() {
+        for other in [
+            &b"HTTP/1.1 400 Bad Request\r\n"[..],
+            b"\x15\x03\x01",
+            b"*1\r\nx",
+            b"*1\r\n*2\r\n\0",
+        ] {
+            let mut frames = Frames::default();
+            frames.arrived.extend_from_slice(other);
+            assert!(frames.next().is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_answer_has_is_waited_for() {
+        for endless in [
+            &b"$18446744073709551615\r\nx\r\n"[..],
+            b"*18446744073709551615\r\n",
+            b"%18446744073709551615\r\n|18446744073709551615\r\n",
+        ] {
+            let mut frames = Frames::default();
+            frames.arrived.extend_from_slice(endless);
+            assert_eq!(frames.next().unwrap(), None, "{endless:?}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! A connection to a server, and the task that reads it.
+//!
+//! What is sent is written at once by whoever sends it; what the kernel does not take then, the
+//! task writes. It alone reads: an answer goes to the oldest request that waits for one, and a
+//! push to whoever listens. So between a caller and the server there is one task, and none on the
+//! way there. Measured in `docs/adr/0058-own-socket.md`.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use redis::{Cmd, PushInfo, PushKind, RedisError, RedisResult, Value};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::frames::Frames;
+use crate::std_ext::lock;
+
+/// Gets the answer to a request, or why there is none; on the task of the socket.
+pub(super) type OnAnswer = Box<dyn FnOnce(RedisResult<Value>) + Send>;
+
+/// Gets the pushes of a connection, the last of which says that it is lost; on its task.
+pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
+
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Both directions of a connection.
+pub(super) type Stream = (Reader, Writer);
+
+/// How much is read at a time.
+const READ_SIZE: usize = 16 * 1024;
+
+/// A connection. Its task ends when this is dropped.
+pub(crate) struct Socket {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Of the task.
+    waker: AtomicWaker,
+    /// Somebody wants `between` to be called.
+    nudged: AtomicBool,
+    /// Called on the task after answers, where it was nudged, and at the end.
+    between: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+struct State {
+    writer: Writer,
+    unsent: Vec<u8>,
+    /// Of all that was sent and not answered, in the order of sending.
+    requests: VecDeque<Sent>,
+    limit: Duration,
+    lost: bool,
+}
+
+struct Sent {
+    at: Instant,
+    /// `None`: nobody waits for it any more.
+    answer: Option<OnAnswer>,
+}
+
+impl Socket {
+    /// Reads the stream on a task of this runtime. `limit`: how long an answer may take.
+    pub(super) fn start(stream: Stream, limit: Duration, push: Option<OnPush>) -> Self {
+        let (reader, writer) = stream;
+        let state = State {
+            writer,
+            unsent: Vec::new(),
+            requests: VecDeque::new(),
+            limit,
+            lost: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            waker: AtomicWaker::new(),
+            nudged: AtomicBool::new(false),
+            between: OnceLock::new(),
+        });
+        let task = Task {
+            shared: Arc::clone(&shared),
+            reader,
+            frames: Frames::default(),
+            expiry: Box::pin(sleep_until(Instant::now() + limit)),
+            push,
+            error: closed(),
+        };
+        let task = tokio::spawn(task.run()).abort_handle();
+        Self { shared, task }
+    }
+
+    /// From now on this is called after answers, once those who got them had their turn.
+    pub(super) fn between(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.shared.between.set(Box::new(call));
+    }
+
+    /// Calls it soon; `false`: the connection is lost, and it is called no more.
+    pub(super) fn nudge(&self) -> bool {
+        self.shared.nudged.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        !lock(&self.shared.state).lost
+    }
+
+    /// From now on an answer may take so long.
+    pub(super) fn set_response_timeout(&self, limit: Duration) {
+        lock(&self.shared.state).limit = limit;
+        self.shared.waker.wake();
+    }
+
+    /// Sends these in one piece. Each gets its answer, whether its caller waits for it or not.
+    pub(super) fn send<C: Borrow<Cmd>>(&self, requests: impl IntoIterator<Item = (C, OnAnswer)>) {
+        let mut state = lock(&self.shared.state);
+        if state.lost {
+            drop(state);
+            for (_, answer) in requests {
+                answer(Err(closed()));
+            }
+            return;
+        }
+        let at = Instant::now();
+        for (command, answer) in requests {
+            command.borrow().write_packed_command(&mut state.unsent);
+            let answer = Some(answer);
+            state.requests.push_back(Sent { at, answer });
+        }
+        // The task writes the rest, and finds out what is wrong.
+        let mut nobody = Context::from_waker(Waker::noop());
+        if !matches!(state.poll_write(&mut nobody), Poll::Ready(Ok(()))) {
+            drop(state);
+            self.shared.waker.wake();
+        }
+    }
+
+    /// Sends one command and waits for its answer, which may be an error of the server
+    /// ([`Value::ServerError`]). May be dropped at any point.
+    pub(crate) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        let (answer, answered) = oneshot::channel();
+        self.send([(command, to(answer))]);
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The same for several, which are sent in one piece.
+    pub(crate) async fn ask_all<'a>(
+        &self,
+        commands: impl IntoIterator<Item = &'a Cmd>,
+    ) -> RedisResult<Vec<Value>> {
+        let mut all = Vec::new();
+        self.send(commands.into_iter().map(|command| {
+            let (answer, answered) = oneshot::channel();
+            all.push(answered);
+            (command, to(answer))
+        }));
+        let mut values = Vec::with_capacity(all.len());
+        for answered in all {
+            values.push(answered.await.unwrap_or_else(|_| Err(closed()))?);
+        }
+        Ok(values)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// To a caller that waits. One that has left does not mind.
+pub(super) fn to(answer: oneshot::Sender<RedisResult<Value>>) -> OnAnswer {
+    Box::new(move |value| drop(answer.send(value)))
+}
+
+pub(super) fn closed() -> RedisError {
+    io::Error::from(io::ErrorKind::BrokenPipe).into()
+}
+
+impl Shared {
+    fn between(&self) {
+        self.between.get().iter().for_each(|call| call());
+    }
+}
+
+impl State {
+    /// Writes what is to be sent; ready when all of it is.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut written = 0;
+        let polled = loop {
+            let rest = &self.unsent[written..];
+            if rest.is_empty() {
+                break Pin::new(&mut self.writer).poll_flush(cx);
+            }
+            match Pin::new(&mut self.writer).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        self.unsent.drain(..written);
+        polled
+    }
+
+    /// Gives up what was sent too long ago; says when to look again.
+    fn expire(&mut self, expired: &mut Vec<OnAnswer>) -> Instant {
+        let (now, limit) = (Instant::now(), self.limit);
+        for request in &mut self.requests {
+            if request.at + limit > now && request.answer.is_some() {
+                return request.at + limit;
+            }
+            expired.extend(request.answer.take());
+        }
+        now + limit
+    }
+}
+
+/// Reads the connection.
+struct Task {
+    shared: Arc<Shared>,
+    reader: Reader,
+    frames: Frames,
+    /// When what is not answered has to be looked at.
+    expiry: Pin<Box<Sleep>>,
+    push: Option<OnPush>,
+    /// Why there are no more answers.
+    error: RedisError,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            let read = std::future::poll_fn(|cx| self.poll(cx)).await;
+            let answered = read.map_err(RedisError::from);
+            match answered.and_then(|nudged| Ok(self.hand_out()? || nudged)) {
+                Ok(false) => {}
+                Ok(true) => {
+                    // Whoever has an answer sends what comes next together with the others.
+                    tokio::task::yield_now().await;
+                    self.shared.between();
+                }
+                Err(error) => {
+                    self.error = error;
+                    return self.push(PushKind::Disconnection, Vec::new());
+                }
+            }
+        }
+    }
+
+    /// Writes, gives up what takes too long, and reads; ready when there is something to hand
+    /// out, or `true` where it was nudged.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        self.shared.waker.register(cx.waker());
+        let mut expired = Vec::new();
+        let mut state = lock(&self.shared.state);
+        if let Poll::Ready(Err(error)) = state.poll_write(cx) {
+            return Poll::Ready(Err(error));
+        }
+        while self.expiry.as_mut().poll(cx).is_ready() {
+            self.expiry.as_mut().reset(state.expire(&mut expired));
+        }
+        drop(state);
+        let nudged = self.shared.nudged.swap(false, Ordering::AcqRel) || !expired.is_empty();
+        for answer in expired {
+            answer(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        }
+        self.frames.arrived.reserve(READ_SIZE);
+        let mut read = pin!(self.reader.read_buf(&mut self.frames.arrived));
+        match read.as_mut().poll(cx) {
+            Poll::Pending if nudged => Poll::Ready(Ok(true)),
+            read if matches!(ready!(&read), Ok(0)) => {
+                Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+            }
+            read => read.map_ok(|_| nudged),
+        }
+    }
+
+    /// Hands out what has arrived; says whether there were answers.
+    fn hand_out(&mut self) -> RedisResult<bool> {
+        let mut answered = false;
+        while let Some(value) = self.frames.next()? {
+            match value {
+                // That the inbox is open, or not any more, is the answer to a request.
+                Value::Push { kind, data }
+                    if !matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe) =>
+                {
+                    self.push(kind, data);
+                }
+                value => {
+                    let request = lock(&self.shared.state).requests.pop_front();
+                    if let Some(answer) = request.and_then(|it| it.answer) {
+                        answer(Ok(value));
+                    }
+                    answered = true;
+                }
+            }
+        }
+        Ok(answered)
+    }
+
+    fn push(&self, kind: PushKind, data: Vec<Value>) {
+        if let Some(push) = &self.push {
+            push(PushInfo { kind, data });
+        }
+    }
+}
+
+impl Drop for Task {
+    /// The connection is lost, or nobody needs it, or its runtime ends: nothing is answered any more.
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.lost = true;
+        let requests = std::mem::take(&mut state.requests);
+        drop(state);
+        for answer in requests.into_iter().filter_map(|it| it.answer) {
+            answer(Err(self.error.clone()));
+        }
+        // What waits to be sent finds out too.
+        self.shared.between();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    /// A socket, the server's end of it, and its pushes.
+    fn pair(room: usize) -> (Socket, DuplexStream, mpsc::UnboundedReceiver<PushKind>) {
+        let (ours, theirs) = duplex(room);
+        let (reader, writer) = split(ours);
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let push = move |info: PushInfo| drop(sender.send(info.kind));
+        let stream: Stream = (Box::new(reader), Box::new(writer));
+        let socket = Socket::start(stream, LIMIT, Some(Box::new(push)));
+        (socket, theirs, pushes)
+    }
+
+    async fn has_read(server: &mut DuplexStream, expected: &str) {
+        let mut read = vec![0; expected.len()];
+        server.read_exact(&mut read).await.unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_go_to_who_asked_and_pushes_elsewhere() {
+        let (socket, mut server, mut pushes) = pair(16);
+        let (ping, echo) = (redis::cmd("PING"), redis::cmd("ECHO").arg("a").to_owned());
+        let sent = async {
+            // More than the other side takes at once.
+            tokio::join!(socket.ask(&ping), socket.ask_all([&echo, &ping]))
+        };
+        let serves = async {
+            has_read(&mut server, "*1\r\n$4\r\nPING\r\n").await;
+            has_read(&mut server, "*2\r\n$4\r\nECHO\r\n$1\r\na\r\n").await;
+            has_read(&mut server, "*1\r\n$4\r\nPING\r\n").await;
+            let answers = b"+1\r\n>2\r\n+message\r\n:0\r\n$1\r\na\r\n-ERR no\r\n";
+            server.write_all(answers).await.unwrap();
+        };
+        let ((one, several), ()) = tokio::join!(sent, serves);
+        assert_eq!(one.unwrap(), Value::SimpleString("1".to_owned()));
+        let several = several.unwrap();
+        assert_eq!(several[0], Value::BulkString(b"a".to_vec()));
+        assert!(matches!(several[1], Value::ServerError(_)));
+        assert_eq!(pushes.recv().await, Some(PushKind::Message));
+        assert!(pushes.recv().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_too_long_gives_up_and_the_late_answer_is_nobodys() {
+        let (socket, mut server, _pushes) = pair(1024);
+        let ping = redis::cmd("PING");
+        let begin = Instant::now();
+        assert!(socket.ask(&ping).await.unwrap_err().is_timeout());
+        assert_eq!(begin.elapsed(), LIMIT);
+        let late = socket.ask(&ping);
+        server.write_all(b"+1\r\n+2\r\n").await.unwrap();
+        assert_eq!(late.await.unwrap(), Value::SimpleString("2".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_connection_ends_all_that_waits() {
+        let (socket, server, mut pushes) = pair(1024);
+        let socket = Arc::new(socket);
+        let (called, mut calls) = mpsc::unbounded_channel();
+        socket.between(move || called.send(()).unwrap_or_default());
+        let ping = redis::cmd("PING");
+        let (asked, ()) = tokio::join!(socket.ask_all([&ping, &ping]), async { drop(server) });
+        assert!(asked.unwrap_err().is_unrecoverable_error());
+        assert_eq!(pushes.recv().await, Some(PushKind::Disconnection));
+        calls.recv().await.unwrap();
+        assert!(!socket.nudge());
+        assert!(
+            socket
+                .ask(&ping)
+                .await
+                .unwrap_err()
+                .is_unrecoverable_error()
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Where a connection leads, and how it logs in.
+
+#[cfg(feature = "tls")]
+use std::io;
+#[cfg(feature = "tls")]
+use std::path::Path;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[cfg(feature = "tls")]
+use leasehold_store::access::read_file;
+use leasehold_store::access::read_password;
+use leasehold_store::{ErrorKind, StoreError};
+use redis::{ConnectionAddr, RedisConnectionInfo};
+#[cfg(feature = "tls")]
+use rustls::pki_types::pem::PemObject;
+#[cfg(feature = "tls")]
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+#[cfg(feature = "tls")]
+use rustls::{ClientConfig, RootCertStore};
+
+use super::address::Address;
+use super::rights::ReportedMissing;
+use crate::errors;
+use crate::errors::Dialling;
+use crate::options::RedisOptions;
+
+/// What the connections of one client share.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub(super) reported: ReportedMissing,
+    /// Whether a connection was opened with these settings before.
+    pub(super) worked: AtomicBool,
+    /// Whether a server has understood `HELLO`.
+    pub(super) greets: AtomicBool,
+}
+
+impl Common {
+    /// The target of one connection to this address: password and certificates are read from
+    /// their files each time, so that they can be renewed.
+    pub(crate) fn target(
+        &self,
+        address: ConnectionAddr,
+        options: &RedisOptions,
+    ) -> Result<Target, StoreError> {
+        Target::new(address, options).map_err(|error| match self.has_worked() {
+            // The files may be about to be replaced.
+            true => errors::unavailable(error.to_string())
+                .with_hint_of(&error)
+                .with_source(error),
+            false => error,
+        })
+    }
+
+    /// The same for a host and port.
+    pub(crate) fn target_at(
+        &self,
+        node: &Address,
+        options: &RedisOptions,
+    ) -> Result<Target, StoreError> {
+        self.target(node.reached(options)?, options)
+    }
+
+    fn has_worked(&self) -> bool {
+        self.worked.load(Ordering::Relaxed)
+    }
+
+    /// An attempt to open a connection to this target.
+    pub(crate) fn dialling(&self, target: &Target, limit: Duration) -> Dialling {
+        Dialling {
+            limit,
+            encrypted: target.is_encrypted(),
+            worked: self.has_worked(),
+        }
+    }
+}
+
+/// Where a connection leads, and how it logs in.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) address: ConnectionAddr,
+    pub(super) login: RedisConnectionInfo,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Target {
+    fn new(address: ConnectionAddr, options: &RedisOptions) -> Result<Self, StoreError> {
+        let mut login = RedisConnectionInfo::default().set_db(options.db);
+        if let Some(username) = &options.username {
+            login = login.set_username(username);
+        }
+        let from_file = options.password_file.as_deref().map(read_password);
+        match from_file.transpose()?.or_else(|| options.password.clone()) {
+            Some(password) => login = login.set_password(password),
+            // Without a password nobody logs in, and the user would be ignored. Its name is not
+            // repeated: it may be the password.
+            None if options.username.is_some() => {
+                let why = "there is a user name without a password, so nobody can log in";
+                return Err(StoreError::new(ErrorKind::Invalid, why).with_hint(
+                    "a password alone stands behind a colon: redis://:password@host; for a user \
+                     write redis://user:password@host, or set a password file",
+                ));
+            }
+            None => {}
+        }
+        Self::with_login(address, login, options)
+    }
+
+    /// The address and the login of an existing client; certificates are those of the options.
+    pub(super) fn of_client(
+        client: &redis::Client,
+        options: &RedisOptions,
+    ) -> Result<Self, StoreError> {
+        let info = client.get_connection_info();
+        if let ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } = info.addr()
+            && (*insecure || tls_params.is_some())
+        {
+            return Err(errors::unsupported(
+                "the certificates of an existing client cannot be read",
+                "set ca, cert and key in the options of the store",
+            ));
+        }
+        Self::with_login(info.addr().clone(), info.redis_settings().clone(), options)
+    }
+
+    fn with_login(
+        address: ConnectionAddr,
+        login: RedisConnectionInfo,
+        _options: &RedisOptions,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            #[cfg(feature = "tls")]
+            tls: match address {
+                ConnectionAddr::TcpTls { .. } => Some(Arc::new(tls(_options)?)),
+                _ => None,
+            },
+            address,
+            login,
+        })
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self.address, ConnectionAddr::TcpTls { .. })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> io::Result<Arc<ClientConfig>> {
+        self.tls
+            .clone()
+            .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The settings of TLS: the provider of the process where it has one, and nothing of ours is made
+/// the provider of others.
+#[cfg(feature = "tls")]
+fn tls(options: &RedisOptions) -> Result<ClientConfig, StoreError> {
+    use rustls::crypto::{CryptoProvider, ring};
+
+    let read = |path: &Path| {
+        read_file(path).map_err(|error| {
+            let why = format!("cannot read the file {}: {error}", path.display());
+            StoreError::new(ErrorKind::Invalid, why).with_source(error)
+        })
+    };
+    let certificates = |path: &Path| {
+        let pem = read(path)?;
+        let all = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        all.map_err(|error| unusable(&error))
+    };
+    let mut roots = RootCertStore::empty();
+    match &options.ca_file {
+        Some(path) => {
+            for authority in certificates(path)? {
+                roots.add(authority).map_err(|error| unusable(&error))?;
+            }
+        }
+        None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+    }
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?
+        .with_root_certificates(roots);
+    let Some((certificate, key)) = &options.client_certificate else {
+        return Ok(config.with_no_client_auth());
+    };
+    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(&error))?;
+    let config = config.with_client_auth_cert(certificates(certificate)?, key);
+    config.map_err(|error| unusable(&error))
+}
+
+#[cfg(feature = "tls")]
+fn unusable(error: &dyn std::fmt::Display) -> StoreError {
+    let why = format!("the certificates (ca, cert, key) cannot be used: {error}");
+    StoreError::new(ErrorKind::Invalid, why)
+}

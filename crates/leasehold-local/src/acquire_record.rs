@@ -1,5 +1,6 @@
 //! How a step gets the locks of its records.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::coop::consume_budget;
+use tokio::task::{Id, try_id};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Inner;
@@ -28,9 +30,31 @@ const LOCK_TRIES: usize = 16;
 const LOCK_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// How much of a task's turn a step takes. Tokio's budget for a turn is 128, and counts what takes a
-/// fraction of a microsecond: with as little for a step, which takes about ten, one of 64 tasks would
+/// fraction of a microsecond: with as little for a step, which takes about five, one of 64 tasks would
 /// wait for the next of its turns for tens of milliseconds.
-const BUDGET: usize = 32;
+const COST: usize = 32;
+
+/// How much it takes while no other task takes steps in this thread. A worker that has nothing else to
+/// run when a task gives up its turn looks for work elsewhere and wakes another worker: that takes as
+/// long as two steps.
+const COST_ALONE: usize = 2;
+
+/// After how many steps of one task in a row no other takes any: two turns, as Tokio begins with the
+/// task that has given up its turn last.
+const ALONE_AFTER: usize = 2 * 128 / COST;
+
+thread_local! {
+    /// The task that took the last step in this thread, and how many before that.
+    static LAST: Cell<(Option<Id>, usize)> = const { Cell::new((None, 0)) };
+}
+
+/// What the next step takes of the turn of this task.
+fn cost() -> usize {
+    let (this, (last, before)) = (try_id(), LAST.get());
+    let before = if last == this { before + 1 } else { 0 };
+    LAST.set((this, before));
+    [COST_ALONE, COST][usize::from(before < ALONE_AFTER)]
+}
 
 /// Locks the records of some keys: at once where nobody else is at them, as a step takes some
 /// microseconds. The future can be dropped: no lock stays.
@@ -42,7 +66,7 @@ pub(super) async fn acquire(
     keys: &[&Key],
 ) -> Result<Vec<RecordGuard>, StoreError> {
     // Nothing else here waits for anybody: other tasks have their turn, too.
-    for _ in 0..BUDGET {
+    for _ in 0..cost() {
         consume_budget().await;
     }
     // Where all who lock several keys begin, and go on: sorted.

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::file;
 use super::record::{Change, Half, Record, Writes, roomy};
-use super::record_file::{OpenFile, OpenRecord, RecordFile, source};
+use super::record_file::{OpenFile, OpenRecord, RecordFile};
 
 /// A record that is locked for one step.
 pub(super) struct RecordGuard {
@@ -28,20 +28,13 @@ pub(super) struct RecordGuard {
 impl RecordGuard {
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
     pub(super) fn read(&mut self, key: &Key) -> Result<Box<Record>, StoreError> {
-        if let Some(mut known) = self.turn.known.take() {
-            let source = source(&self.file.fd, self.size);
-            let source = source.map_err(|errno| self.failed("read", errno))?;
-            if known.goes_on(&source) {
-                let followed = known.follow(&source);
-                return followed
-                    .map(|()| known)
-                    .map_err(|flaw| self.record.flawed(flaw));
-            }
-        }
-        Ok(Box::new(match self.record.read_open(&self.file.fd)? {
-            Some(found) => self.record.check_key(key, &found).map(|()| found)?,
-            None => Record::new(key, self.record.store.clock.boot()),
-        }))
+        let known = self.turn.known.take();
+        Ok(
+            match self.record.read_on(&self.file.fd, self.size, known)? {
+                Some(found) => self.record.check_key(key, &found).map(|()| found)?,
+                None => Box::new(Record::new(key, self.record.store.clock.boot())),
+            },
+        )
     }
 
     /// Keeps in mind what the file says.

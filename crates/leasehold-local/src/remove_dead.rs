@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold_core::{Command, Event, Inbox, Now, Outcome, Queue, Reply, StoreTime};
+use leasehold_core::{Claim, Command, Event, Inbox, Mode, Now, Outcome, Queue, Reply, StoreTime};
 use leasehold_store::StoreError;
 
 use super::Inner;
 
-/// How many of those who wait are looked at, beside those who hold.
+/// How many of those who wait are looked at, beside those who hold. An exclusive claim looks at none of
+/// them: while a holder lives, the claim waits anyway. The step that grants to one who is dead looks at
+/// it, and the looks of waiters remove the others.
 const WAITERS_LOOKED_AT: usize = 8;
 
 /// How many lives one round looks at. Where a semaphore has more holders, the
@@ -23,7 +25,7 @@ const ROUNDS: usize = 8;
 
 /// Whether somebody who matters to this queue is dead.
 pub(super) fn are_in(store: &Inner, queue: &Queue) -> bool {
-    clients_that_matter(queue)
+    clients_that_matter(queue, WAITERS_LOOKED_AT)
         .iter()
         .any(|inbox| store.session.sees_dead(inbox))
 }
@@ -42,6 +44,8 @@ pub(super) fn apply(
     mut again: impl FnMut() -> Result<Queue, StoreError>,
 ) -> Result<(Outcome, BTreeSet<Inbox>), StoreError> {
     let mut dead = BTreeSet::new();
+    let exclusive = |claim: &Claim| claim.mode == Mode::EXCLUSIVE;
+    let waits_for_all = matches!(command, Some(Command::Claim(claim)) if exclusive(claim));
     for _ in 0..ROUNDS {
         let outcome = apply_without(queue, &dead, command, now);
         // Who has to do something now. One that only hears what it has lost needs no removal: that
@@ -50,7 +54,8 @@ pub(super) fn apply(
         let told = outcome.events.iter().filter(acts);
         let mut suspects: BTreeSet<_> = told.map(|event| event.inbox().clone()).collect();
         if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
-            suspects.extend(share(clients_that_matter(queue), now.clock));
+            let waiters = WAITERS_LOOKED_AT * usize::from(!waits_for_all || !dead.is_empty());
+            suspects.extend(share(clients_that_matter(queue, waiters), now.clock));
         }
         suspects.retain(|inbox| !dead.contains(inbox) && is_dead(inbox));
         if suspects.is_empty() {
@@ -116,8 +121,8 @@ fn is_unserved(reply: &Reply) -> bool {
 }
 
 /// Those who matter to whoever waits for this queue.
-fn clients_that_matter(queue: &Queue) -> BTreeSet<Inbox> {
-    queue.inboxes(WAITERS_LOOKED_AT).cloned().collect()
+fn clients_that_matter(queue: &Queue, waiters: usize) -> BTreeSet<Inbox> {
+    queue.inboxes(waiters).cloned().collect()
 }
 
 /// As many as one round looks at; others at another time.
@@ -142,7 +147,7 @@ fn add(events: &mut Vec<Event>, later: Vec<Event>) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_core::{Adopt, Claim, ClientInfo, OwnerSecret, Renew, Rotate};
+    use leasehold_core::{Adopt, ClientInfo, OwnerSecret, Renew, Rotate};
 
     use super::*;
     use crate::tests::{claim_for, id, release};
@@ -226,7 +231,7 @@ mod tests {
         assert_eq!(standing.blocked_until, Some(START + HOLD));
         let holder = &queue.look(START).holders[0];
         assert!(holder.claim.kept);
-        assert_eq!(clients_that_matter(&queue), BTreeSet::from([inbox("b")]));
+        assert_eq!(clients_that_matter(&queue, 8), BTreeSet::from([inbox("b")]));
         let outcome = queue.apply(&Command::Claim(claim(2, "b")), START + HOLD);
         assert!(outcome.reply.is_grant());
     }

@@ -20,6 +20,7 @@ use super::Inner;
 use super::directory::{Directory, by_descriptor};
 use super::liveness::socket;
 use super::name::file_name;
+use super::record_file::RecordFile;
 
 /// The format of a datagram; others are not understood, and left.
 const FORMAT: u32 = 3;
@@ -46,6 +47,10 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
             letter.push(Push::of(event, key, at, 0));
         }
     }
+    // Grants first: each process that is woken takes a processor from those behind it.
+    let is_grant = |push: &Push| matches!(push, Push::Granted { .. });
+    let mut letters: Vec<_> = letters.into_iter().collect();
+    letters.sort_by_key(|(_, pushes)| !pushes.iter().any(is_grant));
     for (inbox, pushes) in letters {
         for letter in pushes.chunks(MOST) {
             post(store, inbox, letter);
@@ -225,14 +230,17 @@ async fn read(socket: UnixDatagram, store: Weak<Inner>, epoch: u64, again: bool)
         hear(Push::Reset);
     }
     let mut buffer = vec![0; MAX_BYTES];
-    let mut in_a_row = 0;
+    let (mut in_a_row, mut granted) = (0, Vec::new());
     while socket.readable().await.is_ok() {
         match socket.try_recv(&mut buffer) {
             Ok(length) => {
                 in_a_row += 1;
-                understood(&buffer[..length], epoch)
-                    .into_iter()
-                    .for_each(hear);
+                for push in understood(&buffer[..length], epoch) {
+                    if let Push::Granted { key, .. } = &push {
+                        granted.push(key.clone());
+                    }
+                    hear(push);
+                }
             }
             Err(error) if error.kind() == IoKind::WouldBlock => {
                 // It was full, so later ones were turned away.
@@ -240,6 +248,16 @@ async fn read(socket: UnixDatagram, store: Weak<Inner>, epoch: u64, again: bool)
                     hear(Push::Reset);
                 }
                 in_a_row = 0;
+                if !granted.is_empty() {
+                    // The tasks that were granted keys run first.
+                    tokio::task::yield_now().await;
+                }
+                for key in granted.drain(..) {
+                    // The next holder waits for the release, which has less to read then.
+                    if let Some(store) = store.upgrade() {
+                        RecordFile::of_key(&store, &key).read_ahead();
+                    }
+                }
             }
             // Nothing was received: the socket stays.
             Err(_) => tokio::task::yield_now().await,

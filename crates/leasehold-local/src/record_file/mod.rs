@@ -1,5 +1,6 @@
 //! The file of one key: where it is, how it is opened, and how it is read without a lock.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -105,11 +106,39 @@ impl RecordFile {
         )
     }
 
+    /// Reads what others have written to a record that this client has open, if no step is under way.
+    /// Takes no lock: a frame counts once it is whole, and the next step looks at the first line again.
+    pub(super) fn read_ahead(&self) {
+        if let Ok(mut open) = self.store.records.get(&self.name).try_lock_owned()
+            && let Some(file) = open.file.clone()
+            && let Ok(stat) = fstat(&file.fd)
+        {
+            let read = self.read_on(&file.fd, size_of(&stat), open.known.take());
+            open.known = read.ok().flatten();
+        }
+    }
+
+    /// Reads a record from its open file: what was written since it was `known`, or all of it.
+    pub(super) fn read_on(
+        &self,
+        file: &OwnedFd,
+        size: usize,
+        known: Option<Box<Record>>,
+    ) -> Result<Option<Box<Record>>, StoreError> {
+        let source = source(file, size);
+        let Some(mut known) = known.filter(|known| known.goes_on(&source)) else {
+            return Ok(self.read_open(file)?.map(Box::new));
+        };
+        let followed = known.follow(&source);
+        followed.map_err(|flaw| self.flawed(flaw))?;
+        Ok(Some(known))
+    }
+
     /// Reads the record once, from its open file.
     pub(super) fn read_open(&self, file: &OwnedFd) -> Result<Option<Record>, StoreError> {
         let failed = |errno| self.failed("read", errno);
         let (stat, clock) = (fstat(file).map_err(failed)?, &self.store.clock);
-        match Record::read(&source(file, size_of(&stat)).map_err(failed)?) {
+        match Record::read(&source(file, size_of(&stat))) {
             Ok(Some(mut record)) => {
                 if record.header.boot != clock.boot() {
                     record.queue.void_claims();
@@ -180,18 +209,20 @@ pub(super) fn size_of(stat: &Stat) -> usize {
 }
 
 /// Reads from a file of that size no more than there is, whatever a damaged record says of its
-/// length. What is in the first block is read at once.
-pub(super) fn source(
-    file: &OwnedFd,
-    size: usize,
-) -> Result<impl Fn(usize, usize) -> Result<Vec<u8>, Errno>, Errno> {
-    let start = file::read(file, 0, size.min(BLOCK))?;
-    Ok(
-        move |at: usize, length: usize| match start.get(at..at.saturating_add(length)) {
-            Some(bytes) => Ok(bytes.to_vec()),
-            None => file::read(file, at, length.min(size.saturating_sub(at))),
-        },
-    )
+/// length. Reads ahead, since a system call for each short frame costs more than the bytes: a file of one
+/// block at once, and of a larger one some frames.
+fn source(file: &OwnedFd, size: usize) -> impl Fn(usize, usize) -> Result<Vec<u8>, Errno> {
+    let ahead = RefCell::new((0, Vec::new()));
+    let least = if size > BLOCK { BLOCK / 4 } else { BLOCK };
+    move |at: usize, length: usize| {
+        let (start, bytes) = &mut *ahead.borrow_mut();
+        if at < *start || at.saturating_add(length) > *start + bytes.len() {
+            let wanted = length.max(least).min(size.saturating_sub(at));
+            (*start, *bytes) = (at, file::read(file, at, wanted)?);
+        }
+        let found = &bytes[at - *start..];
+        Ok(found[..length.min(found.len())].to_vec())
+    }
 }
 
 /// Reads again what seems to be damaged.

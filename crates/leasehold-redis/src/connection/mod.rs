@@ -25,8 +25,11 @@
 //!        │                   │                    │                   │
 //!   at once, by the     `batch`: steps in    `acked_writer`: a   ASKING and the
 //!   caller's task       one call, others     connection of its   step in one
-//!                       in pipelines         own, a WAIT after   pipeline
+//!                       in one piece         own, a WAIT after   piece
 //!                                            each batch
+//!        └───────────────────┴─────────┬──────────┴───────────────────┘
+//!  socket                  written at once; its task reads the
+//!                          answers (`frames`) and hands them out
 //! ```
 //!
 //! The first two share the connection that `manager` keeps open, and `multiplexed` counts what is
@@ -36,8 +39,9 @@
 //! # How a connection is opened
 //! There is one handshake. `manager` asks `endpoint` for a connection, whatever that is: a fixed
 //! address, the primary that Sentinels name (`primary`, `sentinel`), or any node that answers.
-//! `client` has the settings, `dial` opens the socket, `handshake` greets the server, reads what
-//! it is and what it allows (`rights`), and refuses what cannot keep locks. Then `manager` marks
+//! `target` has the address, the login and the certificates, `dial` opens the socket and logs in,
+//! `handshake` reads what the server is and what it allows (`rights`), and refuses what cannot keep
+//! locks. Then `manager` marks
 //! the server where there is a quarantine (`gate`), and subscribes to the `inbox`.
 
 pub(crate) mod ack_policy;

@@ -218,6 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn an_exclusive_claim_looks_at_those_who_wait_only_if_the_holder_is_dead() {
+        for (holder, left) in [("a", 2), ("dead", 0)] {
+            let mut queue = line([claim(1, holder), claim(2, "dead2")]);
+            step(&mut queue, &Command::Claim(claim(3, "b")));
+            assert_eq!(queue.look(START).waiters.len(), left, "behind {holder}");
+        }
+        // A reader may be behind a writer that waits.
+        let shared = |claim| Claim {
+            mode: Mode::SHARED,
+            ..claim
+        };
+        let mut queue = line([shared(claim(1, "a")), claim(2, "dead")]);
+        let outcome = step(&mut queue, &Command::Claim(shared(claim(3, "b"))));
+        assert!(outcome.reply.is_grant());
+    }
+
+    #[test]
     fn a_dead_holder_keeps_its_minimum_hold() {
         let kept = Claim {
             min_hold: HOLD,

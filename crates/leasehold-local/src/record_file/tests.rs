@@ -321,6 +321,9 @@ fn who_follows_comes_to_the_same() {
         );
         locked.commit(record, &frame).unwrap();
         drop(locked);
+        if number % 3 == 0 {
+            RecordFile::of(reads, "k").read_ahead();
+        }
         if number % 7 < 5 {
             assert_eq!(case.followed(reads), mine, "{number}");
         }
@@ -330,6 +333,32 @@ fn who_follows_comes_to_the_same() {
     // Another number: the core comes to another queue by the same steps, and two versions of it
     // at one record would not agree. Then raise the format of the record.
     assert_eq!(format!("{:016x}", sum.digest()), "bc63f3b86f9de050");
+}
+
+/// It has no lock: others may write while it reads, or have been killed while they wrote.
+#[test]
+fn who_reads_ahead_believes_no_half_of_a_step() {
+    let case = Case::new();
+    let other = case.place.store();
+    let queue = case.held();
+    assert_eq!(case.followed(&other), queue);
+    let before = case.bytes();
+    let next = case.step(&claim(2));
+    let after = case.bytes();
+    let changed = (0..after.len()).filter(|at| before[*at] != after[*at]);
+    let changed: Vec<_> = changed.collect();
+    for written in 0..changed.len() {
+        let mut torn = before.clone();
+        for at in &changed[..written] {
+            torn[*at] = after[*at];
+        }
+        case.write(torn);
+        RecordFile::of(&other, "k").read_ahead();
+        assert_eq!(case.followed(&other), queue, "{written} bytes");
+    }
+    case.write(after);
+    RecordFile::of(&other, "k").read_ahead();
+    assert_eq!(case.followed(&other), next);
 }
 
 /// What one process has read is good as long as nobody else writes.

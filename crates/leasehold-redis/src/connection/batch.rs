@@ -100,10 +100,11 @@ fn send_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
         let call = Arc::new(Arc::clone(&wire.batcher.calls));
         wire.socket.send(part.into_iter().map(|(command, answer)| {
             let (call, answer) = (Arc::clone(&call), to(answer));
-            (
-                command,
-                Box::new(move |value| (answer(value), drop(call)).0) as _,
-            )
+            let counted = move |value| {
+                drop(call);
+                answer(value);
+            };
+            (command, Box::new(counted) as _)
         }));
     }
 }

@@ -28,7 +28,8 @@ pub(super) struct Limits {
     pub(super) answer: Duration,
 }
 
-/// Opens a connection and logs in. `pushes`: speaks RESP3, and pushes go there.
+/// Opens a connection and logs in. `resp3`: speaks RESP3; else the server sends no pushes. `push`
+/// also hears of the end of the connection.
 pub(super) async fn dial(
     target: &Target,
     limits: Limits,

@@ -1,6 +1,12 @@
 //! Cuts what a server sends into answers.
 
-use redis::{RedisResult, Value, parse_redis_value};
+use redis::{ErrorKind, RedisError, RedisResult, Value, parse_redis_value};
+
+/// No line of an answer is longer: texts have a length of their own.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// How much room is kept between answers.
+const ROOM: usize = 64 * 1024;
 
 /// What has arrived and was not read yet.
 #[derive(Debug, Default)]
@@ -8,7 +14,7 @@ pub(super) struct Frames {
     pub(super) arrived: Vec<u8>,
     /// Where the next answer begins.
     start: usize,
-    /// How far it was looked at: a long answer arrives in pieces, and none is looked at twice.
+    /// How far it was looked at: a long answer arrives in pieces, and no value is looked at twice.
     seen: usize,
     /// How many values are still to come before it ends; 0: nothing of it was seen.
     open: u64,
@@ -23,7 +29,10 @@ impl Frames {
         self.open = self.open.max(1);
         while self.open > 0 {
             let Some(length) = self.length_of_value() else {
-                return self.check_kind().map(|()| None);
+                // Answers may never end where a piece does: what was read must not stay for ever.
+                self.arrived.drain(..self.start);
+                self.seen -= std::mem::take(&mut self.start);
+                return self.check_line().map(|()| None);
             };
             self.seen += length;
         }
@@ -31,6 +40,7 @@ impl Frames {
         self.start = self.seen;
         if self.start == self.arrived.len() {
             self.arrived.clear();
+            self.arrived.shrink_to(ROOM);
             (self.start, self.seen) = (0, 0);
         }
         Ok(Some(answer))
@@ -67,12 +77,13 @@ impl Frames {
     }
 
     /// Whether what comes next may become a value: what is none may never have a line's end.
-    fn check_kind(&self) -> RedisResult<()> {
-        match self.arrived.get(self.seen) {
-            Some(kind) if !b"+-:$*_#,!=(%~>|".contains(kind) => {
-                parse_redis_value(&self.arrived[self.seen..]).map(|_| ())
-            }
-            _ => Ok(()),
+    fn check_line(&self) -> RedisResult<()> {
+        let rest = &self.arrived[self.seen..];
+        let is_kind = |kind: &u8| b"+-:$*_#,!=(%~>|".contains(kind);
+        let endless = rest.len() > LONGEST_LINE && !rest[..LONGEST_LINE].contains(&b'\n');
+        match rest.first().is_none_or(is_kind) && !endless {
+            true => Ok(()),
+            false => Err(RedisError::from((ErrorKind::Parse, "this is no answer"))),
         }
     }
 }
@@ -119,6 +130,35 @@ mod tests {
             let mut frames = Frames::default();
             frames.arrived.extend_from_slice(other);
             assert!(frames.next().is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_does_not_stay_though_no_piece_ends_with_an_answer() {
+        let mut frames = Frames::default();
+        frames.arrived.extend_from_slice(b"+O");
+        for _ in 0..10_000 {
+            frames.arrived.extend_from_slice(b"K\r\n+O");
+            assert_eq!(frames.next().unwrap(), Some(Value::Okay));
+            assert_eq!(frames.next().unwrap(), None);
+        }
+        assert_eq!(frames.arrived, b"+O");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_an_error() {
+        let mut frames = Frames::default();
+        let piece = [b'+'; 16 * 1024];
+        let failed = (0..8).find_map(|_| {
+            frames.arrived.extend_from_slice(&piece);
+            frames.next().err()
+        });
+        assert_eq!(failed.unwrap().kind(), ErrorKind::Parse);
+        let mut frames = Frames::default();
+        frames.arrived.extend_from_slice(b"$200000\r\n");
+        for _ in 0..8 {
+            frames.arrived.extend_from_slice(&piece);
+            assert_eq!(frames.next().unwrap(), None, "a long text");
         }
     }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -260,9 +260,7 @@ impl Task {
         self.shared.waker.register(cx.waker());
         let mut expired = Vec::new();
         let mut state = lock(&self.shared.state);
-        if let Poll::Ready(Err(error)) = state.poll_write(cx) {
-            return Poll::Ready(Err(error));
-        }
+        let written = state.poll_write(cx);
         while self.expiry.as_mut().poll(cx).is_ready() {
             self.expiry.as_mut().reset(state.expire(&mut expired));
         }
@@ -272,13 +270,14 @@ impl Task {
             answer(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         }
         self.frames.arrived.reserve(READ_SIZE);
-        let mut read = pin!(self.reader.read_buf(&mut self.frames.arrived));
-        match read.as_mut().poll(cx) {
-            Poll::Pending if nudged => Poll::Ready(Ok(true)),
-            read if matches!(ready!(&read), Ok(0)) => {
-                Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
-            }
-            read => read.map_ok(|_| nudged),
+        let read = pin!(self.reader.read_buf(&mut self.frames.arrived));
+        match (read.poll(cx), written) {
+            (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            (Poll::Ready(read), _) => Poll::Ready(read.map(|_| nudged)),
+            // A server that closes the connection may have said why, and that is read first.
+            (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+            (Poll::Pending, _) if nudged => Poll::Ready(Ok(true)),
+            (Poll::Pending, _) => Poll::Pending,
         }
     }
 
@@ -388,6 +387,18 @@ mod tests {
         let late = socket.ask(&ping);
         server.write_all(b"+1\r\n+2\r\n").await.unwrap();
         assert_eq!(late.await.unwrap(), Value::SimpleString("2".to_owned()));
+    }
+
+    /// As when it has too many clients.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_says_before_it_closes_is_read() {
+        let ((ours, mut says), (closed, _)) = (duplex(64), duplex(64));
+        says.write_all(b"-ERR full\r\n").await.unwrap();
+        let socket = Socket::start((Box::new(ours), Box::new(closed)), LIMIT, None);
+        let said = socket.ask(&redis::cmd("PING")).await.unwrap();
+        assert!(matches!(said, Value::ServerError(_)), "{said:?}");
+        let lost = socket.ask(&redis::cmd("PING")).await.unwrap_err();
+        assert!(lost.is_unrecoverable_error());
     }
 
     #[tokio::test(start_paused = true)]

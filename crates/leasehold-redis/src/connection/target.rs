@@ -133,12 +133,16 @@ impl Target {
     fn with_login(
         address: ConnectionAddr,
         login: RedisConnectionInfo,
-        _options: &RedisOptions,
+        #[cfg_attr(
+            not(feature = "tls"),
+            expect(unused_variables, reason = "certificates")
+        )]
+        options: &RedisOptions,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             #[cfg(feature = "tls")]
             tls: match address {
-                ConnectionAddr::TcpTls { .. } => Some(Arc::new(tls(_options)?)),
+                ConnectionAddr::TcpTls { .. } => Some(Arc::new(tls(options)?)),
                 _ => None,
             },
             address,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::support::until;
+use crate::support::{soon, until};
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;
@@ -150,6 +150,33 @@ async fn while_the_server_is_down_requests_wait_only_so_long() {
     reconnected(&mut pushes).await;
     let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
     assert!(answer.holds() && answer.epoch > 0);
+}
+
+/// Also those whose turn to be sent has not come, since enough is in flight at a silent server.
+#[tokio::test]
+async fn all_who_wait_find_out_that_the_connection_is_lost() {
+    let server = RedisServer::start();
+    let options = options(&server).response_timeout(Duration::from_secs(300));
+    let store = Arc::new(RedisStore::connect(options).await.unwrap());
+    store.claim(&key("k"), &claim(&store, 1)).await.unwrap();
+    server.stop();
+    let mut tasks = Vec::new();
+    for number in 0..10 {
+        let store = Arc::clone(&store);
+        tasks.push(tokio::spawn(async move {
+            let key = key(&format!("{number}"));
+            store.claim(&key, &claim(&store, number)).await
+        }));
+        // Each is sent by itself, as far as that goes.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    server.kill();
+    for task in tasks {
+        let lost = soon("an answer", task).await.unwrap().unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Unavailable, "{lost:?}");
+    }
 }
 
 #[test]

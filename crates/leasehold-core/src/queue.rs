@@ -12,6 +12,7 @@
 //! - `tombstone`: released ids;
 //! - `vote`: claims that propose their own token, at a member of a set;
 //! - `audit`: how a step has changed the holders;
+//! - `foretell`: what is known of a step before it is taken;
 //! - `record`, `look`: a queue as it is stored, and as it is displayed;
 //! - `canonical_hash`: a hash by which models recognise equal queues.
 
@@ -19,6 +20,7 @@ mod audit;
 mod canonical_hash;
 mod claim;
 mod entry;
+mod foretell;
 mod leave;
 mod look;
 pub mod record;
@@ -258,7 +260,7 @@ impl Queue {
     ) -> Vec<Command> {
         let now = now.into();
         let mut events = std::mem::take(&mut outcome.events);
-        let (mut silent, mut passed) = (Vec::new(), Vec::new());
+        let mut silent = Vec::new();
         let mut applied = Vec::new();
         for left in (0..UNHEARD_ROUNDS).rev() {
             let mut misses = |event: &Event| {
@@ -276,36 +278,45 @@ impl Queue {
             if missed.is_empty() && !nexts.iter().any(misses) {
                 break;
             }
-            let mut granted = Vec::new();
-            for event in &missed {
-                if let Event::Granted {
-                    inbox,
-                    arrival,
-                    id,
-                    behind,
-                    waited,
-                    ..
-                } = event
-                {
-                    granted.push((*arrival, *waited));
-                    let listened = self.entry(id).is_some_and(|entry| entry.listens);
-                    // The turn of a claim behind another of its client comes later.
-                    if behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
-                        note(&mut passed, inbox);
-                    }
-                }
-            }
-            let unheard = Command::Unheard {
-                silent: silent.clone(),
-                granted,
-                passed: passed.iter().filter(|_| left > 0).cloned().collect(),
-            };
+            let passes = left > 0;
+            let unheard = self.unheard_of(&silent, &missed, passes);
             let unheard_outcome = self.apply(&unheard, now);
             events = unheard_outcome.events;
             outcome.audit.extend(unheard_outcome.audit);
             applied.push(unheard);
         }
         applied
+    }
+
+    /// What follows from these events, which their inboxes have not received: the command for a
+    /// store that finds so later, in a step of its own. The claims keep their places if the key is
+    /// not to pass to others.
+    #[must_use]
+    pub fn unheard_of(&self, silent: &[Inbox], missed: &[Event], passes: bool) -> Command {
+        let (mut granted, mut passed) = (Vec::new(), Vec::new());
+        for event in missed {
+            if let Event::Granted {
+                inbox,
+                arrival,
+                id,
+                behind,
+                waited,
+                ..
+            } = event
+            {
+                granted.push((*arrival, *waited));
+                let listened = self.entry(id).is_some_and(|entry| entry.listens);
+                // The turn of a claim behind another of its client comes later.
+                if passes && behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
+                    note(&mut passed, inbox);
+                }
+            }
+        }
+        Command::Unheard {
+            silent: silent.to_vec(),
+            granted,
+            passed,
+        }
     }
 
     /// Returns whether nobody holds or waits.

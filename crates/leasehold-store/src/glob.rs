@@ -28,6 +28,13 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
+/// What the names that match the pattern begin with.
+#[must_use]
+pub fn literal_prefix(pattern: &str) -> &str {
+    let end = pattern.find(['*', '?', '[', '\\']).unwrap_or(pattern.len());
+    &pattern[..end]
+}
+
 /// How much of the pattern stands for `byte`; `None` if it does not match it.
 fn matched_width(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {

@@ -53,6 +53,7 @@ mod error;
 #[doc(hidden)]
 pub mod fork;
 pub mod glob;
+pub mod journal;
 mod listing;
 pub mod memory;
 pub mod params;

@@ -4,6 +4,7 @@
 //! Replace the map with what keeps your records. `leasehold::Client::builder().with_store(..)`
 //! takes a [`Toy`] as any other store.
 
+pub mod journal;
 mod scheme;
 
 use std::collections::BTreeMap;

@@ -21,6 +21,7 @@ mod deadlocks;
 mod fence_redis;
 mod fencing_examples;
 mod forked;
+mod journal;
 mod local_cleaning;
 mod local_deaths;
 mod local_files;

@@ -1,0 +1,51 @@
+//! What a client that has a copy of a queue knows before the step is taken.
+
+use super::{Place, Queue};
+use crate::{Claim, Command, Inbox, Reply, StoreTime};
+
+/// How many of those who wait are named: the one that is granted, and the one that is next then.
+const NAMED: usize = 2;
+
+impl Queue {
+    /// Returns whom the command will probably notify. The step decides: it may notify others, and
+    /// need not notify these.
+    #[must_use]
+    pub fn foretold(&self, command: &Command) -> Vec<&Inbox> {
+        let frees = match command {
+            Command::Release(release) => match self.places.get(&release.id) {
+                Some(Place::Granted(..)) => true,
+                Some(Place::Waiting(arrival)) => self.first_waiting() == Some(*arrival),
+                None => false,
+            },
+            Command::Renew(renew) => renew.downgrade || renew.note.is_some(),
+            Command::Claim(_) | Command::Watch { .. } | Command::Void(_) => false,
+            Command::Break { .. }
+            | Command::Resize { .. }
+            | Command::Unheard { .. }
+            | Command::Bury { .. } => true,
+        };
+        let actor = command.id();
+        let waiting = self
+            .waiting
+            .values()
+            .filter(|entry| Some(&entry.id) != actor);
+        let next = waiting.take(NAMED).filter_map(|entry| entry.inbox.as_ref());
+        let watchers = self.watchers.iter().map(|(inbox, _)| inbox);
+        next.chain(watchers).filter(|_| frees).collect()
+    }
+
+    /// Returns the reply to a claim that does not want to wait, where it is certain that the claim
+    /// is refused at `clock`, without the step: others wait, and nothing has expired.
+    #[must_use]
+    pub fn refused(&self, claim: &Claim, clock: StoreTime) -> Option<Reply> {
+        let now = self.now(clock).0;
+        let first = self.waiting.values().next()?;
+        let stands = !self.granted.is_empty() && now < self.earliest && now < first.deadline;
+        let is_plain = !claim.wait && !claim.ahead;
+        let is_plain = is_plain && claim.secret.is_none() && claim.proposal.is_none();
+        let is_new = self.entry(&claim.id).is_none() && !self.is_buried(&claim.id, now);
+        let fits = self.capacity == Some(claim.mode.capacity());
+        let blocked_until = self.earliest;
+        (stands && is_plain && is_new && fits).then_some(Reply::Busy { blocked_until })
+    }
+}

@@ -1,0 +1,127 @@
+//! A client's copy of a queue: the base, and the steps that were taken since.
+
+use leasehold_core::{Command, Event, Inbox, Key, Now, Outcome, Queue, StoreTime};
+
+use super::entry::{self, Flaw, Steps};
+use super::{News, Position};
+use crate::error::{ErrorKind, StoreError};
+
+/// How many bytes of entries there are before a base is written, if the base is shorter.
+const SHORTEST: u64 = 16 * 1024;
+
+/// The queue of a key, as far as a client knows it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Copy {
+    pub(super) queue: Queue,
+    /// Where the journal ends, as far as it is known.
+    pub(super) known: Option<Position>,
+    /// The backend's clock when it answered last.
+    pub(super) at: StoreTime,
+    /// How many bytes of the journal there are.
+    pub(super) since_base: u64,
+    pub(super) base_length: u64,
+}
+
+/// An event, and when it happened.
+pub(super) type Told = (StoreTime, Event);
+
+/// What steps that others have taken mean to a client.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// What it is told.
+    pub(super) told: Vec<Told>,
+    /// Whether it may have been told something that is not known any more.
+    pub(super) missed: bool,
+}
+
+impl Copy {
+    /// Takes the steps that others have taken since.
+    pub(super) fn follow(
+        &mut self,
+        key: &Key,
+        news: &News,
+        inbox: &Inbox,
+    ) -> Result<Heard, StoreError> {
+        let flawed = |flaw: Flaw| flaw.of(&format!("the record of {key:?}"));
+        let mut heard = Heard::default();
+        // What cannot be read is read again from its base.
+        let known = self.known.take();
+        if let Some(base) = &news.base {
+            let ours = |one: &Inbox| one == inbox;
+            heard.missed = known.is_some() && self.queue.inboxes(usize::MAX).any(ours);
+            self.queue = match &**base {
+                [] => Queue::default(),
+                base => entry::decode(base).map_err(flawed)?,
+            };
+        }
+        for entry in &news.entries {
+            let steps: Steps<'_> = entry::decode(&entry.bytes).map_err(flawed)?;
+            if let Ok((_, mut told)) = self.take(&steps, entry.at, entry.dead) {
+                told.retain(|(_, event)| event.inbox() == inbox);
+                heard.told.append(&mut told);
+            }
+        }
+        self.known = news.end;
+        self.since_base = news.since_base;
+        self.base_length = news.base_length;
+        Ok(heard)
+    }
+
+    /// Takes the steps of one entry: their outcomes, and whom they tell what. Every client comes to
+    /// the same, also where the clock is too far off: then nothing is done.
+    pub(super) fn take(
+        &mut self,
+        steps: &Steps<'_>,
+        at: StoreTime,
+        dead: u64,
+    ) -> Result<(Vec<Outcome>, Vec<Told>), StoreError> {
+        self.queue.check_clock(at).map_err(|late| {
+            let message = format!("the store's clock is wrong: {late}");
+            StoreError::new(ErrorKind::Refused, message)
+                .with_hint("correct the clock of the server")
+        })?;
+        let now = now(at, steps.listens);
+        let mut told = Vec::new();
+        let outcomes = steps.commands.iter().map(|command| {
+            let mut outcome = self.queue.apply(command, now);
+            let at = outcome.at;
+            self.queue.deliver(&mut outcome, now, |event| {
+                let place = steps.ring.iter().position(|rung| rung == event.inbox());
+                let is_dead = place.is_some_and(|place| dead >> place & 1 == 1);
+                if !is_dead {
+                    told.push((at, event.clone()));
+                }
+                !is_dead
+            });
+            outcome
+        });
+        Ok((outcomes.collect(), told))
+    }
+
+    /// What would come of a claim that does not wait, as far as is known.
+    pub(super) fn outcome_of(&self, command: &Command, listens: bool) -> Outcome {
+        if let Command::Claim(claim) = command
+            && let Some(reply) = self.queue.refused(claim, self.at)
+        {
+            return Outcome {
+                reply,
+                at: self.queue.look(self.at).at,
+                events: Vec::new(),
+                audit: Vec::new(),
+            };
+        }
+        self.queue.clone().apply(command, now(self.at, listens))
+    }
+
+    /// Whether it is time for a base.
+    pub(super) fn is_long(&self) -> bool {
+        self.since_base > SHORTEST.max(self.base_length)
+    }
+}
+
+pub(super) fn now(at: StoreTime, listens: bool) -> Now {
+    Now {
+        listens,
+        ..Now::from(at)
+    }
+}

@@ -1,0 +1,165 @@
+//! Listings, and the removal of idle keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{Key, Moment, StoreTime};
+
+use super::copy::Copy;
+use super::keys::lock;
+use super::store::Client;
+use super::{Journal, Page, PageOf};
+use crate::clock;
+use crate::error::StoreError;
+use crate::glob;
+use crate::listing::{ListPage, Listing};
+use crate::random::random_u64;
+use crate::sync::Mutex;
+
+/// How often a client looks for idle keys.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// One in so many clients looks at its first step: a client may be gone soon after.
+const FIRST: u64 = 8;
+
+/// The records of a page: the key, the time of its last step, and the queue.
+fn read(page: Page, journal: &impl Journal) -> Vec<Row> {
+    let records = page.records.into_iter();
+    let row = |(name, touched, news): (String, StoreTime, super::News)| {
+        let queue = Key::new(&*name).map_err(StoreError::from).and_then(|key| {
+            let mut copy = Copy::default();
+            copy.follow(&key, &news, journal.inbox())?;
+            Ok((key, copy))
+        });
+        Row {
+            name,
+            touched,
+            queue,
+        }
+    };
+    records.map(row).collect()
+}
+
+struct Row {
+    name: String,
+    touched: StoreTime,
+    queue: Result<(Key, Copy), StoreError>,
+}
+
+/// A listing in progress.
+pub(super) struct Pages<'a, J> {
+    journal: &'a J,
+    pattern: String,
+    after: Option<String>,
+    ended: bool,
+}
+
+impl<'a, J: Journal> Pages<'a, J> {
+    pub(super) fn new(journal: &'a J, pattern: &str) -> Self {
+        Self {
+            journal,
+            pattern: pattern.to_owned(),
+            after: None,
+            ended: false,
+        }
+    }
+}
+
+#[async_trait]
+impl<J: Journal> Listing for Pages<'_, J> {
+    async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let of = PageOf {
+            prefix: glob::literal_prefix(&self.pattern),
+            after: self.after.as_deref(),
+            idle_for: None,
+        };
+        let page = self.journal.page(&of).await?;
+        let at = page.at;
+        self.after = page.records.last().map(|(name, ..)| name.clone());
+        self.ended = self.after.is_none();
+        let mut listed = ListPage::default();
+        for Row { name, queue, .. } in read(page, self.journal) {
+            match queue {
+                _ if !glob::matches(&self.pattern, &name) => {}
+                Ok((key, copy)) => {
+                    let seen = copy.queue.look(at);
+                    if !seen.holders.is_empty() || !seen.waiters.is_empty() {
+                        listed.found.push((key, seen));
+                    }
+                }
+                Err(error) => listed.skipped.push((name, error)),
+            }
+        }
+        Ok(Some(listed))
+    }
+}
+
+/// When idle keys are looked for next, and behind which key.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    retention: Duration,
+    next: Mutex<(Moment, Option<String>)>,
+}
+
+impl Sweep {
+    pub(super) fn new(retention: Duration) -> Self {
+        let pause = if random_u64() % FIRST == 0 {
+            Duration::ZERO
+        } else {
+            PAUSE
+        };
+        Self {
+            retention,
+            next: Mutex::new((clock::now() + pause, None)),
+        }
+    }
+
+    fn is_due(&self) -> Option<Option<String>> {
+        let (now, mut next) = (clock::now(), lock(&self.next));
+        (next.0 <= now).then(|| {
+            next.0 = now + PAUSE;
+            next.1.take()
+        })
+    }
+}
+
+impl<J: Journal> Client<J> {
+    /// Removes some records that nobody has used for long, if it is time to.
+    pub(super) fn sweep_now_and_then(self: &Arc<Self>) {
+        if let Some(after) = self.sweep.is_due() {
+            let client = self.clone();
+            tokio::spawn(async move {
+                // Another client sweeps, or this one later.
+                if let Err(error) = client.sweep_behind(after.as_deref()).await {
+                    tracing::debug!(%error, "cannot remove idle keys");
+                }
+            });
+        }
+    }
+
+    async fn sweep_behind(&self, after: Option<&str>) -> Result<(), StoreError> {
+        let retention = self.sweep.retention;
+        let of = PageOf {
+            prefix: "",
+            after,
+            idle_for: Some(retention),
+        };
+        let page = self.journal.page(&of).await?;
+        let at = page.at;
+        let rows = read(page, &self.journal);
+        lock(&self.sweep.next).1 = rows.last().map(|row| row.name.clone());
+        for Row { touched, queue, .. } in rows {
+            if let Ok((key, copy)) = queue
+                && let Some(end) = copy.known
+                && touched + copy.queue.keep_for(touched, retention) < at
+            {
+                self.journal.forget(&key, end).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,475 @@
+//! The steps of a store on a journal.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_core::{
+    Claim, Command, Event, Inbox, Key, Outcome, Push, Queue, Snapshot, StoreTime,
+};
+use tokio::sync::oneshot;
+
+use super::copy::{Copy, now};
+use super::entry::{self, Steps};
+use super::keys::{Asked, Keys, Slot, lock};
+use super::page::{Pages, Sweep};
+use super::{Append, Doorbell, Journal, News, RUNG};
+use crate::error::{ErrorKind, StoreError};
+use crate::listing::Listing;
+use crate::port::{Capabilities, Listening, PushSink};
+use crate::records::{Records, Step, Taken, Transacted};
+use crate::sync::{Mutex, Ordering, check_runtime};
+
+/// How often a step is tried anew because others' came in between.
+const TRIES: usize = 1000;
+
+/// A store on a journal. Each value is one client.
+pub struct JournalStore<J>(Arc<Client<J>>);
+
+pub(super) struct Client<J> {
+    pub(super) journal: J,
+    keys: Keys,
+    sink: Mutex<Option<Arc<dyn PushSink>>>,
+    pub(super) sweep: Sweep,
+}
+
+/// A key in a round trip: its turn is ours.
+struct Part<'a> {
+    slot: &'a Arc<Slot>,
+    copy: &'a mut Copy,
+    /// What is appended, if anything is.
+    commands: &'a [Command],
+}
+
+impl<J: fmt::Debug> fmt::Debug for JournalStore<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JournalStore")
+            .field(&self.0.journal)
+            .finish()
+    }
+}
+
+impl<J: Journal> JournalStore<J> {
+    /// Makes a store of a journal. The records of idle keys go after `retention`.
+    #[must_use]
+    pub fn new(journal: J, retention: Duration) -> Self {
+        Self(Arc::new(Client {
+            journal,
+            keys: Keys::default(),
+            sink: Mutex::default(),
+            sweep: Sweep::new(retention),
+        }))
+    }
+
+    /// Asks something of a key, and waits for the answer. It comes from another task: a caller that
+    /// gives up does not take along what others have asked at the same time.
+    async fn ask<T>(
+        &self,
+        key: &Key,
+        asked: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Asked,
+    ) -> Result<T, StoreError> {
+        check_runtime()?;
+        let (answer, answered) = oneshot::channel();
+        self.0.ask(key, asked(answer));
+        answered.await.unwrap_or_else(|_| {
+            let message = "the runtime of the store's tasks has ended";
+            Err(StoreError::new(ErrorKind::Unavailable, message))
+        })
+    }
+}
+
+#[async_trait]
+impl<J: Journal> Records for JournalStore<J> {
+    fn capabilities(&self) -> Capabilities {
+        self.0.journal.capabilities()
+    }
+
+    async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
+        let epoch = self.0.journal.epoch();
+        self.0.sweep_now_and_then();
+        let taken = match (step, keys) {
+            (Step::One(command), [key, ..]) => {
+                let command = command.clone();
+                Ok(vec![
+                    self.ask(key, |answer| Asked::Step(command, answer)).await?,
+                ])
+            }
+            (Step::One(_), []) => Ok(Vec::new()),
+            (Step::All(claims), keys) => self.0.claim_all(keys, claims).await?,
+        };
+        Ok(Transacted { taken, epoch })
+    }
+
+    async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.ask(key, Asked::Look).await
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        Box::new(Pages::new(&self.0.journal, pattern))
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.0.journal.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        *lock(&self.0.sink) = Some(sink);
+        let bell = Arc::new(Bell(Arc::downgrade(&self.0)));
+        self.0.journal.listen(bell).await
+    }
+}
+
+struct Bell<J>(Weak<Client<J>>);
+
+impl<J: Journal> Doorbell for Bell<J> {
+    fn ring(&self, key: &Key) {
+        if let Some(client) = self.0.upgrade() {
+            client.ask(key, Asked::Ring);
+        }
+    }
+}
+
+impl<J: Journal> PushSink for Bell<J> {
+    fn push(&self, push: Push) {
+        if let Some(client) = self.0.upgrade() {
+            client.push(push);
+        }
+    }
+}
+
+impl<J: Journal> Client<J> {
+    fn push(&self, push: Push) {
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink.filter(|_| self.journal.epoch() != 0) {
+            sink.push(push);
+        }
+    }
+
+    /// Lets a task take the next turn of a key, if none is about to.
+    fn ask(self: &Arc<Self>, key: &Key, ask: Asked) {
+        let slot = self.keys.get(key);
+        let mut asked = lock(&slot.asked);
+        if matches!(ask, Asked::Ring) && asked.iter().any(|one| !matches!(one, Asked::Step(..))) {
+            return;
+        }
+        asked.push(ask);
+        let is_first = asked.len() == 1;
+        drop(asked);
+        if is_first {
+            let client = self.clone();
+            tokio::spawn(async move { client.turn(&slot).await });
+        }
+    }
+
+    /// Does what has been asked of a key until its turn comes.
+    async fn turn(self: Arc<Self>, slot: &Arc<Slot>) {
+        let mut copy = slot.turn.lock().await;
+        let (mut commands, mut answers, mut tries) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut looks, mut is_rung) = (Vec::new(), false);
+        for asked in std::mem::take(&mut *lock(&slot.asked)) {
+            match asked {
+                Asked::Step(Command::Claim(claim), answer) if !claim.wait => {
+                    tries.push((claim, answer));
+                }
+                Asked::Step(command, answer) => {
+                    commands.push(command);
+                    answers.push(answer);
+                }
+                Asked::Look(answer) => looks.push(answer),
+                Asked::Ring => is_rung = true,
+            }
+        }
+        let was_known = copy.known.is_some();
+        let mut is_fresh = false;
+        if !commands.is_empty() {
+            let taken = self.append_surely(slot, &mut copy, &commands).await;
+            is_fresh = taken.is_ok();
+            let mut outcomes = taken.map(Vec::into_iter);
+            for answer in answers {
+                let outcome = match &mut outcomes {
+                    Ok(outcomes) => outcomes.next().ok_or_else(nothing_came),
+                    Err(error) => Err(error.clone()),
+                };
+                // Who has asked may have given up.
+                answer.send(outcome).ok();
+            }
+        }
+        for (claim, answer) in tries {
+            let tried = self
+                .claim_at_once(slot, &mut copy, claim, &mut is_fresh)
+                .await;
+            answer.send(tried).ok();
+        }
+        if is_fresh || looks.is_empty() && !is_rung {
+            let seen = copy.queue.look(copy.at);
+            looks
+                .into_iter()
+                .for_each(|look| _ = look.send(Ok(seen.clone())));
+        } else {
+            let part = Part {
+                slot,
+                copy: &mut copy,
+                commands: &[],
+            };
+            let read = self.read(&mut [part]).await;
+            let seen = read.map(|()| copy.queue.look(copy.at));
+            looks
+                .into_iter()
+                .for_each(|look| _ = look.send(seen.clone()));
+        }
+        if is_rung && !was_known {
+            // What it was rung for may have been in what the base stands for.
+            self.push(Push::Reset);
+        }
+    }
+
+    /// Takes a claim that does not wait. It is appended only if it will be granted; what is known is
+    /// `fresh` if the backend has answered since the claim was asked.
+    async fn claim_at_once(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        copy: &mut Copy,
+        claim: Claim,
+        is_fresh: &mut bool,
+    ) -> Result<Outcome, StoreError> {
+        let commands = [Command::Claim(claim)];
+        for _ in 0..TRIES {
+            let outcome = copy.outcome_of(&commands[0], self.journal.epoch() != 0);
+            let (grants, since) = (outcome.reply.has_token(), copy.at);
+            let part = Part {
+                slot,
+                copy: &mut *copy,
+                commands: &commands,
+            };
+            if grants {
+                let taken = self.append(&mut [part], Some(since)).await?;
+                if let Some(outcome) = taken.and_then(|all| all.into_iter().flatten().next()) {
+                    return Ok(outcome);
+                }
+            } else if *is_fresh {
+                return Ok(outcome);
+            } else {
+                self.read(&mut [part]).await?;
+            }
+            *is_fresh = true;
+        }
+        Err(too_often())
+    }
+
+    /// Takes a claim on each of several keys, all or none. Whoever reads one of these journals comes
+    /// to the same without the others: the claims are appended only if all will be granted.
+    async fn claim_all(
+        self: &Arc<Self>,
+        keys: &[&Key],
+        claims: &[Command],
+    ) -> Result<Taken, StoreError> {
+        let mut order: Vec<_> = (0..keys.len()).collect();
+        order.sort_by_key(|at| keys[*at]);
+        let slots: Vec<_> = keys.iter().map(|key| self.keys.get(key)).collect();
+        // In one order, so that two of these do not wait for each other.
+        let mut turns: Vec<_> = keys.iter().map(|_| None).collect();
+        for at in order {
+            turns[at] = Some(slots[at].turn.lock().await);
+        }
+        let copies = turns.iter_mut().flatten().map(|turn| &mut **turn);
+        let parts = slots.iter().zip(copies).zip(claims.chunks(1));
+        let part = |((slot, copy), commands)| Part {
+            slot,
+            copy,
+            commands,
+        };
+        let mut parts: Vec<Part<'_>> = parts.map(part).collect();
+        let mut is_fresh = false;
+        for _ in 0..TRIES {
+            let since = parts
+                .iter()
+                .map(|part| part.copy.at)
+                .max()
+                .unwrap_or_default();
+            let mut queues: Vec<Queue> = parts.iter().map(|part| part.copy.queue.clone()).collect();
+            match Queue::claim_all(&mut queues, claims, now(since, self.journal.epoch() != 0)) {
+                Ok(_) => {
+                    if let Some(taken) = self.append(&mut parts, Some(since)).await? {
+                        return Ok(Ok(taken.into_iter().flatten().collect()));
+                    }
+                }
+                Err(refused) if is_fresh => return Ok(Err(refused)),
+                Err(_) => self.read(&mut parts).await?,
+            }
+            is_fresh = true;
+        }
+        Err(too_often())
+    }
+
+    async fn append_surely(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        copy: &mut Copy,
+        commands: &[Command],
+    ) -> Result<Vec<Outcome>, StoreError> {
+        for _ in 0..TRIES {
+            let part = Part {
+                slot,
+                copy: &mut *copy,
+                commands,
+            };
+            if let Some(taken) = self.append(&mut [part], None).await? {
+                return Ok(taken.into_iter().flatten().collect());
+            }
+        }
+        Err(too_often())
+    }
+
+    /// One round trip. `None` if nothing was appended, since something had changed.
+    async fn append(
+        self: &Arc<Self>,
+        parts: &mut [Part<'_>],
+        unchanged_since: Option<StoreTime>,
+    ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
+        let listens = self.journal.epoch() != 0;
+        let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
+        let bytes = steps
+            .iter()
+            .map(entry::encode)
+            .collect::<Result<Vec<_>, _>>()?;
+        let appends = parts.iter().zip(&steps).zip(&bytes);
+        let appends: Vec<_> = appends
+            .map(|((part, steps), bytes)| Append {
+                key: &part.slot.key,
+                known: part.copy.known,
+                bytes,
+                ring: &steps.ring,
+                queue: &part.copy.queue,
+            })
+            .collect();
+        let answer = self.journal.append(&appends, unchanged_since).await?;
+        let mut taken = Vec::new();
+        for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
+            self.follow(part, news, answer.at)?;
+            if answer.appended {
+                let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
+                taken.push(outcomes);
+                self.tell(part.slot, told, &steps.ring);
+                self.write_base_if_long(part);
+            }
+        }
+        Ok(answer.appended.then_some(taken))
+    }
+
+    fn steps<'a>(&self, part: &Part<'a>, listens: bool) -> Steps<'a> {
+        let mut ring: Vec<Inbox> = Vec::new();
+        let told = part
+            .commands
+            .iter()
+            .flat_map(|command| part.copy.queue.foretold(command));
+        for inbox in told {
+            if inbox != self.journal.inbox() && !ring.contains(inbox) && ring.len() < RUNG {
+                ring.push(inbox.clone());
+            }
+        }
+        Steps {
+            listens,
+            ring: Cow::Owned(ring),
+            commands: Cow::Borrowed(part.commands),
+        }
+    }
+
+    async fn read(self: &Arc<Self>, parts: &mut [Part<'_>]) -> Result<(), StoreError> {
+        let keys: Vec<_> = parts
+            .iter()
+            .map(|part| (&part.slot.key, part.copy.known))
+            .collect();
+        let (at, news) = self.journal.read(&keys).await?;
+        for (part, news) in parts.iter_mut().zip(&news) {
+            self.follow(part, news, at)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what others have appended, and hears what it tells this client.
+    fn follow(&self, part: &mut Part<'_>, news: &News, at: StoreTime) -> Result<(), StoreError> {
+        let (key, inbox) = (&part.slot.key, self.journal.inbox());
+        let heard = part.copy.follow(key, news, inbox)?;
+        part.copy.at = at;
+        let size = news.since_base + news.base_length;
+        part.slot.size.store(size, Ordering::Relaxed);
+        for (at, event) in heard.told {
+            self.push(Push::of(&event, key, at, self.journal.epoch()));
+        }
+        if heard.missed {
+            self.push(Push::Reset);
+        }
+        Ok(())
+    }
+
+    /// Tells what a step of this client has to tell. Those that were not rung with it are now.
+    fn tell(self: &Arc<Self>, slot: &Arc<Slot>, told: Vec<(StoreTime, Event)>, rung: &[Inbox]) {
+        let mut later = Vec::new();
+        for (at, event) in told {
+            if event.inbox() == self.journal.inbox() {
+                self.push(Push::of(&event, &slot.key, at, self.journal.epoch()));
+            } else if !rung.contains(event.inbox()) {
+                later.push(event);
+            }
+        }
+        if !later.is_empty() {
+            tokio::spawn(self.clone().ring_later(slot.clone(), later));
+        }
+    }
+
+    /// Rings whom the step has told something that could not be foretold. Who is dead then is passed
+    /// over in another step.
+    fn ring_later(
+        self: Arc<Self>,
+        slot: Arc<Slot>,
+        events: Vec<Event>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let mut inboxes: Vec<_> = events.iter().map(|event| event.inbox().clone()).collect();
+            inboxes.sort_unstable();
+            inboxes.dedup();
+            // Who is not rung asks by itself.
+            let rung = self.journal.ring(&slot.key, &inboxes).await;
+            let dead = rung.unwrap_or_default();
+            if !dead.is_empty() {
+                let mut copy = slot.turn.lock().await;
+                let missed = events.iter().filter(|event| dead.contains(event.inbox()));
+                let missed: Vec<_> = missed.cloned().collect();
+                let unheard = copy.queue.unheard_of(&dead, &missed, true);
+                self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
+            }
+        })
+    }
+
+    /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.
+    fn write_base_if_long(self: &Arc<Self>, part: &Part<'_>) {
+        let Some(at) = part.copy.known.filter(|_| part.copy.is_long()) else {
+            return;
+        };
+        if part.slot.writes_base.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (client, slot) = (self.clone(), part.slot.clone());
+        let base = entry::encode(&part.copy.queue);
+        tokio::spawn(async move {
+            if let Ok(base) = base
+                && let Err(error) = client.journal.write_base(&slot.key, &base, at).await
+            {
+                tracing::debug!(key = %slot.key, %error, "cannot shorten the journal; later");
+            }
+            slot.writes_base.store(false, Ordering::Release);
+        });
+    }
+}
+
+fn too_often() -> StoreError {
+    let message = "others changed the key each time before this step could be taken";
+    StoreError::new(ErrorKind::Unavailable, message)
+}
+
+fn nothing_came() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
+}

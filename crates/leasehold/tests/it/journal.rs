@@ -1,0 +1,383 @@
+//! The journal engine, on the toy of `examples/toy-store`: what is in its way here is a backend that
+//! hesitates, that finds conflicts, and whose answers are lost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::core::{Claim, ClaimId, Inbox, Key, Mode, Push, StoreTime};
+use leasehold::{Client, Released};
+use leasehold_store::contract::Fixture;
+use leasehold_store::journal::{
+    Append, Appended, Doorbell, Journal, JournalStore, News, Page, PageOf, Position,
+};
+use leasehold_store::{
+    Capabilities, ErrorKind, Listening, LockStore, PushSink, StoreError, Verbs as _,
+};
+use leasehold_testkit::dice::Dice;
+use tokio::task::{JoinSet, yield_now};
+use toy_store::journal::{Shelf, ToyJournal};
+
+use super::support::soon;
+
+/// What a backend was asked, by all clients of a [`Place`].
+#[derive(Debug, Default)]
+struct Seen {
+    appends: AtomicU64,
+    reads: AtomicU64,
+    bases_written: AtomicU64,
+    bases_taken: AtomicU64,
+}
+
+/// A journal that does its work after a while, and does not always say so.
+#[derive(Debug)]
+struct Fickle {
+    toy: ToyJournal,
+    seen: Arc<Seen>,
+    dice: Mutex<Dice>,
+    /// One in so many appends finds that something has changed.
+    conflicts: u64,
+    /// One in so many answers is lost.
+    losses: u64,
+}
+
+impl Fickle {
+    fn happens(&self, one_in: u64) -> bool {
+        one_in > 0 && self.dice.lock().unwrap().one_in(one_in)
+    }
+
+    async fn hesitate(&self) {
+        let times = self.dice.lock().unwrap().roll(4);
+        for _ in 0..times {
+            yield_now().await;
+        }
+    }
+
+    fn lose<T>(&self, answer: T) -> Result<T, StoreError> {
+        match self.happens(self.losses) {
+            true => Err(StoreError::new(
+                ErrorKind::Unavailable,
+                "the answer was lost",
+            )),
+            false => Ok(answer),
+        }
+    }
+
+    fn note(&self, counter: &AtomicU64, news: &[News]) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let bases = news
+            .iter()
+            .filter(|news| news.base.as_ref().is_some_and(|b| !b.is_empty()));
+        self.seen
+            .bases_taken
+            .fetch_add(bases.count() as u64, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Journal for Fickle {
+    fn capabilities(&self) -> Capabilities {
+        self.toy.capabilities()
+    }
+
+    async fn append(
+        &self,
+        parts: &[Append<'_>],
+        unchanged_since: Option<StoreTime>,
+    ) -> Result<Appended, StoreError> {
+        self.hesitate().await;
+        let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
+        let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
+        self.note(&self.seen.appends, &answer.news);
+        self.hesitate().await;
+        self.lose(answer)
+    }
+
+    async fn read(
+        &self,
+        keys: &[(&Key, Option<Position>)],
+    ) -> Result<(StoreTime, Vec<News>), StoreError> {
+        self.hesitate().await;
+        let answer = self.toy.read(keys).await?;
+        self.note(&self.seen.reads, &answer.1);
+        self.hesitate().await;
+        self.lose(answer)
+    }
+
+    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {
+        self.hesitate().await;
+        self.seen.bases_written.fetch_add(1, Ordering::Relaxed);
+        self.toy.write_base(key, base, at).await
+    }
+
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError> {
+        self.hesitate().await;
+        self.toy.ring(key, inboxes).await
+    }
+
+    async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
+        self.toy.page(of).await
+    }
+
+    async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
+        self.toy.forget(key, at).await
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.toy.inbox()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.toy.epoch()
+    }
+
+    async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+        self.toy.listen(bell).await
+    }
+}
+
+#[derive(Default)]
+struct Place {
+    shelf: Shelf,
+    seen: Arc<Seen>,
+    clients: AtomicU64,
+    conflicts: u64,
+    losses: u64,
+}
+
+impl Place {
+    fn new(conflicts: u64, losses: u64) -> Self {
+        Self {
+            conflicts,
+            losses,
+            ..Self::default()
+        }
+    }
+
+    fn store(&self) -> JournalStore<Fickle> {
+        let fickle = Fickle {
+            toy: self.shelf.journal(),
+            seen: self.seen.clone(),
+            dice: Mutex::new(Dice(self.clients.fetch_add(1, Ordering::Relaxed))),
+            conflicts: self.conflicts,
+            losses: self.losses,
+        };
+        JournalStore::new(fickle, Duration::from_secs(60))
+    }
+
+    async fn connect(&self) -> Client {
+        let builder = Client::builder().with_store(Arc::new(self.store()));
+        builder.connect().await.expect("a client")
+    }
+
+    fn count(&self, counter: impl Fn(&Seen) -> &AtomicU64) -> u64 {
+        counter(&self.seen).load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl Fixture for Place {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        Arc::new(self.store())
+    }
+}
+
+impl leasehold_testkit::facade::Fixture for Place {}
+
+mod appending {
+    use super::Place;
+
+    leasehold_testkit::facade!(Place::default());
+}
+
+/// As a backend that can only compare and set.
+mod conflicting {
+    use super::Place;
+
+    leasehold_store::contract!(Place::new(3, 0));
+    leasehold_testkit::facade!(Place::new(3, 0));
+}
+
+/// Clients that append, write bases and lose answers, all at once on one key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
+    let place = Place::new(7, 11);
+    let inside = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let client = place.connect().await;
+        for _ in 0..3 {
+            let (lock, inside) = (client.mutex("k").unwrap(), inside.clone());
+            tasks.spawn(async move {
+                let mut tokens = Vec::new();
+                for _ in 0..30 {
+                    let lease = lock.lock().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
+                    yield_now().await;
+                    tokens.push(lease.token());
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    let _ = lease.release().await.unwrap();
+                }
+                tokens
+            });
+        }
+    }
+    let mut tokens = Vec::new();
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        tokens.extend(done.unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 18 * 30, "no token twice");
+    assert!(
+        place.count(|seen| &seen.bases_written) > 5,
+        "{:?}",
+        place.seen
+    );
+}
+
+async fn take(client: &Client, key: &str, times: usize) {
+    for _ in 0..times {
+        let lease = client.mutex(key).unwrap().lock().await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    }
+}
+
+/// One round trip to acquire, one to release, and none that writes where a claim is refused.
+#[tokio::test]
+async fn a_step_is_one_round_trip() {
+    let place = Place::default();
+    let (one, other) = (place.connect().await, place.connect().await);
+    let asked = || {
+        (
+            place.count(|seen| &seen.appends),
+            place.count(|seen| &seen.reads),
+        )
+    };
+    take(&one, "k", 10).await;
+    assert_eq!(asked(), (20, 0));
+    // Another client, which knows nothing of the key.
+    let lease = other.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(asked(), (21, 0));
+    assert!(one.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    let (appends, _) = asked();
+    // It was free when the first client saw it last, so it tries; nothing is appended.
+    assert_eq!(appends, 22);
+    assert!(one.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    assert_eq!(asked(), (22, 1), "the second time it looks");
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let page = place
+        .shelf
+        .journal()
+        .page(&PageOf::default())
+        .await
+        .unwrap();
+    let entries: usize = page
+        .records
+        .iter()
+        .map(|(.., news)| news.entries.len())
+        .sum();
+    assert_eq!(entries, 22, "what was refused has left nothing");
+}
+
+/// Who was away while others wrote bases takes the last of them, once.
+#[tokio::test]
+async fn who_is_far_behind_takes_the_base() {
+    let place = Place::default();
+    let (one, other) = (place.connect().await, place.connect().await);
+    take(&one, "k", 1).await;
+    take(&other, "k", 400).await;
+    assert!(place.count(|seen| &seen.bases_written) > 2);
+    assert_eq!(
+        place.count(|seen| &seen.bases_taken),
+        0,
+        "near enough until now"
+    );
+    take(&one, "k", 5).await;
+    assert_eq!(place.count(|seen| &seen.bases_taken), 1);
+    let longest = place
+        .shelf
+        .journal()
+        .page(&PageOf::default())
+        .await
+        .unwrap();
+    let kept: usize = longest
+        .records
+        .iter()
+        .map(|(.., news)| news.entries.len())
+        .sum();
+    assert!(kept < 200, "{kept} of 812 entries are left since the base");
+}
+
+/// A record that was removed and made again has positions of its own.
+#[tokio::test]
+async fn a_record_that_was_made_again_is_another() {
+    let place = Place::default();
+    let (one, other) = (place.connect().await, place.connect().await);
+    let key = Key::new("k").unwrap();
+    take(&one, "k", 3).await;
+    let journal = place.shelf.journal();
+    let (_, news) = journal.read(&[(&key, None)]).await.unwrap();
+    journal.forget(&key, news[0].end.unwrap()).await.unwrap();
+    // As many entries as before, so that only the number of the record tells.
+    take(&other, "k", 2).await;
+    let held = other.mutex("k").unwrap().lock().await.unwrap();
+    let mine = one.mutex("k").unwrap().try_lock().await.unwrap();
+    assert!(mine.is_none(), "the other holds it");
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    take(&one, "k", 1).await;
+}
+
+/// A step costs the same with many in line, and a base is written the more rarely the longer it is.
+#[tokio::test]
+async fn many_waiters_cost_a_step_nothing() {
+    let place = Place::default();
+    let (store, key) = (place.store(), Key::new("k").unwrap());
+    let mut number = 0;
+    let mut claim = || {
+        number += 1;
+        let inbox = Some(Inbox::from_random(number / 100));
+        let ttl = Duration::from_secs(600);
+        let id = ClaimId::from_random(number.into());
+        Claim {
+            inbox,
+            waiter_ttl: ttl,
+            ..Claim::new(id, Mode::EXCLUSIVE, ttl)
+        }
+    };
+    let mut bytes_of = async |claims: usize| {
+        let before = place.count(|seen| &seen.bases_written);
+        for _ in 0..claims {
+            store.claim(&key, &claim()).await.unwrap();
+        }
+        place.count(|seen| &seen.bases_written) - before
+    };
+    let first = bytes_of(1_000).await;
+    let later = bytes_of(4_000).await;
+    assert!(
+        first > 0 && later <= first,
+        "{first} bases for 1,000 claims, {later} for 4,000 more"
+    );
+    assert_eq!(store.inspect(&key).await.unwrap().waiters.len(), 4_999);
+}
+
+/// Whoever is rung for something that it does not know any more is told to ask.
+#[tokio::test]
+async fn who_is_rung_without_a_copy_asks() {
+    struct Heard(tokio::sync::mpsc::UnboundedSender<Push>);
+    impl PushSink for Heard {
+        fn push(&self, push: Push) {
+            self.0.send(push).ok();
+        }
+    }
+    let place = Place::default();
+    let store = place.store();
+    let (heard, mut pushes) = tokio::sync::mpsc::unbounded_channel();
+    let _listening = store.listen(Arc::new(Heard(heard))).await.unwrap();
+    let key = Key::new("k").unwrap();
+    let inboxes = [LockStore::inbox(&store).clone()];
+    let dead = place.shelf.journal().ring(&key, &inboxes).await.unwrap();
+    assert!(dead.is_empty());
+    assert_eq!(soon("a push", pushes.recv()).await, Some(Push::Reset));
+}

@@ -14,6 +14,8 @@ static SCHEMES: &[&dyn Scheme] = &[
     &leasehold_redis::ManyNodes,
     #[cfg(feature = "redis")]
     &leasehold_redis::Votes,
+    #[cfg(feature = "postgres")]
+    &leasehold_postgres::Postgres,
 ];
 
 /// The stores that another build has, by the feature that it has them with.
@@ -27,6 +29,8 @@ const OTHERS: &[(&str, &[&str])] = &[
             "redis", "rediss", "valkey", "valkeys", "redlock", "redlocks",
         ],
     ),
+    #[cfg(not(feature = "postgres"))]
+    ("postgres", &["postgres", "postgresql"]),
 ];
 
 /// The store that a URL names.

@@ -67,3 +67,10 @@ pub mod redis {
         RedisLayout, RedisOptions, RedisStore, RedlockOptions, RedlockStore, Restart, Sentinels,
     };
 }
+
+/// PostgreSQL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    #[doc(inline)]
+    pub use leasehold_postgres::{Commit, PostgresOptions, PostgresStore};
+}

@@ -64,6 +64,12 @@ impl<J: Journal> JournalStore<J> {
         }))
     }
 
+    /// The backend.
+    #[must_use]
+    pub fn journal(&self) -> &J {
+        &self.0.journal
+    }
+
     /// Asks something of a key, and waits for the answer. It comes from another task: a caller that
     /// gives up does not take along what others have asked at the same time.
     async fn ask<T>(

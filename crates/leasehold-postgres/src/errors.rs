@@ -1,0 +1,98 @@
+//! What the errors of PostgreSQL mean for locks.
+
+use leasehold_core::Key;
+use leasehold_store::journal::other_format;
+use leasehold_store::{ErrorKind, StoreError};
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// Whether the server has undone the statement, and it can be sent again.
+pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)
+    )
+}
+
+/// The code with which `append` refuses a record in another format, and `append_all` goes back.
+pub(crate) const OTHER_FORMAT: &str = "LH002";
+pub(crate) const CHANGED: &str = "LH003";
+
+/// What to tell a caller.
+pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
+    let Some(said) = error.as_db_error() else {
+        let message = format!(
+            "PostgreSQL at {server} cannot be reached: {}",
+            cause(&error)
+        );
+        return StoreError::new(ErrorKind::Unavailable, message)
+            .with_hint("check that the server runs and that the URL names its host and port")
+            .with_source(error);
+    };
+    let (code, message) = (said.code(), said.message().to_owned());
+    let class = code.code().get(..2).unwrap_or_default();
+    let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
+    let said = match (code, class) {
+        (
+            &SqlState::UNDEFINED_TABLE
+            | &SqlState::UNDEFINED_FUNCTION
+            | &SqlState::INVALID_SCHEMA_NAME,
+            _,
+        ) => refused(format!(
+            "there is no schema {schema} for locks in this database"
+        ))
+        .with_hint("make it once: leasehold init -S URL, with the same URL"),
+        (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
+            refused(format!("PostgreSQL: {message}")).with_hint(grants(schema, "ROLE"))
+        }
+        (&SqlState::READ_ONLY_SQL_TRANSACTION, _) => StoreError::new(
+            ErrorKind::Unavailable,
+            format!("{server} is read-only: {message}"),
+        )
+        .with_hint("name all hosts in the URL: the one that accepts writes is used"),
+        (&SqlState::DISK_FULL | &SqlState::OUT_OF_MEMORY, _) => {
+            refused(format!("PostgreSQL: {message}")).with_hint("make room on the server")
+        }
+        (&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) => {
+            refused(format!("PostgreSQL: {message}")).with_hint("check the user and the password")
+        }
+        (&SqlState::INVALID_CATALOG_NAME, _) => {
+            refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
+        }
+        // No room, shutting down, gone: it passes.
+        (_, "53" | "57" | "08") => StoreError::new(
+            ErrorKind::Unavailable,
+            format!("PostgreSQL at {server}: {message}"),
+        ),
+        _ => refused(format!("PostgreSQL: {message} ({})", code.code())),
+    };
+    said.with_source(error)
+}
+
+/// The same for a statement about a key.
+pub(crate) fn of_key(error: Error, key: &Key, schema: &str, server: &str) -> StoreError {
+    match error.as_db_error() {
+        Some(said) if said.code().code() == OTHER_FORMAT => {
+            other_format(key, said.message().parse().unwrap_or_default())
+        }
+        _ => meaning(error, schema, server),
+    }
+}
+
+/// What a role has to be granted to use locks.
+pub(crate) fn grants(schema: &str, role: &str) -> String {
+    format!(
+        "GRANT USAGE ON SCHEMA {schema} TO {role}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.keys TO {role}; \
+         GRANT SELECT ON {schema}.about TO {role}; \
+         GRANT USAGE ON SEQUENCE {schema}.records TO {role};"
+    )
+}
+
+fn cause(error: &Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,80 @@
+//! The schema: what `leasehold init` makes.
+
+use leasehold_core::Marked;
+use leasehold_store::{ErrorKind, StoreError};
+use tokio_postgres::SimpleQueryMessage;
+
+use super::pool::{Failure, Pool};
+
+/// The version of the schema that this build uses.
+const VERSION: &str = "1";
+
+/// The statements that make the schema.
+pub(crate) fn sql(schema: &str) -> String {
+    include_str!("schema.sql").replace("{schema}", schema)
+}
+
+/// Makes the schema, unless it is there.
+pub(crate) async fn make(pool: &Pool) -> Result<Marked, StoreError> {
+    let failed = |error| pool.meaning(Failure::Server(error));
+    let client = pool
+        .connect()
+        .await
+        .map_err(|failure| pool.meaning(failure))?;
+    // Two at once: the second finds what the first has made.
+    let lock = "begin; select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
+    client.batch_execute(lock).await.map_err(failed)?;
+    let made = match version(pool, &client).await? {
+        Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already),
+        None => client
+            .batch_execute(&sql(&pool.schema))
+            .await
+            .map(|()| Marked::New)
+            .map_err(failed),
+    };
+    let end = if made.is_ok() { "commit" } else { "rollback" };
+    client.batch_execute(end).await.map_err(failed)?;
+    made
+}
+
+async fn version(
+    pool: &Pool,
+    client: &tokio_postgres::Client,
+) -> Result<Option<String>, StoreError> {
+    let failed = |error| pool.meaning(Failure::Server(error));
+    let schema = &pool.schema;
+    let is_there = format!("select to_regclass('{schema}.about') is not null");
+    if first(&client.simple_query(&is_there).await.map_err(failed)?).as_deref() != Some("t") {
+        return Ok(None);
+    }
+    let version = format!("select version from {schema}.about");
+    Ok(first(&client.simple_query(&version).await.map_err(failed)?))
+}
+
+fn first(answer: &[SimpleQueryMessage]) -> Option<String> {
+    answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    })
+}
+
+/// Refuses the schema of another version.
+pub(crate) fn checked(found: &str, schema: &str) -> Result<(), StoreError> {
+    if found == VERSION {
+        return Ok(());
+    }
+    let message =
+        format!("the schema {schema} has version {found}, and this leasehold uses {VERSION}");
+    Err(StoreError::new(ErrorKind::Refused, message)
+        .with_hint("use the version of leasehold that made it, or another schema: ?schema=NAME"))
+}
+
+/// Finds out whether the schema is there, in the right version.
+pub(crate) async fn check(pool: &Pool) -> Result<(), StoreError> {
+    let statement = format!("select version::text from {}.about", pool.schema);
+    let rows = pool.ask(&statement, &[]).await?;
+    let found = rows
+        .first()
+        .and_then(|row| row.try_get::<_, String>(0).ok());
+    checked(found.as_deref().unwrap_or("none"), &pool.schema)
+}

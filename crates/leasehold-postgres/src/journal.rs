@@ -1,0 +1,402 @@
+//! The journals: rows of a table, and the statements that append to them and read them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::{Inbox, Key, StoreTime};
+use leasehold_store::journal::{
+    Append, Appended, Doorbell, Entry, FORMAT, Journal, News, Page, PageOf, Position, other_format,
+};
+use leasehold_store::random::random_u64;
+use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+use super::errors::{CHANGED, of_key};
+use super::listener::Listener;
+use super::options::{Commit, PostgresOptions};
+use super::pool::{Failure, Param, Pool};
+
+/// How many records a page has.
+const PAGE: i64 = 200;
+
+/// The rows of one client.
+#[derive(Debug)]
+pub struct Rows {
+    pub(crate) pool: Arc<Pool>,
+    listener: Arc<Listener>,
+    inbox: Inbox,
+    is_async: bool,
+    pushes: bool,
+    statements: Statements,
+}
+
+#[derive(Debug)]
+struct Statements {
+    append: String,
+    append_and_ring: String,
+    append_all: String,
+    news: String,
+    write_base: String,
+    ring: String,
+    page: String,
+    forget: String,
+}
+
+impl Statements {
+    fn new(schema: &str) -> Self {
+        let calls = |statement: &str| statement.replace("{schema}", schema);
+        Self {
+            append: calls(
+                "select * from {schema}.append($1, $2, $3, $4, $5, 0, $6, null), \
+                 set_config('synchronous_commit', case when $7 then 'off' else \
+                 current_setting('synchronous_commit') end, true)",
+            ),
+            append_and_ring: calls(
+                "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, \
+                 null, null, null, null, null, null, null, null)",
+            ),
+            append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6)"),
+            news: calls("select * from {schema}.news($1, $2, $3)"),
+            write_base: calls("select {schema}.write_base($1, $2, $3, $4)"),
+            ring: calls("select {schema}.ring($1, $2)"),
+            page: calls(
+                "select k.key, k.touched, n.* from (select key, touched from {schema}.keys \
+                 where key > $1 and key >= $2 and left(key, length($2)) = $2 \
+                 and touched <= {schema}.clock() - $3 order by key limit $4) k, \
+                 {schema}.news(array[k.key], array[null::bigint], array[null::bigint]) n \
+                 order by k.key",
+            ),
+            forget: calls(
+                "delete from {schema}.keys where key = $1 and record = $2 \
+                 and tail_at + octet_length(tail) = $3",
+            ),
+        }
+    }
+}
+
+impl Rows {
+    pub(crate) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let pool = Pool::new(options);
+        let inbox = Inbox::from_random(random_u64());
+        let at = options.listens_at()?;
+        Ok(Self {
+            pushes: at.is_some(),
+            listener: Listener::new(pool.clone(), at, &inbox),
+            statements: Statements::new(&options.schema),
+            is_async: options.commit == Commit::Async,
+            inbox,
+            pool,
+        })
+    }
+
+    async fn append_one(
+        &self,
+        part: &Append<'_>,
+        since: Option<i64>,
+    ) -> Result<Appended, StoreError> {
+        let (record, end) = split(part.known);
+        let (key, format) = (part.key.as_str(), FORMAT.cast_signed());
+        let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
+        let statements = &self.statements;
+        let mut params: Vec<Param<'_>> = vec![
+            (&key, Type::TEXT),
+            (&format, Type::INT4),
+            (&record, Type::INT8),
+            (&end, Type::INT8),
+            (&part.bytes, Type::BYTEA),
+        ];
+        let statement = if inboxes.is_empty() {
+            &statements.append
+        } else {
+            params.push((&inboxes, Type::TEXT_ARRAY));
+            &statements.append_and_ring
+        };
+        params.extend([(&since as _, Type::INT8), (&self.is_async as _, Type::BOOL)]);
+        let answer = self.pool.query(statement, &params).await;
+        let rows = answer.map_err(|failure| match failure {
+            Failure::Server(error) => of_key(error, part.key, &self.pool.schema, &self.pool.server),
+            Failure::Other(error) => error,
+        })?;
+        let row = rows.first().ok_or_else(no_answer)?;
+        let answered = appended(part.key, row)?;
+        Ok(answered)
+    }
+}
+
+#[async_trait]
+impl Journal for Rows {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::queueing("postgres");
+        can.durable_tokens = true;
+        can.push = self.pushes;
+        can
+    }
+
+    async fn append(
+        &self,
+        parts: &[Append<'_>],
+        unchanged_since: Option<StoreTime>,
+    ) -> Result<Appended, StoreError> {
+        let since = unchanged_since.map(|since| number(since.0));
+        if let [part] = parts {
+            return self.append_one(part, since).await;
+        }
+        // In one order, so that the server does not find these in each other's way.
+        let mut order: Vec<_> = (0..parts.len()).collect();
+        order.sort_by_key(|place| parts[*place].key);
+        let sorted = || order.iter().map(|place| &parts[*place]);
+        let keys: Vec<_> = sorted().map(|part| part.key.as_str()).collect();
+        let (records, ends): (Vec<_>, Vec<_>) = sorted().map(|part| split(part.known)).unzip();
+        let entries: Vec<_> = sorted().map(|part| part.bytes).collect();
+        let format = FORMAT.cast_signed();
+        let params: [Param<'_>; 6] = [
+            (&keys, Type::TEXT_ARRAY),
+            (&format, Type::INT4),
+            (&records, Type::INT8_ARRAY),
+            (&ends, Type::INT8_ARRAY),
+            (&entries, Type::BYTEA_ARRAY),
+            (&since, Type::INT8),
+        ];
+        let rows = match self.pool.query(&self.statements.append_all, &params).await {
+            Ok(rows) => rows,
+            Err(Failure::Server(error)) if is_changed(&error) => {
+                let known: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
+                let (at, news) = self.read(&known).await?;
+                return Ok(Appended {
+                    at,
+                    appended: false,
+                    news,
+                });
+            }
+            Err(failure) => return Err(self.pool.meaning(failure)),
+        };
+        let mut answer = Appended {
+            at: StoreTime(0),
+            appended: true,
+            news: Vec::new(),
+        };
+        let mut found: Vec<Option<News>> = vec![None; parts.len()];
+        for (place, row) in order.into_iter().zip(&rows) {
+            let one = appended(parts[place].key, row)?;
+            answer.at = answer.at.max(one.at);
+            found[place] = one.news.into_iter().next();
+        }
+        answer.news = found.into_iter().flatten().collect();
+        Ok(answer)
+    }
+
+    async fn read(
+        &self,
+        keys: &[(&Key, Option<Position>)],
+    ) -> Result<(StoreTime, Vec<News>), StoreError> {
+        let names: Vec<_> = keys.iter().map(|(key, _)| key.as_str()).collect();
+        let (records, ends): (Vec<_>, Vec<_>) = keys.iter().map(|(_, known)| split(*known)).unzip();
+        let params: [Param<'_>; 3] = [
+            (&names, Type::TEXT_ARRAY),
+            (&records, Type::INT8_ARRAY),
+            (&ends, Type::INT8_ARRAY),
+        ];
+        let rows = self.pool.ask(&self.statements.news, &params).await?;
+        let mut at = StoreTime(0);
+        let mut all = Vec::with_capacity(keys.len());
+        for ((key, _), row) in keys.iter().zip(&rows) {
+            let (time, news) = news(key, row)?;
+            at = at.max(time);
+            all.push(news);
+        }
+        Ok((at, all))
+    }
+
+    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {
+        let (record, end) = split(Some(at));
+        let params: [Param<'_>; 4] = [
+            (&key.as_str(), Type::TEXT),
+            (&record, Type::INT8),
+            (&end, Type::INT8),
+            (&base, Type::BYTEA),
+        ];
+        self.pool
+            .ask(&self.statements.write_base, &params)
+            .await
+            .map(drop)
+    }
+
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError> {
+        let names: Vec<_> = inboxes.iter().map(Inbox::as_str).collect();
+        let params: [Param<'_>; 2] = [(&key.as_str(), Type::TEXT), (&names, Type::TEXT_ARRAY)];
+        let rows = self.pool.ask(&self.statements.ring, &params).await?;
+        let mask = get::<i64>(rows.first().ok_or_else(no_answer)?, 0)?.cast_unsigned();
+        let dead = inboxes
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| mask >> bit & 1 == 1);
+        Ok(dead.map(|(_, inbox)| inbox.clone()).collect())
+    }
+
+    async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
+        let after = of.after.unwrap_or_default();
+        let idle = of.idle_for.map_or(i64::MIN / 2, |idle| {
+            i64::try_from(idle.as_micros()).unwrap_or(i64::MAX / 2)
+        });
+        let params: [Param<'_>; 4] = [
+            (&after, Type::TEXT),
+            (&of.prefix, Type::TEXT),
+            (&idle, Type::INT8),
+            (&PAGE, Type::INT8),
+        ];
+        let rows = self.pool.ask(&self.statements.page, &params).await?;
+        let mut page = Page {
+            at: StoreTime(0),
+            records: Vec::new(),
+        };
+        for row in &rows {
+            let (name, touched): (String, i64) = (get(row, 0)?, get(row, 1)?);
+            let Ok(key) = Key::new(&*name) else { continue };
+            let Ok((at, news)) = news(&key, row) else {
+                continue;
+            };
+            page.at = page.at.max(at);
+            page.records
+                .push((name, StoreTime(touched.cast_unsigned()), news));
+        }
+        Ok(page)
+    }
+
+    async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
+        let (record, end) = split(Some(at));
+        let params: [Param<'_>; 3] = [
+            (&key.as_str(), Type::TEXT),
+            (&record, Type::INT8),
+            (&end, Type::INT8),
+        ];
+        self.pool
+            .ask(&self.statements.forget, &params)
+            .await
+            .map(drop)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    fn epoch(&self) -> u64 {
+        self.listener.epoch()
+    }
+
+    async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+        self.listener.open(bell).await
+    }
+}
+
+fn is_changed(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| code.code() == CHANGED)
+}
+
+fn number(micros: u64) -> i64 {
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
+    let known = known.map(|known| (number(known.record), number(known.offset)));
+    known.unzip()
+}
+
+pub(crate) fn no_answer() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "PostgreSQL has answered nothing")
+}
+
+/// A column, which is of the type that the schema says unless somebody has changed it.
+fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|error| {
+        StoreError::new(
+            ErrorKind::Corrupt,
+            "the functions of leasehold's schema are not ours",
+        )
+        .with_hint("look at the schema; leasehold init makes another, with ?schema=NAME")
+        .with_source(error)
+    })
+}
+
+trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
+impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
+
+/// The answer of an append.
+fn appended(key: &Key, row: &Row) -> Result<Appended, StoreError> {
+    let appended = get(row, "appended")?;
+    let (mut at, mut news) = news(key, row)?;
+    if appended {
+        // Ours is the last.
+        let ours = news.entries.pop().ok_or_else(|| damaged(key))?;
+        (at, news.dead) = (ours.at, ours.dead);
+    }
+    Ok(Appended {
+        at,
+        appended,
+        news: vec![news],
+    })
+}
+
+/// What a row says of a journal, and the clock.
+fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
+    let at: i64 = get(row, "at")?;
+    let record: Option<i64> = get(row, "record")?;
+    let Some(record) = record else {
+        let none = News {
+            base: Some(Vec::new()),
+            entries: Vec::new(),
+            end: None,
+            since_base: 0,
+            base_length: 0,
+            dead: 0,
+        };
+        return Ok((StoreTime(at.cast_unsigned()), none));
+    };
+    let format: Result<Option<i32>, _> = row.try_get("format");
+    if let Ok(Some(format)) = format
+        && format != FORMAT.cast_signed()
+    {
+        return Err(other_format(key, format.cast_unsigned()));
+    }
+    let ends: i64 = get(row, "ends")?;
+    let news = News {
+        base: get(row, "base")?,
+        entries: frames(get(row, "entries")?).ok_or_else(|| damaged(key))?,
+        end: Some(Position {
+            record: record.cast_unsigned(),
+            offset: ends.cast_unsigned(),
+        }),
+        since_base: get::<i64>(row, "since_base")?.cast_unsigned(),
+        base_length: get::<i64>(row, "base_length")?.cast_unsigned(),
+        dead: 0,
+    };
+    Ok((StoreTime(at.cast_unsigned()), news))
+}
+
+fn damaged(key: &Key) -> StoreError {
+    StoreError::new(
+        ErrorKind::Corrupt,
+        format!("the record of {key:?} is damaged"),
+    )
+    .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
+}
+
+/// The entries of a journal; `None` if they are cut.
+fn frames(mut bytes: &[u8]) -> Option<Vec<Entry>> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let (dead, rest) = bytes.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (entry, rest) = rest.split_at_checked(length)?;
+        let (at, rest) = rest.split_first_chunk::<8>()?;
+        entries.push(Entry {
+            at: StoreTime(u64::from_be_bytes(*at)),
+            dead: u64::from_be_bytes(*dead),
+            bytes: entry.to_vec(),
+        });
+        bytes = rest;
+    }
+    Some(entries)
+}

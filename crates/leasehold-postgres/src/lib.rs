@@ -1,0 +1,43 @@
+//! `postgres://` — locks in PostgreSQL 14 or later: a store of
+//! [leasehold](https://docs.rs/leasehold).
+//!
+//! To use it, only the crate `leasehold` is needed, with the feature `postgres`:
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = leasehold::connect("postgres://app@db.example/app").await?;
+//! client.mutex("orders/42")?.with_lock(async |_| { /* the work */ }).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Each key is a row with a journal ([`leasehold_store::journal`]): a step appends what is asked, in
+//! one statement and one round trip. No session is held for a lock or a waiter, so that any pooler
+//! will do; one session of its own listens for all waiters of a client. `docs/stores/postgres.md`
+//! says what is promised.
+//!
+//! - `options`: the URL;
+//! - `pool`: connections, and what becomes of errors (`errors`);
+//! - `journal`: the statements, and what is read of their answers;
+//! - `listener`: the session that is rung;
+//! - `init`: the schema (`schema.sql`);
+//! - `scheme`, `doctor`: how it is opened and examined.
+
+mod doctor;
+mod errors;
+mod init;
+mod journal;
+mod listener;
+mod options;
+mod pool;
+mod scheme;
+
+pub use self::options::{Commit, PostgresOptions};
+pub use self::scheme::Postgres;
+
+use leasehold_store::journal::JournalStore;
+
+use self::journal::Rows;
+
+/// A store in PostgreSQL. Each value is one client.
+pub type PostgresStore = JournalStore<Rows>;

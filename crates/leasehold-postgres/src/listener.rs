@@ -1,0 +1,237 @@
+//! The session that is rung. It holds an advisory lock as long as it lives, by which others see
+//! that this client does.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Inbox, Key, Push};
+use leasehold_store::journal::Doorbell;
+use leasehold_store::sync::{AtomicU64, Ordering, sleep, timeout};
+use leasehold_store::{ErrorKind, Listening, StoreError};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client, Config};
+
+use super::pool::{Failure, Pool};
+
+/// How often the session asks itself whether it hears.
+const PROBE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a probe may take.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The pauses before connecting again: from, to.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A machine that has lost its power is found dead within 15 s.
+const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
+     set tcp_keepalives_count = 3; set tcp_user_timeout = 15000; set idle_session_timeout = 0";
+
+/// What is heard: the name of a key, or nothing for a probe.
+type Heard = mpsc::UnboundedReceiver<String>;
+
+pub(crate) struct Listener {
+    pool: Arc<Pool>,
+    at: Option<Config>,
+    inbox: String,
+    channel: String,
+    last_epoch: AtomicU64,
+    epoch: AtomicU64,
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("epoch", &self.epoch())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A session that hears.
+struct Session {
+    client: Client,
+    heard: Heard,
+    /// Ends with this.
+    _connection: JoinSet<()>,
+}
+
+impl Listener {
+    pub(crate) fn new(pool: Arc<Pool>, at: Option<Config>, inbox: &Inbox) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            at,
+            inbox: inbox.as_str().to_owned(),
+            channel: format!("leasehold_{}", inbox.as_str()),
+            last_epoch: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+        })
+    }
+
+    /// The number of the session that hears now; zero for none.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        bell: Arc<dyn Doorbell>,
+    ) -> Result<Box<dyn Listening>, StoreError> {
+        let session = self.connect().await?;
+        self.begin();
+        let listener = self.clone();
+        let keep = async move { listener.keep(session, &*bell).await };
+        Ok(Box::new(Open(self.clone(), JoinSet::from_iter([keep]))))
+    }
+
+    fn begin(&self) {
+        let epoch = self.last_epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Hears, and connects again when the session is lost.
+    async fn keep(&self, mut session: Session, bell: &dyn Doorbell) {
+        loop {
+            let error = self.hear(&mut session, bell).await;
+            tracing::debug!(%error, "the session that listens is lost; another is opened");
+            self.epoch.store(0, Ordering::Release);
+            bell.push(Push::Disconnected);
+            let mut pause = AGAIN.0;
+            session = loop {
+                match self.connect().await {
+                    Ok(session) => break session,
+                    Err(error) => tracing::debug!(%error, "cannot listen; again in {pause:?}"),
+                }
+                sleep(pause).await;
+                pause = (2 * pause).min(AGAIN.1);
+            };
+            self.begin();
+            bell.push(Push::Reset);
+        }
+    }
+
+    /// Hears until the session is lost.
+    async fn hear(&self, session: &mut Session, bell: &dyn Doorbell) -> StoreError {
+        loop {
+            match timeout(PROBE_PAUSE, session.heard.recv()).await {
+                Ok(Some(name)) => ring(bell, &name),
+                Ok(None) => return lost(),
+                Err(_) => {
+                    if let Err(error) = self.probe(session, |name| ring(bell, name)).await {
+                        return error;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a session, finds out whether it hears, and shows others that it lives.
+    async fn connect(&self) -> Result<Session, StoreError> {
+        let Some(at) = &self.at else {
+            return Err(StoreError::new(
+                ErrorKind::Unsupported,
+                "the URL says listen=off",
+            ));
+        };
+        let failed = |error| self.pool.meaning(Failure::Server(error));
+        let connected = self.pool.connect_to(at).await;
+        let (client, mut connection) = connected.map_err(|failure| self.pool.meaning(failure))?;
+        let (rung, heard) = mpsc::unbounded_channel();
+        let drive = async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let AsyncMessage::Notification(said) = message
+                    && rung.send(said.payload().to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        };
+        let mut session = Session {
+            client,
+            heard,
+            _connection: JoinSet::from_iter([drive]),
+        };
+        let listen = format!("listen \"{}\"", self.channel);
+        session
+            .client
+            .batch_execute(&listen)
+            .await
+            .map_err(failed)?;
+        if let Err(error) = self.probe(&mut session, |_| ()).await {
+            // A pooler gives the session to others.
+            session.client.batch_execute("unlisten *").await.ok();
+            return Err(error);
+        }
+        session
+            .client
+            .batch_execute(KEEP_ALIVE)
+            .await
+            .map_err(failed)?;
+        let lock = format!(
+            "select pg_advisory_lock({}.inbox_lock($1))",
+            self.pool.schema
+        );
+        let locked = session
+            .client
+            .query_typed(&lock, &[(&self.inbox, Type::TEXT)])
+            .await;
+        locked.map_err(failed)?;
+        Ok(session)
+    }
+
+    /// Sends itself something. Other rings that come meanwhile go where they belong.
+    async fn probe(
+        &self,
+        session: &mut Session,
+        mut ring: impl FnMut(&str),
+    ) -> Result<(), StoreError> {
+        let heard = async {
+            let params = [(&self.channel as _, Type::TEXT)];
+            let sent = session
+                .client
+                .query_typed("select pg_notify($1, '')", &params);
+            sent.await
+                .map_err(|error| self.pool.meaning(Failure::Server(error)))?;
+            while let Some(name) = session.heard.recv().await {
+                if name.is_empty() {
+                    return Ok(());
+                }
+                ring(&name);
+            }
+            Err(lost())
+        };
+        timeout(PROBE_LIMIT, heard).await.unwrap_or_else(|_| {
+            let message = "notifications are not heard on this connection to PostgreSQL";
+            Err(StoreError::new(ErrorKind::Unavailable, message).with_hint(
+                "if there is a pooler between, name a way past it: listen=postgres://host:port/db, \
+                 or listen=off to let waiters ask",
+            ))
+        })
+    }
+}
+
+fn ring(bell: &dyn Doorbell, name: &str) {
+    if let Ok(key) = Key::new(name) {
+        bell.ring(&key);
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the session that listens has ended")
+}
+
+/// An open inbox; the session ends with it.
+struct Open(
+    Arc<Listener>,
+    #[allow(dead_code, reason = "it ends when this is dropped")] JoinSet<()>,
+);
+
+impl Listening for Open {}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.epoch.store(0, Ordering::Release);
+    }
+}

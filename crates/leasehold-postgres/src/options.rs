@@ -1,0 +1,320 @@
+//! Options of a store in PostgreSQL, and their URL.
+
+use std::env::var;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_core::Invalid;
+use leasehold_store::StoreError;
+use leasehold_store::access::{Access, read_file, read_password};
+use leasehold_store::params::Field::{self, DurationOr, TextOr};
+use leasehold_store::params::{Param, Params, add_params, check_bounds};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+
+const USUAL_SCHEMA: &str = "leasehold";
+const USUAL_POOL: u32 = 8;
+const MOST_CONNECTIONS: u32 = 100;
+const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
+const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// When a commit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Commit {
+    /// As the server is set: by default when it is on the disk.
+    #[default]
+    Sync,
+    /// At once. A crash of the server can undo the last grants: up to three times its
+    /// `wal_writer_delay`.
+    Async,
+}
+
+/// Options of a store in PostgreSQL. `Debug` hides passwords.
+///
+/// # The parameters of a URL
+/// `schema` (default `leasehold`), `pool` (connections at most; default 8), `listen` (`off`, or the
+/// URL of a way to the server that keeps sessions, past a pooler), `commit` (`sync`, `async`),
+/// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
+/// `response_timeout` (5 s).
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// Hosts, user, password and database.
+    pub(crate) config: Config,
+    /// The same as people may see it.
+    shown: String,
+    /// The schema, which `leasehold init` makes.
+    pub schema: String,
+    /// How many connections there are at most, beside the one that listens.
+    pub pool: u32,
+    /// Another way to the server for the session that listens; `off` for none.
+    pub listen: Option<String>,
+    /// When a commit counts.
+    pub commit: Commit,
+    /// How long an idle key keeps its last token.
+    pub retention: Duration,
+    /// How long opening a connection may take.
+    pub connect_timeout: Duration,
+    /// How long an answer may take.
+    pub response_timeout: Duration,
+}
+
+const TABLE: &[Param<PostgresOptions>] = &[
+    ("schema", |options| {
+        TextOr(&mut options.schema, USUAL_SCHEMA)
+    }),
+    ("pool", |options| {
+        let shown = (options.pool != USUAL_POOL).then(|| options.pool.to_string());
+        Field::custom(shown, |text| {
+            let count = text.parse().ok();
+            options.pool = count
+                .filter(|count| (1..=MOST_CONNECTIONS).contains(count))
+                .ok_or_else(|| {
+                    Invalid::new(
+                        format!("pool = {text:?} is no number of connections"),
+                        format!("choose 1 to {MOST_CONNECTIONS}"),
+                    )
+                })?;
+            Ok(())
+        })
+    }),
+    ("listen", |options| {
+        let shown = options.listen.as_deref().map(hide_password);
+        Field::custom(shown, |text| {
+            if text != "off" {
+                parse(text)?;
+            }
+            options.listen = Some(text.to_owned());
+            Ok(())
+        })
+    }),
+    ("commit", |options| {
+        let shown = (options.commit == Commit::Async).then(|| "async".to_owned());
+        Field::custom(shown, |text| {
+            options.commit = match text {
+                "sync" => Commit::Sync,
+                "async" => Commit::Async,
+                _ => {
+                    return Err(Invalid::new(
+                        format!("commit = {text:?} is not known"),
+                        "write commit=sync or commit=async",
+                    ));
+                }
+            };
+            Ok(())
+        })
+    }),
+    ("retention", |options| {
+        DurationOr(&mut options.retention, USUAL_RETENTION)
+    }),
+    ("connect_timeout", |options| {
+        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
+    }),
+    ("response_timeout", |options| {
+        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
+    }),
+];
+
+/// The part of a URL that names servers, user and database.
+fn parse(url: &str) -> Result<Config, Invalid> {
+    let hint = "write it like postgres://user@host/database";
+    let mut config: Config = url.parse().map_err(|_| {
+        Invalid::new(
+            format!("{:?} is no URL of PostgreSQL", hide_password(url)),
+            hint,
+        )
+    })?;
+    if config.get_hosts().is_empty() {
+        return Err(Invalid::new("the URL of PostgreSQL names no host", hint));
+    }
+    config.application_name("leasehold");
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    Ok(config)
+}
+
+/// The URL with `***` in the place of its password.
+fn hide_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    // A password may contain anything but these.
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((login, hosts)) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:***@{hosts}{}", &rest[end..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
+impl PostgresOptions {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// [`Invalid`] for one that names no PostgreSQL, or with a parameter that there is not.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let (servers, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut options = Self {
+            config: parse(servers)?,
+            shown: hide_password(servers),
+            schema: USUAL_SCHEMA.to_owned(),
+            pool: USUAL_POOL,
+            listen: None,
+            commit: Commit::Sync,
+            retention: USUAL_RETENTION,
+            connect_timeout: USUAL_TIMEOUT,
+            response_timeout: USUAL_TIMEOUT,
+        };
+        Params::of_query(query)?.read_all(TABLE, &mut options)?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let named = self
+            .schema
+            .starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+        if !named || !self.schema.chars().all(plain) || self.schema.len() > 63 {
+            return Err(Invalid::new(
+                format!("schema = {:?} is no name for a schema here", self.schema),
+                "use small letters, digits and underscores, and begin with a letter",
+            ));
+        }
+        let least = Duration::from_secs(60);
+        check_bounds(
+            "retention",
+            self.retention,
+            least..=366 * DAY,
+            "choose 1m to 366d",
+        )?;
+        let (least, most) = (Duration::from_millis(1), Duration::from_secs(3600));
+        let choose = "choose 1ms to 1h";
+        check_bounds(
+            "connect_timeout",
+            self.connect_timeout,
+            least..=most,
+            choose,
+        )?;
+        check_bounds(
+            "response_timeout",
+            self.response_timeout,
+            least..=most,
+            choose,
+        )
+    }
+
+    /// Adds credentials that do not stand in the URL: those of `access`, else those that `psql`
+    /// would use: `PGPASSWORD`, and the file that `PGPASSFILE` names or `~/.pgpass`.
+    ///
+    /// # Errors
+    /// `Invalid` for a file that cannot be read.
+    pub(crate) fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
+        if let Some(user) = &access.user {
+            self.config.user(user);
+        }
+        let file = access
+            .password_file
+            .as_deref()
+            .map(read_password)
+            .transpose()?;
+        if let Some(password) = file.or_else(|| access.password.clone()) {
+            self.config.password(password);
+        } else if self.config.get_password().is_none()
+            && let Some(password) = var("PGPASSWORD").ok().or_else(|| self.from_passfile())
+        {
+            self.config.password(password);
+        }
+        Ok(self)
+    }
+
+    /// The password of the first line that fits the first host.
+    fn from_passfile(&self) -> Option<String> {
+        let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
+        let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual)?;
+        let text = String::from_utf8(read_file(&path).ok()?).ok()?;
+        let host = match self.config.get_hosts().first()? {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.to_string_lossy().into_owned(),
+        };
+        let port = self
+            .config
+            .get_ports()
+            .first()
+            .copied()
+            .unwrap_or(5432)
+            .to_string();
+        let user = self.config.get_user()?;
+        let wanted = [
+            &*host,
+            &port,
+            self.config.get_dbname().unwrap_or(user),
+            user,
+        ];
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(fields_of).find_map(|fields| {
+            let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
+            let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
+            names.iter().zip(wanted).all(fits).then(|| password.clone())
+        })
+    }
+
+    /// The URL as people may see it. It reads back the same but for the password.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        let mut url = self.shown.clone();
+        add_params(&mut url, TABLE, self);
+        url
+    }
+
+    /// The URL without its password, for another process.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.redacted_url().replace(":***@", "@")
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    /// Where the session that listens goes; `None` if there is none.
+    pub(crate) fn listens_at(&self) -> Result<Option<Config>, Invalid> {
+        match self.listen.as_deref() {
+            None => Ok(Some(self.config.clone())),
+            Some("off") => Ok(None),
+            Some(url) => {
+                let mut config = parse(url)?;
+                if let Some(password) = self.config.get_password()
+                    && config.get_password().is_none()
+                {
+                    config.password(password);
+                }
+                Ok(Some(config))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresOptions")
+            .field(&self.redacted_url())
+            .finish()
+    }
+}
+
+/// The fields of a line of a password file: between colons; a backslash stands before a colon or a
+/// backslash that is meant.
+fn fields_of(line: &str) -> Vec<String> {
+    let (mut fields, mut chars) = (vec![String::new()], line.chars());
+    while let Some(c) = chars.next() {
+        match (c, fields.last_mut()) {
+            (':', _) => fields.push(String::new()),
+            ('\\', Some(field)) => field.extend(chars.next()),
+            (c, Some(field)) => field.push(c),
+            (_, None) => {}
+        }
+    }
+    fields
+}

@@ -1,0 +1,162 @@
+//! Connections: as many as are needed, up to a limit. Each carries one statement at a time, and
+//! nothing of a session, so that a pooler may be between.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_store::sync::{Mutex, PoisonError, check_runtime, timeout};
+use leasehold_store::{ErrorKind, StoreError};
+use tokio::sync::Semaphore;
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
+
+use super::errors;
+use super::options::PostgresOptions;
+
+/// How often a statement is repeated that the server has undone.
+const TRIES: usize = 8;
+
+/// A parameter of a statement. With their types, statements need no names and one round trip.
+pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+pub(crate) struct Pool {
+    config: Config,
+    pub(crate) schema: String,
+    pub(crate) server: String,
+    idle: Mutex<Vec<Client>>,
+    room: Semaphore,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a statement.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Server(Error),
+    Other(StoreError),
+}
+
+impl Pool {
+    pub(crate) fn new(options: &PostgresOptions) -> Arc<Self> {
+        Arc::new(Self {
+            config: options.config.clone(),
+            schema: options.schema.clone(),
+            server: server(&options.config),
+            idle: Mutex::default(),
+            room: Semaphore::new(options.pool as usize),
+            connect_timeout: options.connect_timeout,
+            response_timeout: options.response_timeout,
+        })
+    }
+
+    /// Carries out one statement. A future that is dropped leaves the outcome unknown.
+    pub(crate) async fn query(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        check_runtime().map_err(Failure::Other)?;
+        let Ok(_room) = self.room.acquire().await else {
+            return Err(Failure::Other(self.late("gave no connection")));
+        };
+        let mut left = TRIES;
+        loop {
+            let client = match self.idle() {
+                Some(client) => client,
+                None => self.connect().await?,
+            };
+            let answer = timeout(self.response_timeout, client.query_typed(statement, params));
+            let Ok(answer) = answer.await else {
+                // What comes later is nobody's any more.
+                return Err(Failure::Other(self.late("did not answer")));
+            };
+            if !client.is_closed() {
+                lock(&self.idle).push(client);
+            }
+            left -= 1;
+            match answer {
+                Err(error) if left > 0 && errors::is_to_be_repeated(&error) => {}
+                answer => return answer.map_err(Failure::Server),
+            }
+        }
+    }
+
+    /// As [`query`](Self::query), for statements about no key or several.
+    pub(crate) async fn ask(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        let answer = self.query(statement, params).await;
+        answer.map_err(|failure| self.meaning(failure))
+    }
+
+    pub(crate) fn meaning(&self, failure: Failure) -> StoreError {
+        match failure {
+            Failure::Server(error) => errors::meaning(error, &self.schema, &self.server),
+            Failure::Other(error) => error,
+        }
+    }
+
+    fn idle(&self) -> Option<Client> {
+        let mut idle = lock(&self.idle);
+        std::iter::from_fn(|| idle.pop()).find(|client| !client.is_closed())
+    }
+
+    /// A connection for one of many statements, or to make the schema.
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        let (client, connection) = self.connect_to(&self.config).await?;
+        tokio::spawn(async move {
+            // Whoever waits for an answer is told.
+            connection.await.ok();
+        });
+        Ok(client)
+    }
+
+    pub(crate) async fn connect_to(
+        &self,
+        config: &Config,
+    ) -> Result<(Client, Connection<Socket, NoTlsStream>), Failure> {
+        let connected = timeout(self.connect_timeout, config.connect(NoTls)).await;
+        match connected {
+            Ok(connected) => connected.map_err(Failure::Server),
+            Err(_) => Err(Failure::Other(self.late("took no connection"))),
+        }
+    }
+
+    fn late(&self, what: &str) -> StoreError {
+        let message = format!("PostgreSQL at {} {what} in time", self.server);
+        StoreError::new(ErrorKind::Unavailable, message)
+    }
+}
+
+/// The hosts, for messages.
+fn server(config: &Config) -> String {
+    let ports = config.get_ports();
+    let port = |place: usize| ports.get(place).or(ports.first()).copied().unwrap_or(5432);
+    let hosts = config
+        .get_hosts()
+        .iter()
+        .enumerate()
+        .map(|(place, host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(place)),
+            Host::Unix(path) => path.display().to_string(),
+        });
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// Nothing that holds one of these mutexes can leave it half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> leasehold_store::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,270 @@
+-- The schema of leasehold's locks, version 1. "leasehold init" makes it; nothing else is needed.
+--
+-- A key is a row: the queue of its claims as somebody wrote it down last (base), and what was asked
+-- of it since, in order (tail). The server understands neither. Whoever may read the rows can
+-- release every claim.
+
+create schema {schema};
+
+create table {schema}.about (
+    version int not null,
+    made timestamptz not null default now()
+);
+
+create sequence {schema}.records;
+
+create table {schema}.keys (
+    key text collate "C" primary key,
+    -- Of the bytes in base and tail.
+    format int not null,
+    -- Another one after the row was removed and made again, so that no position means two things.
+    record bigint not null default nextval('{schema}.records'),
+    -- When something was last asked: microseconds since 1970.
+    touched bigint not null,
+    -- The base stands for what was asked up to here, in bytes.
+    base_at bigint not null default 0,
+    -- Where the tail begins. It keeps a part from before the base, for clients that are a little
+    -- behind.
+    tail_at bigint not null default 0,
+    tail bytea not null,
+    base bytea not null default ''
+) with (
+    -- Rows are updated all the time, in place where there is room.
+    fillfactor = 50,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_threshold = 1000,
+    toast.autovacuum_vacuum_scale_factor = 0.05
+);
+
+-- Out of line, so that an update does not copy it.
+alter table {schema}.keys alter column base set storage external;
+alter table {schema}.keys alter column tail set storage main;
+
+-- Microseconds since 1970.
+create function {schema}.clock() returns bigint
+    language sql volatile parallel safe
+    as $$ select (extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
+
+-- The advisory lock that a client holds as long as it listens.
+create function {schema}.inbox_lock(inbox text) returns bigint
+    language sql immutable parallel safe
+    as $$ select hashtextextended(inbox, 1818585203) $$;
+
+-- Which of these clients are dead: bit 0 stands for the first.
+create function {schema}.dead(inboxes text[]) returns bigint
+    language plpgsql
+    as $$
+declare
+    mask bigint := 0;
+begin
+    for place in 1 .. cardinality(inboxes) loop
+        if pg_try_advisory_xact_lock_shared({schema}.inbox_lock(inboxes[place])) then
+            mask := mask | (1::bigint << (place - 1));
+        end if;
+    end loop;
+    return mask;
+end
+$$;
+
+-- Rings the others.
+create function {schema}.notify(wanted text, inboxes text[], mask bigint) returns void
+    language plpgsql
+    as $$
+begin
+    -- A doorbell that is lost in a crash is no loss, and this commit must not wait for the disk:
+    -- the server commits one notification at a time.
+    perform set_config('synchronous_commit', 'off', true);
+    for place in 1 .. cardinality(inboxes) loop
+        if mask & (1::bigint << (place - 1)) = 0 then
+            perform pg_notify('leasehold_' || inboxes[place], wanted);
+        end if;
+    end loop;
+end
+$$;
+
+-- Appends an entry, and answers with what was appended since the client knew the key: frames of
+-- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed.
+create function {schema}.append(
+    wanted text, wanted_format int, known_record bigint, known_end bigint,
+    entry bytea, mask bigint, since bigint, moment bigint,
+    out appended boolean, out at bigint, out record bigint, out ends bigint,
+    out base bytea, out entries bytea, out since_base bigint, out base_length bigint
+)
+    language plpgsql
+    as $$
+declare
+    found_format int;
+begin
+    loop
+        update {schema}.keys k
+            set tail = k.tail || int8send(mask) || int4send(octet_length(entry)) || entry
+                    || int8send(coalesce(moment, {schema}.clock())),
+                touched = {schema}.clock()
+            where k.key = wanted and k.format = wanted_format
+                and (since is null or k.record = known_record
+                    and k.tail_at + octet_length(k.tail) = known_end and {schema}.clock() >= since)
+            returning true, k.touched, k.record, k.tail_at + octet_length(k.tail),
+                case when k.record = known_record and known_end >= k.tail_at then null
+                    else k.base end,
+                substring(k.tail from 1 + (case
+                    when k.record = known_record and known_end >= k.tail_at then known_end
+                    else k.base_at end - k.tail_at)::int),
+                k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
+            into appended, at, record, ends, base, entries, since_base, base_length;
+        if found then
+            return;
+        end if;
+        select k.format from {schema}.keys k where k.key = wanted into found_format;
+        if found and found_format <> wanted_format then
+            raise exception using errcode = 'LH002', message = found_format::text;
+        end if;
+        if since is not null and (found or known_record is not null) then
+            select false, n.at, n.record, n.ends, n.base, n.entries, n.since_base, n.base_length
+                from {schema}.news(array[wanted], array[known_record], array[known_end]) n
+                into appended, at, record, ends, base, entries, since_base, base_length;
+            return;
+        end if;
+        if not found then
+            insert into {schema}.keys as k (key, format, touched, tail)
+                values (wanted, wanted_format, {schema}.clock(),
+                    int8send(mask) || int4send(octet_length(entry)) || entry
+                        || int8send(coalesce(moment, {schema}.clock())))
+                on conflict do nothing
+                returning true, k.touched, k.record, octet_length(k.tail), k.base, k.tail,
+                    octet_length(k.tail), 0
+                into appended, at, record, ends, base, entries, since_base, base_length;
+            if found then
+                return;
+            end if;
+        end if;
+    end loop;
+end
+$$;
+
+-- What was appended to these keys since the client knew them, in their order.
+create function {schema}.news(wanted text[], known_record bigint[], known_end bigint[])
+    returns table (
+        place bigint, at bigint, format int, record bigint, ends bigint, base bytea,
+        entries bytea, since_base bigint, base_length bigint
+    )
+    language sql
+    as $$
+    select w.place, {schema}.clock(), k.format, k.record, k.tail_at + octet_length(k.tail),
+        case when k.record = w.record and w.ends >= k.tail_at then null else k.base end,
+        substring(k.tail from 1 + (case
+            when k.record = w.record and w.ends >= k.tail_at then w.ends
+            else k.base_at end - k.tail_at)::int),
+        k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
+        from unnest(wanted, known_record, known_end) with ordinality
+            as w (key, record, ends, place)
+        left join {schema}.keys k using (key)
+        order by w.place
+    $$;
+
+-- Appends an entry to each of several keys at one time, or to none. They are locked in one order, so
+-- that two of these do not wait for each other.
+create function {schema}.append_all(
+    wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
+    entry bytea[], since bigint
+)
+    returns table (
+        appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
+        since_base bigint, base_length bigint
+    )
+    language plpgsql
+    as $$
+declare
+    moment bigint;
+begin
+    perform 1 from {schema}.keys k where k.key = any(wanted) order by k.key for update;
+    moment := {schema}.clock();
+    for place in 1 .. cardinality(wanted) loop
+        return query select * from {schema}.append(wanted[place], wanted_format,
+            known_record[place], known_end[place], entry[place], 0, since, moment) a
+            where a.appended;
+        if not found then
+            raise exception using errcode = 'LH003';
+        end if;
+    end loop;
+end
+$$;
+
+-- Appends an entry and rings: in a transaction of its own, behind that of the entry.
+create procedure {schema}.append_and_ring(
+    wanted text, wanted_format int, known_record bigint, known_end bigint, entry bytea,
+    inboxes text[], since bigint, async boolean,
+    inout appended boolean, inout at bigint, inout record bigint, inout ends bigint,
+    inout base bytea, inout entries bytea, inout since_base bigint, inout base_length bigint
+)
+    language plpgsql
+    as $$
+declare
+    mask bigint := {schema}.dead(inboxes);
+begin
+    if async then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    select * from {schema}.append(wanted, wanted_format, known_record, known_end, entry, mask,
+        since, null)
+        into appended, at, record, ends, base, entries, since_base, base_length;
+    commit;
+    if appended then
+        perform {schema}.notify(wanted, inboxes, mask);
+    end if;
+end
+$$;
+
+-- Rings only. Returns which are dead.
+create function {schema}.ring(wanted text, inboxes text[]) returns bigint
+    language plpgsql
+    as $$
+declare
+    mask bigint := {schema}.dead(inboxes);
+begin
+    perform {schema}.notify(wanted, inboxes, mask);
+    return mask;
+end
+$$;
+
+-- Takes a new base. What the last one already stood for goes.
+create function {schema}.write_base(wanted text, of_record bigint, new_at bigint, new_base bytea)
+    returns void
+    language plpgsql
+    as $$
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    update {schema}.keys k
+        set tail = substring(k.tail from 1 + (k.base_at - k.tail_at)::int), tail_at = k.base_at,
+            base = new_base, base_at = new_at
+        where k.key = wanted and k.record = of_record and k.base_at < new_at
+            and k.tail_at + octet_length(k.tail) >= new_at;
+end
+$$;
+
+-- Fencing inside of a transaction: fails, and the transaction with it, if a higher token of this key
+-- was seen. It has a table of its own: a long transaction does not hold up the renewals of its lease.
+create table {schema}.guards (
+    key text collate "C" primary key,
+    token bigint not null,
+    seen timestamptz not null default now()
+);
+
+create function {schema}.guard(guarded text, with_token bigint) returns void
+    language plpgsql security definer set search_path = pg_catalog, pg_temp
+    as $$
+begin
+    insert into {schema}.guards as g (key, token) values (guarded, with_token)
+        on conflict (key) do update set token = with_token, seen = now()
+            where g.token <= with_token;
+    if not found then
+        raise exception using errcode = 'LH001',
+            message = format('a later holder of %L has been here: token %s is stale', guarded,
+                with_token),
+            hint = 'the lease was lost: stop this work, and do it again with a new lease';
+    end if;
+end
+$$;
+
+insert into {schema}.about (version) values (1);

@@ -1,0 +1,69 @@
+//! The URL schemes of PostgreSQL.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::Invalid;
+use leasehold_store::StoreError;
+use leasehold_store::access::Access;
+use leasehold_store::journal::JournalStore;
+use leasehold_store::report::Report;
+use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
+
+use super::journal::Rows;
+use super::options::PostgresOptions;
+use super::pool::Pool;
+use super::{doctor, init};
+
+/// The URL schemes of a PostgreSQL server: `postgres://`, `postgresql://`.
+#[derive(Debug)]
+pub struct Postgres;
+
+#[async_trait]
+impl Scheme for Postgres {
+    fn names(&self) -> &'static [&'static str] {
+        &["postgres", "postgresql"]
+    }
+
+    fn examples(&self) -> &'static [&'static str] {
+        &["postgres://user@host/database"]
+    }
+
+    fn describe(&self, url: &str) -> Result<Description, Invalid> {
+        let options = PostgresOptions::from_url(url)?;
+        Ok(Description::with_servers(
+            options.redacted_url(),
+            options.has_password(),
+        ))
+    }
+
+    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+        let options = PostgresOptions::from_url(url)?.with_access(access)?;
+        let url = options.url_for_others();
+        let store = Arc::new(open(&options).await?);
+        Ok(Opened { store, url })
+    }
+
+    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
+        let options = PostgresOptions::from_url(url)?.with_access(access)?;
+        Ok(doctor::examine(&options).await)
+    }
+
+    async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
+        let options = PostgresOptions::from_url(url)?.with_access(access)?;
+        let pool = Pool::new(&options);
+        let outcome = Ok(init::make(&pool).await?);
+        Ok(vec![Initialised {
+            server: pool.server.clone(),
+            users: None,
+            outcome,
+        }])
+    }
+}
+
+/// Opens a store, if its schema is there.
+pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>, StoreError> {
+    let rows = Rows::new(options)?;
+    init::check(&rows.pool).await?;
+    Ok(JournalStore::new(rows, options.retention))
+}

@@ -1,0 +1,105 @@
+//! The contract of a store and what clients rely on, in PostgreSQL: on the server itself, through
+//! PgBouncer in transaction mode, and where nobody can be rung.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use leasehold::Client;
+use leasehold::store::LockStore;
+use leasehold_store::access::Access;
+use leasehold_store::contract::Fixture;
+use leasehold_store::scheme::Scheme as _;
+use leasehold_testkit::postgres::{PgBouncer, Postgres};
+use tokio::sync::OnceCell;
+
+/// A schema of its own for each case.
+pub(crate) struct Fresh {
+    url: String,
+    made: OnceCell<()>,
+}
+
+impl Fresh {
+    /// At a server, with more parameters.
+    pub(crate) fn at(server: &str, params: &str) -> Self {
+        static SCHEMAS: AtomicU64 = AtomicU64::new(0);
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            url: format!("{server}?schema=locks_{number}&pool=2{params}"),
+            made: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn direct() -> Self {
+        Self::at(&Postgres::shared().url(), "")
+    }
+
+    /// The URL of the store, whose schema is there.
+    pub(crate) async fn url(&self) -> &str {
+        let make = async || {
+            let access = Access::default();
+            let made = leasehold_postgres::Postgres.initialise(&self.url, &access);
+            made.await.expect("a schema");
+        };
+        self.made.get_or_init(make).await;
+        &self.url
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        leasehold::connect(self.url().await)
+            .await
+            .expect("a client")
+    }
+}
+
+#[async_trait]
+impl Fixture for Fresh {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let url = self.url().await;
+        let opened = leasehold_postgres::Postgres
+            .open(url, &Access::default())
+            .await;
+        opened.expect("a store").store
+    }
+}
+
+impl leasehold_testkit::facade::Fixture for Fresh {
+    fn cancellations(&self) -> usize {
+        20
+    }
+}
+
+mod direct {
+    use super::Fresh;
+
+    leasehold_store::contract!(Fresh::direct());
+    leasehold_testkit::facade!(Fresh::direct());
+}
+
+static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| {
+    PgBouncer::start_with(
+        Postgres::shared(),
+        "max_client_conn = 1000\ndefault_pool_size = 8",
+    )
+});
+
+mod pooled {
+    use super::{Fresh, POOLER, Postgres};
+
+    fn fresh() -> Fresh {
+        Fresh::at(
+            &POOLER.url(),
+            &format!("&listen={}", Postgres::shared().url()),
+        )
+    }
+
+    leasehold_store::contract!(fresh());
+    leasehold_testkit::facade!(fresh());
+}
+
+/// Waiters ask.
+mod deaf {
+    use super::{Fresh, POOLER};
+
+    leasehold_store::contract!(Fresh::at(&POOLER.url(), "&listen=off"));
+}

@@ -14,6 +14,7 @@
 //! panics, with the log or with what the program says, if it cannot do what it is for.
 
 mod family;
+mod pgbouncer;
 mod scratch;
 
 use std::env;
@@ -32,6 +33,7 @@ use tokio::runtime::Builder;
 use crate::deployment::until_blocking;
 use crate::process::{PATIENCE, Process, spawn_tied};
 use crate::server::Port;
+pub use pgbouncer::PgBouncer;
 use scratch::Scratch;
 
 /// A running PostgreSQL on a loopback port, in a temporary directory, with the superuser `postgres`

@@ -1,4 +1,4 @@
-//! The PostgreSQL servers of the testkit.
+//! The PostgreSQL servers of the testkit, and PgBouncer in front of them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::expect::says;
-use leasehold_testkit::postgres::{Postgres, psql, sql_at};
+use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::process::{PATIENCE, Process, Signal};
 use tokio::time::timeout;
 
@@ -131,6 +131,18 @@ fn a_replica_follows_until_it_is_promoted() {
     primary.kill();
     replica.promote();
     replica.sql("set synchronous_commit = local; insert into t values (2)");
+}
+
+#[test]
+fn pgbouncer_gives_a_connection_to_each_transaction() {
+    let server = Postgres::start();
+    let pool = PgBouncer::start_with(&server, "default_pool_size = 1\nmax_client_conn = 50");
+    assert_eq!(pool.sql("select 1"), "1");
+    let backend = pool.sql("select pg_backend_pid()");
+    assert_eq!(pool.sql("select pg_backend_pid()"), backend);
+    let name = server.database();
+    let url = pool.url_of(&name);
+    assert_eq!(sql_at(&url, "select current_database()"), name);
 }
 
 /// The body of the process that the next test runs and kills; by itself it does nothing.

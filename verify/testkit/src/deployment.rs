@@ -101,9 +101,9 @@ fn logs(servers: &[&[RedisServer]]) -> String {
     text
 }
 
-/// As [`until`], for the start of a deployment, when nobody else works yet.
+/// As [`until`], for the start of a deployment or of a server, when nobody else works yet.
 #[expect(clippy::disallowed_methods, reason = "as above")]
-fn until_blocking<T>(
+pub(crate) fn until_blocking<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
     mut check: impl FnMut() -> Result<T, String>,

@@ -3,6 +3,7 @@
 //! - [`mod@facade`] — what users of the library rely on, over any store;
 //! - [`server`] — real servers, started by the test and ended with it;
 //! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
+//! - [`postgres`] — PostgreSQL servers, replicas of them, and PgBouncer in front;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`redis_py`] — another library that takes the same locks, in Python;
 //! - [`expect`] — what a text has to contain;
@@ -23,6 +24,7 @@ pub mod deployment;
 pub mod dice;
 pub mod expect;
 pub mod facade;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis_py;

@@ -32,8 +32,8 @@ use tokio::sync::watch;
 
 pub use finished::Finished;
 pub use rustix::process::Signal;
-pub(crate) use tied::forks_settled;
 pub use tied::spawn_tied;
+pub(crate) use tied::{forks_settled, spawn_free};
 
 /// How long this crate waits for anything before it says that it will not come.
 ///

@@ -1,4 +1,4 @@
-//! Children that end with this process, however it ends.
+//! Children that end with this process, however it ends; and those that clean up after it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -22,6 +22,14 @@ use rustix::process::Signal;
 ///
 /// As [`Command::spawn`].
 pub fn spawn_tied(mut command: Command) -> io::Result<Child> {
+    #[cfg(target_os = "linux")]
+    end_with_parent(&mut command);
+    spawn_free(command)
+}
+
+/// Starts `command`, by the same thread, as a child that outlives this process: for what cleans up
+/// after it, once its standard input ends.
+pub(crate) fn spawn_free(command: Command) -> io::Result<Child> {
     struct Order {
         command: Command,
         answer: mpsc::Sender<io::Result<Child>>,
@@ -44,8 +52,6 @@ pub fn spawn_tied(mut command: Command) -> io::Result<Child> {
         orders
     });
 
-    #[cfg(target_os = "linux")]
-    end_with_parent(&mut command);
     let (answer, answered) = mpsc::channel();
     LAUNCHER
         .send(Order { command, answer })
@@ -58,7 +64,7 @@ static FORKING: Mutex<()> = Mutex::new(());
 /// Returns when what this process has closed is closed for good.
 ///
 /// Between fork and exec a child has copies of all sockets of its parent: one that the parent
-/// closes meanwhile lives a little longer, and a port that should refuse accepts. [`spawn_tied`]
+/// closes meanwhile lives a little longer, and a port that should refuse accepts. [`spawn_free`]
 /// returns from its fork after the exec.
 pub(crate) fn forks_settled() {
     drop(FORKING.lock());

@@ -9,6 +9,7 @@
 
 mod cluster;
 mod independent;
+mod postgres;
 mod programs;
 mod proxy;
 mod sentinels;

@@ -25,15 +25,15 @@ fn connect(url: &str) -> RedisResult<Connection> {
 }
 
 /// An event: this very process has ended. To be taken before the end, since a pid can be reused.
-struct End(OwnedFd);
+pub(crate) struct End(OwnedFd);
 
 impl End {
-    fn of(pid: u32) -> Self {
+    pub(crate) fn of(pid: u32) -> Self {
         let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
         Self(pidfd_open(pid, PidfdFlags::empty()).unwrap())
     }
 
-    fn comes_within(&self, limit: Duration) -> bool {
+    pub(crate) fn comes_within(&self, limit: Duration) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let limit = Timespec::try_from(limit).unwrap();
         poll(&mut fds, Some(&limit)).unwrap() == 1

@@ -1,0 +1,290 @@
+//! Real PostgreSQL servers, ended with the test.
+//!
+//! ```no_run
+//! use leasehold_testkit::postgres::{Postgres, sql_at};
+//!
+//! let server = Postgres::shared();
+//! let url = server.url_of(&server.database()); // postgres://postgres@127.0.0.1:<port>/fresh_1
+//! sql_at(&url, "create table greetings as select 'hello' as text");
+//! assert_eq!(sql_at(&url, "select text from greetings"), "hello");
+//! ```
+//!
+//! The programs are those of the newest version in `/usr/lib/postgresql`, or in the directory named
+//! by `LEASEHOLD_POSTGRES_BIN`. Everything here blocks, a start for some tenths of a second; and
+//! panics, with the log or with what the program says, if it cannot do what it is for.
+
+mod family;
+mod pgbouncer;
+mod scratch;
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::Signal;
+use tokio::runtime::Builder;
+
+use crate::deployment::until_blocking;
+use crate::process::{PATIENCE, Process, spawn_tied};
+use crate::server::Port;
+pub use pgbouncer::PgBouncer;
+use scratch::Scratch;
+
+/// A running PostgreSQL on a loopback port, in a temporary directory, with the superuser `postgres`
+/// who needs no password.
+///
+/// It is killed on drop, and also when the test process ends without dropping it: nothing of it is
+/// left. Its port is reserved for as long as the value lives, as that of a
+/// [`RedisServer`](crate::server::RedisServer).
+#[derive(Debug)]
+pub struct Postgres {
+    port: Port,
+    scratch: Scratch,
+    process: Mutex<Option<Child>>,
+    databases: AtomicU32,
+}
+
+impl Postgres {
+    /// Starts a server whose commits are durable.
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more lines of `postgresql.conf`, such as `max_connections = 10`.
+    pub fn start_with(config: &str) -> Self {
+        // To copy the data of a new server is faster than to make it.
+        static TEMPLATE: LazyLock<Scratch> = LazyLock::new(|| {
+            let scratch = Scratch::new();
+            let mut initdb = scratch.command(program("initdb"));
+            initdb.args("-D data -N -A trust -U postgres -E UTF8 --no-locale".split(' '));
+            output(initdb);
+            scratch
+        });
+        let scratch = Scratch::new();
+        let mut copy = scratch.command("cp");
+        copy.arg("-a").arg(TEMPLATE.path("data")).arg("data");
+        output(copy);
+        Self::of(scratch, config)
+    }
+
+    /// The server that the tests of this process share, each with a [`database`](Self::database) of
+    /// its own.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<Postgres> = LazyLock::new(Postgres::start);
+        &SHARED
+    }
+
+    /// Starts a streaming replica of `primary`, which answers queries, and writes after
+    /// [`Self::promote`].
+    pub fn replica_of(primary: &Self) -> Self {
+        let scratch = Scratch::new();
+        let mut copy = scratch.command(program("pg_basebackup"));
+        copy.args("-D data -R -c fast --no-sync -h 127.0.0.1 -U postgres -p".split(' '));
+        copy.arg(primary.port().to_string());
+        output(copy);
+        Self::of(scratch, "")
+    }
+
+    /// Starts a server with the data that is in the directory.
+    fn of(scratch: Scratch, config: &str) -> Self {
+        let port = Port::reserve();
+        let number = port.address().port();
+        // Nothing outside of the directory: no socket, no shared memory with a name.
+        let lines = format!(
+            "\nlisten_addresses = '127.0.0.1'\n\
+             port = {number}\n\
+             unix_socket_directories = ''\n\
+             dynamic_shared_memory_type = mmap\n\
+             shared_buffers = 16MB\n\
+             max_connections = 100\n\
+             wal_level = replica\n\
+             fsync = on\n\
+             synchronous_commit = on\n\
+             {config}\n"
+        );
+        let file = scratch.path("data/postgresql.conf");
+        let file = OpenOptions::new().append(true).open(file);
+        file.and_then(|mut file| file.write_all(lines.as_bytes()))
+            .expect("the configuration can be written");
+        let server = Self {
+            port,
+            scratch,
+            process: Mutex::new(None),
+            databases: AtomicU32::new(0),
+        };
+        server.start_again();
+        server
+    }
+
+    /// The TCP port, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.port.address().port()
+    }
+
+    /// The URL of the database `postgres`: `postgres://postgres@127.0.0.1:<port>/postgres`.
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// The URL of a database.
+    pub fn url_of(&self, database: &str) -> String {
+        url(&self.port, database)
+    }
+
+    /// Makes a fresh database, and returns its name.
+    pub fn database(&self) -> String {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("fresh_{number}");
+        self.sql(&format!("create database {name}"));
+        name
+    }
+
+    /// Runs SQL in the database `postgres`; see [`sql_at`].
+    pub fn sql(&self, text: &str) -> String {
+        sql_at(&self.url(), text)
+    }
+
+    /// Everything the server has logged since its first start.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
+    }
+
+    /// The process id of its main process, the parent of the others.
+    pub fn pid(&self) -> u32 {
+        self.running(|process| process.id())
+    }
+
+    /// Kills all processes of the server (SIGKILL), and returns when they are gone.
+    pub fn kill(&self) {
+        let mut process = self.process().take().expect("the server is running");
+        family::kill(&mut process);
+    }
+
+    /// Shuts the server down in an orderly way (fast: it ends the sessions), and returns when it is
+    /// gone.
+    pub fn stop(&self) {
+        self.running(|process| family::signal(process, Signal::INT));
+        self.running(family::wait_for_end);
+        let mut process = self.process().take().expect("the server is running");
+        process.wait().expect("a child can be waited for");
+    }
+
+    /// Stops all processes of the server in their tracks (SIGSTOP): connections stay open and are
+    /// even accepted, by the kernel, but nothing is answered. Returns when they stand still.
+    pub fn pause(&self) {
+        self.running(family::pause);
+    }
+
+    /// Lets a paused server go on (SIGCONT), with what has been sent to it meanwhile.
+    pub fn resume(&self) {
+        self.running(family::resume);
+    }
+
+    /// Starts a server that is down again, on the same port, with what has been committed.
+    pub fn start_again(&self) {
+        let mut process = self.process();
+        assert!(process.is_none(), "the server is running");
+        let mut command = self.scratch.command(program("postgres"));
+        command.args(["-D", "data"]);
+        open_log(&mut command, &self.scratch.path("log"));
+        let process = process.insert(spawn_tied(command).expect("postgres can be started"));
+        let pid = process.id().to_string();
+        let file = self.scratch.path("data/postmaster.pid");
+        until_blocking("PostgreSQL to accept connections", &[], || {
+            assert!(!family::has_ended(process), "it has ended\n{}", self.log());
+            // Whose file it is, and how far that one is: the previous server may have left its own.
+            let status = fs::read_to_string(&file).unwrap_or_default();
+            let mut lines = status.lines();
+            let ready = lines.next() == Some(&pid) && lines.nth(6).map(str::trim) == Some("ready");
+            ready.then_some(()).ok_or_else(|| self.log())
+        });
+    }
+
+    /// Makes a replica a server that writes, and returns when it is one.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("select pg_promote()"), "t", "{}", self.log());
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        // Who panics with it leaves it as it is: there, or not.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running<T>(&self, act: impl FnOnce(&Child) -> T) -> T {
+        act(self.process().as_ref().expect("the server is running"))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if let Some(process) = &mut *self.process() {
+            family::kill(process);
+        }
+    }
+}
+
+/// Runs SQL with `psql` and returns what it prints: a line for each row, with `|` between values.
+pub fn sql_at(url: &str, text: &str) -> String {
+    output(psql(url, text))
+}
+
+/// A command that runs SQL in a session of its own, then that of each further `-c`, and fails at the
+/// first error.
+pub fn psql(url: &str, text: &str) -> Command {
+    let mut psql = Command::new(program("psql"));
+    psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", text])
+        .env("PGCONNECT_TIMEOUT", PATIENCE.as_secs().to_string());
+    psql
+}
+
+fn url(port: &Port, database: &str) -> String {
+    format!("postgres://postgres@{}/{database}", port.address())
+}
+
+/// A program of PostgreSQL.
+fn program(name: &str) -> PathBuf {
+    static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
+        if let Some(named) = env::var_os("LEASEHOLD_POSTGRES_BIN") {
+            return named.into();
+        }
+        let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+        let complete = versions.flatten().map(|version| version.path().join("bin"));
+        let complete = complete.filter(|programs| programs.join("postgres").is_file());
+        let number = |programs: &PathBuf| {
+            let version = programs.parent()?.file_name()?.to_str()?;
+            version.parse::<u32>().ok()
+        };
+        complete.max_by_key(number).expect(
+            "PostgreSQL is not in /usr/lib/postgresql: `scripts/test --install` gets it, \
+             and LEASEHOLD_POSTGRES_BIN can name another directory of its programs",
+        )
+    });
+    PROGRAMS.join(name)
+}
+
+/// Runs a command to its end, and returns what it prints.
+fn output(command: Command) -> String {
+    // In a thread of its own: the caller's may be that of a runtime.
+    let run = thread::spawn(|| {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(Process::run(command))
+    });
+    let finished = run.join().unwrap_or_else(|panic| resume_unwind(panic));
+    assert!(finished.status.success(), "{finished}");
+    finished.stdout.trim_end().to_owned()
+}
+
+/// Lets a command write to the end of a file.
+fn open_log(command: &mut Command, path: &Path) {
+    let log = OpenOptions::new().create(true).append(true).open(path);
+    let log = log.expect("a log can be written");
+    command
+        .stdout(log.try_clone().expect("a file has a second handle"))
+        .stderr(log);
+}

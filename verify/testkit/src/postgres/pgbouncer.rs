@@ -1,0 +1,98 @@
+//! PgBouncer, a pool of connections in front of a server.
+
+use std::env;
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use super::{Postgres, family, open_log, sql_at, url};
+use crate::deployment::until_blocking;
+use crate::process::spawn_tied;
+use crate::server::Port;
+
+/// A running PgBouncer on a loopback port: one connection to the server for each transaction.
+/// Killed on drop, and when the test process ends.
+///
+/// The program is the one that is installed, or the one named by `LEASEHOLD_PGBOUNCER`.
+#[derive(Debug)]
+pub struct PgBouncer {
+    port: Port,
+    process: Child,
+}
+
+impl PgBouncer {
+    /// Starts one in front of `postgres`, for all of its databases.
+    pub fn start(postgres: &Postgres) -> Self {
+        Self::start_with(postgres, "")
+    }
+
+    /// The same with more lines of configuration, such as `max_client_conn = 500` and
+    /// `default_pool_size = 2`.
+    pub fn start_with(postgres: &Postgres, config: &str) -> Self {
+        let port = Port::reserve();
+        let (own, server) = (port.address().port(), postgres.port());
+        let path = |ending| postgres.scratch.path(&format!("pgbouncer-{own}.{ending}"));
+        let lines = format!(
+            "[databases]\n\
+             * = host=127.0.0.1 port={server} user=postgres\n\
+             [pgbouncer]\n\
+             listen_addr = 127.0.0.1\n\
+             listen_port = {own}\n\
+             unix_socket_dir =\n\
+             auth_type = any\n\
+             pool_mode = transaction\n\
+             {config}\n"
+        );
+        fs::write(path("ini"), lines).expect("the configuration can be written");
+        let mut command = postgres.scratch.command(program());
+        command.arg(path("ini"));
+        open_log(&mut command, &path("log"));
+        let process =
+            spawn_tied(command).expect("pgbouncer can be started: scripts/test --install");
+        let it = Self { port, process };
+        until_blocking("PgBouncer to accept connections", &[], || {
+            let log = || fs::read_to_string(path("log")).unwrap_or_default();
+            assert!(!family::has_ended(&it.process), "it has ended\n{}", log());
+            TcpStream::connect(it.port.address()).map_err(|error| format!("{error}\n{}", log()))
+        });
+        it
+    }
+
+    /// The URL of the database `postgres`.
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// The URL of a database of the server; see [`Postgres::database`].
+    pub fn url_of(&self, database: &str) -> String {
+        url(&self.port, database)
+    }
+
+    /// As [`Postgres::sql`], through the pool.
+    pub fn sql(&self, text: &str) -> String {
+        sql_at(&self.url(), text)
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn program() -> PathBuf {
+    let named = env::var_os("LEASEHOLD_PGBOUNCER").map(PathBuf::from);
+    // Debian's place for it is not in the PATH of every user.
+    let debian = Path::new("/usr/sbin/pgbouncer");
+    let installed = || {
+        if debian.exists() {
+            debian
+        } else {
+            Path::new("pgbouncer")
+        }
+        .to_owned()
+    };
+    named.unwrap_or_else(installed)
+}

@@ -1,5 +1,6 @@
 //! Examines a server: its settings, and a lock as clients use it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::StoreError;
@@ -7,9 +8,9 @@ use leasehold_store::report::{Finding, Report, Severity};
 use leasehold_store::trial::{self, Trial};
 use tokio_postgres::Row;
 
+use super::journal;
 use super::options::{Commit, PostgresOptions};
 use super::pool::Pool;
-use super::scheme;
 
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
@@ -38,9 +39,9 @@ struct Facts {
 }
 
 impl Facts {
-    async fn ask(pool: &Pool, options: &PostgresOptions) -> Result<Self, StoreError> {
+    async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
         let rows = pool.ask(SETTINGS, &[]).await?;
-        let row = rows.first().ok_or_else(super::journal::no_answer)?;
+        let row = rows.first().ok_or_else(journal::no_answer)?;
         let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();
         let number = |column: usize| Row::try_get(row, column).unwrap_or_default();
         Ok(Self {
@@ -175,7 +176,7 @@ pub(crate) async fn examine(options: &PostgresOptions) -> Report {
 }
 
 async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError> {
-    let store = scheme::open(options).await?;
+    let store = journal::open(options).await?;
     let pool = &store.journal().pool;
     let facts = Facts::ask(pool, options).await?;
     let mut findings = vec![

@@ -1,5 +1,7 @@
 //! The schema: what `leasehold init` makes.
 
+use std::sync::Arc;
+
 use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::SimpleQueryMessage;
@@ -15,7 +17,7 @@ pub(crate) fn sql(schema: &str) -> String {
 }
 
 /// Makes the schema, unless it is there.
-pub(crate) async fn make(pool: &Pool) -> Result<Marked, StoreError> {
+pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let failed = |error| pool.meaning(Failure::Server(error));
     let client = pool
         .connect()
@@ -38,7 +40,7 @@ pub(crate) async fn make(pool: &Pool) -> Result<Marked, StoreError> {
 }
 
 async fn version(
-    pool: &Pool,
+    pool: &Arc<Pool>,
     client: &tokio_postgres::Client,
 ) -> Result<Option<String>, StoreError> {
     let failed = |error| pool.meaning(Failure::Server(error));
@@ -70,7 +72,7 @@ pub(crate) fn checked(found: &str, schema: &str) -> Result<(), StoreError> {
 }
 
 /// Finds out whether the schema is there, in the right version.
-pub(crate) async fn check(pool: &Pool) -> Result<(), StoreError> {
+pub(crate) async fn check(pool: &Arc<Pool>) -> Result<(), StoreError> {
     let statement = format!("select version::text from {}.about", pool.schema);
     let rows = pool.ask(&statement, &[]).await?;
     let found = rows

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Inbox, Key, StoreTime};
 use leasehold_store::journal::{
-    Append, Appended, Doorbell, Entry, FORMAT, Journal, News, Page, PageOf, Position, other_format,
+    Append, Appended, Doorbell, Entry, FORMAT, Journal, JournalStore, News, Page, PageOf, Position,
+    other_format,
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
@@ -14,6 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
 use super::errors::{CHANGED, of_key};
+use super::init;
 use super::listener::Listener;
 use super::options::{Commit, PostgresOptions};
 use super::pool::{Failure, Param, Pool};
@@ -76,8 +78,15 @@ impl Statements {
     }
 }
 
+/// Opens a store, if its schema is there.
+pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>, StoreError> {
+    let rows = Rows::new(options)?;
+    init::check(&rows.pool).await?;
+    Ok(JournalStore::new(rows, options.retention))
+}
+
 impl Rows {
-    pub(crate) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+    fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = Pool::new(options);
         let inbox = Inbox::from_random(random_u64());
         let at = options.listens_at()?;

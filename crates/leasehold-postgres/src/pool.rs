@@ -1,11 +1,15 @@
 //! Connections: as many as are needed, up to a limit. Each carries one statement at a time, and
 //! nothing of a session, so that a pooler may be between.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, iter};
 
-use leasehold_store::sync::{Mutex, PoisonError, check_runtime, timeout};
+use leasehold_core::Moment;
+use leasehold_store::clock;
+use leasehold_store::sync::{
+    AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, check_runtime, sleep, timeout,
+};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::Host;
@@ -15,6 +19,9 @@ use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
 
 use super::errors;
 use super::options::PostgresOptions;
+
+/// How long a connection is kept that nobody uses, beside one.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// How often a statement is repeated that the server has undone.
 const TRIES: usize = 8;
@@ -26,7 +33,10 @@ pub(crate) struct Pool {
     config: Config,
     pub(crate) schema: String,
     pub(crate) server: String,
-    idle: Mutex<Vec<Client>>,
+    /// The one that was used last is the last.
+    idle: Mutex<Vec<(Moment, Client)>>,
+    /// Whether a task closes those that are idle.
+    closes: AtomicBool,
     room: Semaphore,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -54,6 +64,7 @@ impl Pool {
             schema: options.schema.clone(),
             server: server(&options.config),
             idle: Mutex::default(),
+            closes: AtomicBool::new(false),
             room: Semaphore::new(options.pool as usize),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
@@ -62,7 +73,7 @@ impl Pool {
 
     /// Carries out one statement. A future that is dropped leaves the outcome unknown.
     pub(crate) async fn query(
-        &self,
+        self: &Arc<Self>,
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
@@ -82,7 +93,7 @@ impl Pool {
                 return Err(Failure::Other(self.late("did not answer")));
             };
             if !client.is_closed() {
-                lock(&self.idle).push(client);
+                self.put_back(client);
             }
             left -= 1;
             match answer {
@@ -94,7 +105,7 @@ impl Pool {
 
     /// As [`query`](Self::query), for statements about no key or several.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
@@ -111,7 +122,37 @@ impl Pool {
 
     fn idle(&self) -> Option<Client> {
         let mut idle = lock(&self.idle);
-        std::iter::from_fn(|| idle.pop()).find(|client| !client.is_closed())
+        let clients = iter::from_fn(|| idle.pop().map(|(_, client)| client));
+        clients.into_iter().find(|client| !client.is_closed())
+    }
+
+    /// Keeps a connection for later; all but one of those that nobody uses are closed soon.
+    fn put_back(self: &Arc<Self>, client: Client) {
+        let mut idle = lock(&self.idle);
+        idle.push((clock::now(), client));
+        if idle.len() > 1 && !self.closes.swap(true, Ordering::AcqRel) {
+            let pool = Arc::downgrade(self);
+            tokio::spawn(async move {
+                loop {
+                    sleep(IDLE).await;
+                    if !pool.upgrade().is_some_and(|pool| pool.close_idle()) {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Closes what nobody has used lately; whether there will be more to close.
+    fn close_idle(&self) -> bool {
+        let (now, mut idle) = (clock::now(), lock(&self.idle));
+        let is_old = |(used, _): &(Moment, Client)| now.since(*used) >= IDLE;
+        let old = idle.iter().take_while(|one| is_old(one)).count();
+        let most = idle.len().saturating_sub(1);
+        idle.drain(..old.min(most));
+        let more = idle.len() > 1;
+        self.closes.store(more, Ordering::Release);
+        more
     }
 
     /// A connection for one of many statements, or to make the schema.
@@ -157,6 +198,6 @@ fn server(config: &Config) -> String {
 }
 
 /// Nothing that holds one of these mutexes can leave it half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> leasehold_store::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,14 +6,12 @@ use async_trait::async_trait;
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
-use leasehold_store::journal::JournalStore;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
 
-use super::journal::Rows;
 use super::options::PostgresOptions;
 use super::pool::Pool;
-use super::{doctor, init};
+use super::{doctor, init, journal};
 
 /// The URL schemes of a PostgreSQL server: `postgres://`, `postgresql://`.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl Scheme for Postgres {
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
         let options = PostgresOptions::from_url(url)?.with_access(access)?;
         let url = options.url_for_others();
-        let store = Arc::new(open(&options).await?);
+        let store = Arc::new(journal::open(&options).await?);
         Ok(Opened { store, url })
     }
 
@@ -59,11 +57,4 @@ impl Scheme for Postgres {
             outcome,
         }])
     }
-}
-
-/// Opens a store, if its schema is there.
-pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>, StoreError> {
-    let rows = Rows::new(options)?;
-    init::check(&rows.pool).await?;
-    Ok(JournalStore::new(rows, options.retention))
 }

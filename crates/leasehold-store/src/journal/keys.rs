@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use leasehold_core::{Command, Key, Outcome, Snapshot};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::copy::Copy;
 use crate::error::StoreError;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// How many keys are known at most, beside those in use, and how many bytes of their journals.
 const MOST_KEYS: usize = 1024;

@@ -1,6 +1,5 @@
 //! Listings, and the removal of idle keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +7,6 @@ use leasehold_core::{Key, Moment, StoreTime};
 
 use super::copy::Copy;
 use super::keys::lock;
-use super::store::Client;
 use super::{Journal, Page, PageOf};
 use crate::clock;
 use crate::error::StoreError;
@@ -101,8 +99,8 @@ impl<J: Journal> Listing for Pages<'_, J> {
 /// When idle keys are looked for next, and behind which key.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    retention: Duration,
-    next: Mutex<(Moment, Option<String>)>,
+    pub(super) retention: Duration,
+    pub(super) next: Mutex<(Moment, Option<String>)>,
 }
 
 impl Sweep {
@@ -118,7 +116,8 @@ impl Sweep {
         }
     }
 
-    fn is_due(&self) -> Option<Option<String>> {
+    /// Behind which key to look, if it is time to.
+    pub(super) fn is_due(&self) -> Option<Option<String>> {
         let (now, mut next) = (clock::now(), lock(&self.next));
         (next.0 <= now).then(|| {
             next.0 = now + PAUSE;
@@ -127,39 +126,29 @@ impl Sweep {
     }
 }
 
-impl<J: Journal> Client<J> {
-    /// Removes some records that nobody has used for long, if it is time to.
-    pub(super) fn sweep_now_and_then(self: &Arc<Self>) {
-        if let Some(after) = self.sweep.is_due() {
-            let client = self.clone();
-            tokio::spawn(async move {
-                // Another client sweeps, or this one later.
-                if let Err(error) = client.sweep_behind(after.as_deref()).await {
-                    tracing::debug!(%error, "cannot remove idle keys");
-                }
-            });
+/// Removes the records behind a key that nobody has used for so long: a page of them. Returns behind
+/// which key to go on.
+pub(super) async fn sweep(
+    journal: &impl Journal,
+    retention: Duration,
+    after: Option<&str>,
+) -> Result<Option<String>, StoreError> {
+    let of = PageOf {
+        prefix: "",
+        after,
+        idle_for: Some(retention),
+    };
+    let page = journal.page(&of).await?;
+    let at = page.at;
+    let rows = read(page, journal);
+    let last = rows.last().map(|row| row.name.clone());
+    for Row { touched, queue, .. } in rows {
+        if let Ok((key, copy)) = queue
+            && let Some(end) = copy.known
+            && touched + copy.queue.keep_for(touched, retention) < at
+        {
+            journal.forget(&key, end).await?;
         }
     }
-
-    async fn sweep_behind(&self, after: Option<&str>) -> Result<(), StoreError> {
-        let retention = self.sweep.retention;
-        let of = PageOf {
-            prefix: "",
-            after,
-            idle_for: Some(retention),
-        };
-        let page = self.journal.page(&of).await?;
-        let at = page.at;
-        let rows = read(page, &self.journal);
-        lock(&self.sweep.next).1 = rows.last().map(|row| row.name.clone());
-        for Row { touched, queue, .. } in rows {
-            if let Ok((key, copy)) = queue
-                && let Some(end) = copy.known
-                && touched + copy.queue.keep_for(touched, retention) < at
-            {
-                self.journal.forget(&key, end).await?;
-            }
-        }
-        Ok(())
-    }
+    Ok(last)
 }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::copy::{Copy, now};
 use super::entry::{self, Steps};
 use super::keys::{Asked, Keys, Slot, lock};
-use super::page::{Pages, Sweep};
+use super::page::{Pages, Sweep, sweep};
 use super::{Append, Doorbell, Journal, News, RUNG};
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
@@ -29,11 +29,11 @@ const TRIES: usize = 1000;
 /// A store on a journal. Each value is one client.
 pub struct JournalStore<J>(Arc<Client<J>>);
 
-pub(super) struct Client<J> {
-    pub(super) journal: J,
+struct Client<J> {
+    journal: J,
     keys: Keys,
     sink: Mutex<Option<Arc<dyn PushSink>>>,
-    pub(super) sweep: Sweep,
+    sweep: Sweep,
 }
 
 /// A key in a round trip: its turn is ours.
@@ -147,6 +147,26 @@ impl<J: Journal> PushSink for Bell<J> {
 }
 
 impl<J: Journal> Client<J> {
+    /// Removes some records that nobody has used for long, if it is time to.
+    fn sweep_now_and_then(self: &Arc<Self>) {
+        let Some(after) = self.sweep.is_due() else {
+            return;
+        };
+        let client = self.clone();
+        tokio::spawn(async move {
+            let Client {
+                journal,
+                sweep: due,
+                ..
+            } = &*client;
+            match sweep(journal, due.retention, after.as_deref()).await {
+                Ok(last) => lock(&due.next).1 = last,
+                // Another client sweeps, or this one later.
+                Err(error) => tracing::debug!(%error, "cannot remove idle keys"),
+            }
+        });
+    }
+
     fn push(&self, push: Push) {
         let sink = lock(&self.sink).clone();
         if let Some(sink) = sink.filter(|_| self.journal.epoch() != 0) {

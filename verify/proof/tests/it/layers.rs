@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "leasehold",
     "leasehold-cli",
     "leasehold-console",
     "leasehold-core",
     "leasehold-local",
+    "leasehold-postgres",
     "leasehold-redis",
     "leasehold-store",
 ];

@@ -20,6 +20,9 @@ use super::listener::Listener;
 use super::options::{Commit, PostgresOptions};
 use super::pool::{Failure, Param, Pool};
 
+/// A row is written anew at each step, and has to find room on its page.
+const BASE_AFTER: u64 = 2 * 1024;
+
 /// How many records a page has.
 const PAGE: i64 = 200;
 
@@ -216,6 +219,10 @@ impl Journal for Rows {
             all.push(news);
         }
         Ok((at, all))
+    }
+
+    fn base_after(&self) -> u64 {
+        BASE_AFTER
     }
 
     async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {

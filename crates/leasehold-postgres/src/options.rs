@@ -223,7 +223,7 @@ impl PostgresOptions {
         if let Some(password) = file.or_else(|| access.password.clone()) {
             self.config.password(password);
         } else if self.config.get_password().is_none()
-            && let Some(password) = var("PGPASSWORD").ok().or_else(|| self.from_passfile())
+            && let Some(password) = var("PGPASSWORD").ok().or_else(|| self.password_in_file())
         {
             self.config.password(password);
         }
@@ -231,7 +231,7 @@ impl PostgresOptions {
     }
 
     /// The password of the first line that fits the first host.
-    fn from_passfile(&self) -> Option<String> {
+    fn password_in_file(&self) -> Option<String> {
         let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
         let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual)?;
         let text = String::from_utf8(read_file(&path).ok()?).ok()?;

@@ -185,7 +185,13 @@ impl Pool {
 /// The hosts, for messages.
 fn server(config: &Config) -> String {
     let ports = config.get_ports();
-    let port = |place: usize| ports.get(place).or(ports.first()).copied().unwrap_or(5432);
+    let port = |place: usize| {
+        ports
+            .get(place)
+            .or_else(|| ports.first())
+            .copied()
+            .unwrap_or(5432)
+    };
     let hosts = config
         .get_hosts()
         .iter()

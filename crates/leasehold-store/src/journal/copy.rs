@@ -6,9 +6,6 @@ use super::entry::{self, Flaw, Steps};
 use super::{News, Position};
 use crate::error::{ErrorKind, StoreError};
 
-/// How many bytes of entries there are before a base is written, if the base is shorter.
-const SHORTEST: u64 = 16 * 1024;
-
 /// The queue of a key, as far as a client knows it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Copy {
@@ -114,8 +111,8 @@ impl Copy {
     }
 
     /// Whether it is time for a base.
-    pub(super) fn is_long(&self) -> bool {
-        self.since_base > SHORTEST.max(self.base_length)
+    pub(super) fn is_long(&self, least: u64) -> bool {
+        self.since_base > least.max(self.base_length)
     }
 }
 

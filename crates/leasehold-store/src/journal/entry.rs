@@ -16,14 +16,15 @@ const HEAD: usize = 12;
 /// What was asked of a queue in one entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Steps<'a> {
-    /// Whether the client listens: [`Now::listens`](leasehold_core::Now::listens).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) listens: bool,
+    /// One behind the other, at the same time.
+    #[serde(rename = "do")]
+    pub(super) commands: Cow<'a, [Command]>,
     /// The inboxes that are rung.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub(super) ring: Cow<'a, [Inbox]>,
-    /// One behind the other, at the same time.
-    pub(super) commands: Cow<'a, [Command]>,
+    /// Whether the client listens: [`Now::listens`](leasehold_core::Now::listens).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) listens: bool,
 }
 
 /// Why bytes are none of ours.

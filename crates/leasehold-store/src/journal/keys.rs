@@ -31,7 +31,7 @@ pub(super) struct Slot {
 /// What is asked of a key.
 #[derive(Debug)]
 pub(super) enum Asked {
-    Step(Command, Answer<Outcome>),
+    Step(Box<Command>, Answer<Outcome>),
     Look(Answer<Snapshot>),
     /// To read what the client was rung for.
     Ring,

@@ -20,9 +20,11 @@
 //! - `entry`: the bytes of entries and bases;
 //! - `copy`: a client's copy of a queue;
 //! - `keys`: the copies that are kept, and the turns of a client's steps on one key;
+//! - `client`: its round trips, and what follows from their answers;
 //! - `store`: the steps;
 //! - `page`: listings, and the removal of idle keys.
 
+mod client;
 mod copy;
 mod entry;
 mod keys;
@@ -80,6 +82,12 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
         &self,
         keys: &[(&Key, Option<Position>)],
     ) -> Result<(StoreTime, Vec<News>), StoreError>;
+
+    /// Returns how many bytes of entries there are before a base is written, if the last base is
+    /// shorter.
+    fn base_after(&self) -> u64 {
+        16 * 1024
+    }
 
     /// Takes a base in the place of the entries up to `at`. It may keep some of those, for clients
     /// that are not far behind. Does nothing if there is a later base, or another record.

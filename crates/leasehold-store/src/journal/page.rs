@@ -105,7 +105,7 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn new(retention: Duration) -> Self {
-        let pause = if random_u64() % FIRST == 0 {
+        let pause = if random_u64().is_multiple_of(FIRST) {
             Duration::ZERO
         } else {
             PAUSE

@@ -1,48 +1,26 @@
 //! The steps of a store on a journal.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{
-    Claim, Command, Event, Inbox, Key, Outcome, Push, Queue, Snapshot, StoreTime,
-};
+use leasehold_core::{Claim, Command, Inbox, Key, Outcome, Push, Queue, Snapshot};
 use tokio::sync::oneshot;
 
+use super::client::{Client, Part, TRIES, too_often};
 use super::copy::{Copy, now};
-use super::entry::{self, Steps};
 use super::keys::{Asked, Keys, Slot, lock};
 use super::page::{Pages, Sweep, sweep};
-use super::{Append, Doorbell, Journal, News, RUNG};
+use super::{Doorbell, Journal};
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records, Step, Taken, Transacted};
-use crate::sync::{Mutex, Ordering, check_runtime};
-
-/// How often a step is tried anew because others' came in between.
-const TRIES: usize = 1000;
+use crate::sync::{Mutex, check_runtime};
 
 /// A store on a journal. Each value is one client.
 pub struct JournalStore<J>(Arc<Client<J>>);
-
-struct Client<J> {
-    journal: J,
-    keys: Keys,
-    sink: Mutex<Option<Arc<dyn PushSink>>>,
-    sweep: Sweep,
-}
-
-/// A key in a round trip: its turn is ours.
-struct Part<'a> {
-    slot: &'a Arc<Slot>,
-    copy: &'a mut Copy,
-    /// What is appended, if anything is.
-    commands: &'a [Command],
-}
 
 impl<J: fmt::Debug> fmt::Debug for JournalStore<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +78,8 @@ impl<J: Journal> Records for JournalStore<J> {
             (Step::One(command), [key, ..]) => {
                 let command = command.clone();
                 Ok(vec![
-                    self.ask(key, |answer| Asked::Step(command, answer)).await?,
+                    self.ask(key, |answer| Asked::Step(Box::new(command), answer))
+                        .await?,
                 ])
             }
             (Step::One(_), []) => Ok(Vec::new()),
@@ -154,7 +133,7 @@ impl<J: Journal> Client<J> {
         };
         let client = self.clone();
         tokio::spawn(async move {
-            let Client {
+            let Self {
                 journal,
                 sweep: due,
                 ..
@@ -165,13 +144,6 @@ impl<J: Journal> Client<J> {
                 Err(error) => tracing::debug!(%error, "cannot remove idle keys"),
             }
         });
-    }
-
-    fn push(&self, push: Push) {
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink.filter(|_| self.journal.epoch() != 0) {
-            sink.push(push);
-        }
     }
 
     /// Lets a task take the next turn of a key, if none is about to.
@@ -197,13 +169,13 @@ impl<J: Journal> Client<J> {
         let (mut looks, mut is_rung) = (Vec::new(), false);
         for asked in std::mem::take(&mut *lock(&slot.asked)) {
             match asked {
-                Asked::Step(Command::Claim(claim), answer) if !claim.wait => {
-                    tries.push((claim, answer));
-                }
-                Asked::Step(command, answer) => {
-                    commands.push(command);
-                    answers.push(answer);
-                }
+                Asked::Step(command, answer) => match *command {
+                    Command::Claim(claim) if !claim.wait => tries.push((claim, answer)),
+                    command => {
+                        commands.push(command);
+                        answers.push(answer);
+                    }
+                },
                 Asked::Look(answer) => looks.push(answer),
                 Asked::Ring => is_rung = true,
             }
@@ -329,171 +301,6 @@ impl<J: Journal> Client<J> {
         }
         Err(too_often())
     }
-
-    async fn append_surely(
-        self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        copy: &mut Copy,
-        commands: &[Command],
-    ) -> Result<Vec<Outcome>, StoreError> {
-        for _ in 0..TRIES {
-            let part = Part {
-                slot,
-                copy: &mut *copy,
-                commands,
-            };
-            if let Some(taken) = self.append(&mut [part], None).await? {
-                return Ok(taken.into_iter().flatten().collect());
-            }
-        }
-        Err(too_often())
-    }
-
-    /// One round trip. `None` if nothing was appended, since something had changed.
-    async fn append(
-        self: &Arc<Self>,
-        parts: &mut [Part<'_>],
-        unchanged_since: Option<StoreTime>,
-    ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
-        let listens = self.journal.epoch() != 0;
-        let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
-        let bytes = steps
-            .iter()
-            .map(entry::encode)
-            .collect::<Result<Vec<_>, _>>()?;
-        let appends = parts.iter().zip(&steps).zip(&bytes);
-        let appends: Vec<_> = appends
-            .map(|((part, steps), bytes)| Append {
-                key: &part.slot.key,
-                known: part.copy.known,
-                bytes,
-                ring: &steps.ring,
-                queue: &part.copy.queue,
-            })
-            .collect();
-        let answer = self.journal.append(&appends, unchanged_since).await?;
-        let mut taken = Vec::new();
-        for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
-            self.follow(part, news, answer.at)?;
-            if answer.appended {
-                let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
-                taken.push(outcomes);
-                self.tell(part.slot, told, &steps.ring);
-                self.write_base_if_long(part);
-            }
-        }
-        Ok(answer.appended.then_some(taken))
-    }
-
-    fn steps<'a>(&self, part: &Part<'a>, listens: bool) -> Steps<'a> {
-        let mut ring: Vec<Inbox> = Vec::new();
-        let told = part
-            .commands
-            .iter()
-            .flat_map(|command| part.copy.queue.foretold(command));
-        for inbox in told {
-            if inbox != self.journal.inbox() && !ring.contains(inbox) && ring.len() < RUNG {
-                ring.push(inbox.clone());
-            }
-        }
-        Steps {
-            listens,
-            ring: Cow::Owned(ring),
-            commands: Cow::Borrowed(part.commands),
-        }
-    }
-
-    async fn read(self: &Arc<Self>, parts: &mut [Part<'_>]) -> Result<(), StoreError> {
-        let keys: Vec<_> = parts
-            .iter()
-            .map(|part| (&part.slot.key, part.copy.known))
-            .collect();
-        let (at, news) = self.journal.read(&keys).await?;
-        for (part, news) in parts.iter_mut().zip(&news) {
-            self.follow(part, news, at)?;
-        }
-        Ok(())
-    }
-
-    /// Takes what others have appended, and hears what it tells this client.
-    fn follow(&self, part: &mut Part<'_>, news: &News, at: StoreTime) -> Result<(), StoreError> {
-        let (key, inbox) = (&part.slot.key, self.journal.inbox());
-        let heard = part.copy.follow(key, news, inbox)?;
-        part.copy.at = at;
-        let size = news.since_base + news.base_length;
-        part.slot.size.store(size, Ordering::Relaxed);
-        for (at, event) in heard.told {
-            self.push(Push::of(&event, key, at, self.journal.epoch()));
-        }
-        if heard.missed {
-            self.push(Push::Reset);
-        }
-        Ok(())
-    }
-
-    /// Tells what a step of this client has to tell. Those that were not rung with it are now.
-    fn tell(self: &Arc<Self>, slot: &Arc<Slot>, told: Vec<(StoreTime, Event)>, rung: &[Inbox]) {
-        let mut later = Vec::new();
-        for (at, event) in told {
-            if event.inbox() == self.journal.inbox() {
-                self.push(Push::of(&event, &slot.key, at, self.journal.epoch()));
-            } else if !rung.contains(event.inbox()) {
-                later.push(event);
-            }
-        }
-        if !later.is_empty() {
-            tokio::spawn(self.clone().ring_later(slot.clone(), later));
-        }
-    }
-
-    /// Rings whom the step has told something that could not be foretold. Who is dead then is passed
-    /// over in another step.
-    fn ring_later(
-        self: Arc<Self>,
-        slot: Arc<Slot>,
-        events: Vec<Event>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move {
-            let mut inboxes: Vec<_> = events.iter().map(|event| event.inbox().clone()).collect();
-            inboxes.sort_unstable();
-            inboxes.dedup();
-            // Who is not rung asks by itself.
-            let rung = self.journal.ring(&slot.key, &inboxes).await;
-            let dead = rung.unwrap_or_default();
-            if !dead.is_empty() {
-                let mut copy = slot.turn.lock().await;
-                let missed = events.iter().filter(|event| dead.contains(event.inbox()));
-                let missed: Vec<_> = missed.cloned().collect();
-                let unheard = copy.queue.unheard_of(&dead, &missed, true);
-                self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
-            }
-        })
-    }
-
-    /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.
-    fn write_base_if_long(self: &Arc<Self>, part: &Part<'_>) {
-        let Some(at) = part.copy.known.filter(|_| part.copy.is_long()) else {
-            return;
-        };
-        if part.slot.writes_base.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let (client, slot) = (self.clone(), part.slot.clone());
-        let base = entry::encode(&part.copy.queue);
-        tokio::spawn(async move {
-            if let Ok(base) = base
-                && let Err(error) = client.journal.write_base(&slot.key, &base, at).await
-            {
-                tracing::debug!(key = %slot.key, %error, "cannot shorten the journal; later");
-            }
-            slot.writes_base.store(false, Ordering::Release);
-        });
-    }
-}
-
-fn too_often() -> StoreError {
-    let message = "others changed the key each time before this step could be taken";
-    StoreError::new(ErrorKind::Unavailable, message)
 }
 
 fn nothing_came() -> StoreError {

@@ -41,6 +41,7 @@ mod memory_facade;
 mod metrics;
 mod observing;
 mod outside_runtime;
+mod postgres_server;
 mod postgres_store;
 #[cfg(feature = "redis")]
 mod quarantine_support;

@@ -34,6 +34,11 @@ impl Fresh {
         Self::at(&Postgres::shared().url(), "")
     }
 
+    /// The URL of the store, whether its schema is there or not.
+    pub(crate) fn bare_url(&self) -> &str {
+        &self.url
+    }
+
     /// The URL of the store, whose schema is there.
     pub(crate) async fn url(&self) -> &str {
         let make = async || {

@@ -1,0 +1,214 @@
+//! The round trips of a client, and what follows from their answers.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use leasehold_core::{Command, Event, Inbox, Outcome, Push, StoreTime};
+
+use super::copy::Copy;
+use super::entry::{self, Steps};
+use super::keys::{Keys, Slot, lock};
+use super::page::Sweep;
+use super::{Append, Journal, News, RUNG};
+use crate::error::{ErrorKind, StoreError};
+use crate::port::PushSink;
+use crate::sync::{Mutex, Ordering};
+
+/// How often a step is tried anew because others' came in between.
+pub(super) const TRIES: usize = 1000;
+
+/// One client: what it knows, and its round trips.
+pub(super) struct Client<J> {
+    pub(super) journal: J,
+    pub(super) keys: Keys,
+    pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
+    pub(super) sweep: Sweep,
+}
+
+/// A key in a round trip: its turn is ours.
+pub(super) struct Part<'a> {
+    pub(super) slot: &'a Arc<Slot>,
+    pub(super) copy: &'a mut Copy,
+    /// What is appended, if anything is.
+    pub(super) commands: &'a [Command],
+}
+
+impl<J: Journal> Client<J> {
+    pub(super) fn push(&self, push: Push) {
+        let sink = lock(&self.sink).clone();
+        if let Some(sink) = sink.filter(|_| self.journal.epoch() != 0) {
+            sink.push(push);
+        }
+    }
+
+    /// Appends in any case: where something has changed, with what was learned.
+    pub(super) async fn append_surely(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        copy: &mut Copy,
+        commands: &[Command],
+    ) -> Result<Vec<Outcome>, StoreError> {
+        for _ in 0..TRIES {
+            let part = Part {
+                slot,
+                copy: &mut *copy,
+                commands,
+            };
+            if let Some(taken) = self.append(&mut [part], None).await? {
+                return Ok(taken.into_iter().flatten().collect());
+            }
+        }
+        Err(too_often())
+    }
+
+    /// One round trip. `None` if nothing was appended, since something had changed.
+    pub(super) async fn append(
+        self: &Arc<Self>,
+        parts: &mut [Part<'_>],
+        unchanged_since: Option<StoreTime>,
+    ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
+        let listens = self.journal.epoch() != 0;
+        let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
+        let bytes = steps
+            .iter()
+            .map(entry::encode)
+            .collect::<Result<Vec<_>, _>>()?;
+        let appends = parts.iter().zip(&steps).zip(&bytes);
+        let appends: Vec<_> = appends
+            .map(|((part, steps), bytes)| Append {
+                key: &part.slot.key,
+                known: part.copy.known,
+                bytes,
+                ring: &steps.ring,
+                queue: &part.copy.queue,
+            })
+            .collect();
+        let answer = self.journal.append(&appends, unchanged_since).await?;
+        let mut taken = Vec::new();
+        for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
+            self.follow(part, news, answer.at)?;
+            if answer.appended {
+                let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
+                taken.push(outcomes);
+                self.tell(part.slot, told, &steps.ring);
+                self.write_base_if_long(part);
+            }
+        }
+        Ok(answer.appended.then_some(taken))
+    }
+
+    fn steps<'a>(&self, part: &Part<'a>, listens: bool) -> Steps<'a> {
+        let mut ring: Vec<Inbox> = Vec::new();
+        let told = part
+            .commands
+            .iter()
+            .flat_map(|command| part.copy.queue.foretold(command));
+        for inbox in told {
+            if inbox != self.journal.inbox() && !ring.contains(inbox) && ring.len() < RUNG {
+                ring.push(inbox.clone());
+            }
+        }
+        Steps {
+            listens,
+            ring: Cow::Owned(ring),
+            commands: Cow::Borrowed(part.commands),
+        }
+    }
+
+    pub(super) async fn read(self: &Arc<Self>, parts: &mut [Part<'_>]) -> Result<(), StoreError> {
+        let keys: Vec<_> = parts
+            .iter()
+            .map(|part| (&part.slot.key, part.copy.known))
+            .collect();
+        let (at, news) = self.journal.read(&keys).await?;
+        for (part, news) in parts.iter_mut().zip(&news) {
+            self.follow(part, news, at)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what others have appended, and hears what it tells this client.
+    fn follow(&self, part: &mut Part<'_>, news: &News, at: StoreTime) -> Result<(), StoreError> {
+        let (key, inbox) = (&part.slot.key, self.journal.inbox());
+        let heard = part.copy.follow(key, news, inbox)?;
+        part.copy.at = at;
+        let size = news.since_base + news.base_length;
+        part.slot.size.store(size, Ordering::Relaxed);
+        for (at, event) in heard.told {
+            self.push(Push::of(&event, key, at, self.journal.epoch()));
+        }
+        if heard.missed {
+            self.push(Push::Reset);
+        }
+        Ok(())
+    }
+
+    /// Tells what a step of this client has to tell. Those that were not rung with it are now.
+    fn tell(self: &Arc<Self>, slot: &Arc<Slot>, told: Vec<(StoreTime, Event)>, rung: &[Inbox]) {
+        let mut later = Vec::new();
+        for (at, event) in told {
+            if event.inbox() == self.journal.inbox() {
+                self.push(Push::of(&event, &slot.key, at, self.journal.epoch()));
+            } else if !rung.contains(event.inbox()) {
+                later.push(event);
+            }
+        }
+        if !later.is_empty() {
+            tokio::spawn(self.clone().ring_later(slot.clone(), later));
+        }
+    }
+
+    /// Rings whom the step has told something that could not be foretold. Who is dead then is passed
+    /// over in another step.
+    fn ring_later(
+        self: Arc<Self>,
+        slot: Arc<Slot>,
+        events: Vec<Event>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let mut inboxes: Vec<_> = events.iter().map(|event| event.inbox().clone()).collect();
+            inboxes.sort_unstable();
+            inboxes.dedup();
+            // Who is not rung asks by itself.
+            let rung = self.journal.ring(&slot.key, &inboxes).await;
+            let dead = rung.unwrap_or_default();
+            if !dead.is_empty() {
+                let mut copy = slot.turn.lock().await;
+                let missed = events.iter().filter(|event| dead.contains(event.inbox()));
+                let missed: Vec<_> = missed.cloned().collect();
+                let unheard = copy.queue.unheard_of(&dead, &missed, true);
+                self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
+            }
+        })
+    }
+
+    /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.
+    fn write_base_if_long(self: &Arc<Self>, part: &Part<'_>) {
+        let Some(at) = part
+            .copy
+            .known
+            .filter(|_| part.copy.is_long(self.journal.base_after()))
+        else {
+            return;
+        };
+        if part.slot.writes_base.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (client, slot) = (self.clone(), part.slot.clone());
+        let base = entry::encode(&part.copy.queue);
+        tokio::spawn(async move {
+            if let Ok(base) = base
+                && let Err(error) = client.journal.write_base(&slot.key, &base, at).await
+            {
+                tracing::debug!(key = %slot.key, %error, "cannot shorten the journal; later");
+            }
+            slot.writes_base.store(false, Ordering::Release);
+        });
+    }
+}
+
+pub(super) fn too_often() -> StoreError {
+    let message = "others changed the key each time before this step could be taken";
+    StoreError::new(ErrorKind::Unavailable, message)
+}

@@ -1,0 +1,334 @@
+//! What clients of `postgres://` see when something is not as it should be, and what its schema does
+//! beside locks.
+
+use leasehold::core::Token;
+use leasehold::{ErrorKind, Released};
+use leasehold_store::access::Access;
+use leasehold_store::scheme::Scheme as _;
+use leasehold_testkit::postgres::{PgBouncer, Postgres, sql_at};
+
+use super::postgres_store::Fresh;
+use super::support::{soon, try_lock, until, waiting};
+
+async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
+    let access = Access::default();
+    let mut servers = leasehold_postgres::Postgres
+        .initialise(url, &access)
+        .await?;
+    servers.pop().expect("one server").outcome
+}
+
+fn schema(url: &str) -> &str {
+    let (_, rest) = url.split_once("schema=").unwrap();
+    rest.split('&').next().unwrap()
+}
+
+fn sql(url: &str, text: &str) -> String {
+    let text = text.replace("{schema}", schema(url));
+    sql_at(url.split('?').next().unwrap(), &text)
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_there_is_made_once() {
+    let fresh = Fresh::direct();
+    let error = leasehold::connect(fresh.bare_url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(
+        error.hint().unwrap().contains("leasehold init"),
+        "{error:?}"
+    );
+    assert_eq!(
+        init(fresh.bare_url()).await.unwrap(),
+        leasehold::Marked::New
+    );
+    assert_eq!(
+        init(fresh.bare_url()).await.unwrap(),
+        leasehold::Marked::Already
+    );
+    let client = fresh.connect().await;
+    assert!(
+        client
+            .mutex("k")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_some()
+    );
+    sql(fresh.bare_url(), "update {schema}.about set version = 9");
+    for error in [
+        leasehold::connect(fresh.bare_url())
+            .await
+            .unwrap_err()
+            .to_string(),
+        init(fresh.bare_url()).await.unwrap_err().to_string(),
+    ] {
+        assert!(error.contains("has version 9"), "{error}");
+    }
+}
+
+/// Two that make it at once are told that one has made it, and the other found it.
+#[tokio::test]
+async fn two_make_one_schema() {
+    let fresh = Fresh::direct();
+    let (one, other) = tokio::join!(init(fresh.bare_url()), init(fresh.bare_url()));
+    let made = [one.unwrap(), other.unwrap()];
+    assert!(made.contains(&leasehold::Marked::New), "{made:?}");
+    assert!(made.contains(&leasehold::Marked::Already), "{made:?}");
+}
+
+/// What cannot be read is left as it is, and other keys go on.
+#[tokio::test]
+async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    let lock = async |key: &str| client.mutex(key).unwrap().try_lock().await;
+    for key in ["format", "torn", "cut", "fine"] {
+        lock(key)
+            .await
+            .unwrap()
+            .expect("free")
+            .release()
+            .await
+            .unwrap();
+    }
+    sql(
+        &url,
+        "update {schema}.keys set format = 7 where key = 'format'",
+    );
+    sql(
+        &url,
+        "update {schema}.keys set tail = overlay(tail placing '\\x00' from 40) where key = 'torn'",
+    );
+    sql(
+        &url,
+        "update {schema}.keys set tail = substring(tail from 1 for 50) where key = 'cut'",
+    );
+    let rows = "select key, format, md5(tail), md5(base) from {schema}.keys where key <> 'fine'";
+    let before = sql(&url, rows);
+    let other = fresh.connect().await;
+    for (key, kind) in [
+        ("format", ErrorKind::Unsupported),
+        ("torn", ErrorKind::Corrupt),
+        ("cut", ErrorKind::Corrupt),
+    ] {
+        let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{key}: {error}");
+    }
+    assert_eq!(sql(&url, rows), before, "nothing was changed");
+    assert!(
+        other
+            .mutex("fine")
+            .unwrap()
+            .try_lock()
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let listed = other.list("*").await.unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+}
+
+/// A role that lacks a right is told which.
+#[tokio::test]
+async fn a_role_without_rights_is_told_what_to_grant() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let name = format!("poor_{}", schema(&url));
+    sql(&url, &format!("create role {name} login"));
+    let theirs = url.replace("postgres@", &format!("{name}@"));
+    let error = leasehold::connect(&theirs).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let grants = error.hint().unwrap().replace("ROLE", &name);
+    sql(&url, &grants);
+    let client = leasehold::connect(&theirs).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+}
+
+/// A crash of the server loses nothing, and no waiter is forgotten.
+#[tokio::test]
+async fn a_server_that_is_killed_has_kept_all() {
+    let server = Postgres::start();
+    let fresh = Fresh::at(&server.url(), "");
+    let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
+    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
+    let wait = waiting(&waiter, "k");
+    super::support::in_line(&holder, "k", 1).await;
+    server.kill();
+    assert!(lease.is_valid());
+    server.start_again();
+    let released = soon("a release", lease.release()).await.unwrap();
+    assert_eq!(released, Released::StillOurs);
+    let next = soon("the grant", wait).await.unwrap().unwrap();
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+}
+
+/// All sessions end, as when a pooler or a failing node is replaced.
+#[tokio::test]
+async fn ended_sessions_are_opened_again_and_waiters_hear() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
+    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
+    let wait = waiting(&waiter, "k");
+    super::support::in_line(&holder, "k", 1).await;
+    listens(&url).await;
+    sql(
+        &url,
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+               where application_name = 'leasehold' and query ilike '%{schema}.inbox%'",
+    );
+    listens(&url).await;
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let next = soon("the grant", wait).await.unwrap().unwrap();
+    assert!(next.is_valid());
+}
+
+/// Until that client's session that listens shows that it lives.
+async fn listens(url: &str) {
+    let held = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where \
+                l.locktype = 'advisory' and l.granted and a.application_name = 'leasehold' and \
+                a.query ilike '%{schema}.inbox%'";
+    until("somebody listens", async || sql(url, held) != "0").await;
+}
+
+/// Through a pooler in transaction mode nobody hears, and the error says what to set. Waiters ask.
+#[tokio::test]
+async fn who_cannot_hear_asks() {
+    let pooler = PgBouncer::start(Postgres::shared());
+    let fresh = Fresh::at(&pooler.url(), "");
+    let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
+    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
+    let wait = waiting(&waiter, "k");
+    super::support::in_line(&holder, "k", 1).await;
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let next = soon("the grant", wait).await.unwrap().unwrap();
+    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    // No lock of a session is left at the pooler's connections.
+    let url = fresh.url().await.to_owned();
+    let direct = url.replace(&pooler.url(), &Postgres::shared().url());
+    let left = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where \
+                l.locktype = 'advisory' and a.query ilike '%{schema}.inbox%'";
+    assert_eq!(sql(&direct, left), "0");
+}
+
+fn guard(url: &str, key: &str, token: Token) -> std::process::Output {
+    let call = format!("select {}.guard('{key}', {})", schema(url), token.0);
+    let mut psql = leasehold_testkit::postgres::psql(url.split('?').next().unwrap(), &call);
+    psql.output().expect("psql runs")
+}
+
+/// A stale holder's transaction fails as a whole; two of one token do not.
+#[tokio::test]
+async fn a_transaction_is_fenced() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    let lock = client.mutex("orders/42").unwrap();
+    let lease = lock.lock().await.unwrap();
+    let stale = lease.token();
+    assert!(guard(&url, "orders/42", stale).status.success());
+    assert!(
+        guard(&url, "orders/42", stale).status.success(),
+        "once more with one token"
+    );
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let lease = lock.lock().await.unwrap();
+    assert!(guard(&url, "orders/42", lease.token()).status.success());
+    let refused = guard(&url, "orders/42", stale);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("a later holder of 'orders/42' has been here"),
+        "{said}"
+    );
+    assert!(
+        guard(&url, "orders/43", stale).status.success(),
+        "another key"
+    );
+    sql(&url, "create table {schema}.work (done int)");
+    let work = format!(
+        "begin; select {{schema}}.guard('orders/42', {}); insert into {{schema}}.work values (1); commit",
+        stale.0
+    );
+    let work = work.replace("{schema}", schema(&url));
+    let failed = leasehold_testkit::postgres::psql(url.split('?').next().unwrap(), &work).output();
+    assert!(!failed.expect("psql runs").status.success());
+    assert_eq!(sql(&url, "select count(*) from {schema}.work"), "0");
+    let code = "do $$ begin perform {schema}.guard('orders/42', 1); \
+                exception when sqlstate 'LH001' then return; end $$";
+    sql(&url, code);
+}
+
+/// A role can be fenced without a right to the records.
+#[tokio::test]
+async fn who_may_only_guard_cannot_read_claims() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let name = format!("guarded_{}", schema(&url));
+    sql(
+        &url,
+        &format!("create role {name} login; grant usage on schema {{schema}} to {name}"),
+    );
+    let theirs = url.replace("postgres@", &format!("{name}@"));
+    sql(&theirs, "select {schema}.guard('k', 1)");
+    let read = "select has_table_privilege('{schema}.keys', 'select')";
+    assert_eq!(sql(&theirs, read), "f");
+}
+
+/// Keys that nobody has used for long go, and later tokens are higher all the same.
+#[tokio::test]
+async fn idle_keys_go() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let token = lease.token();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let held = client.mutex("held").unwrap().lock().await.unwrap();
+    let old = "update {schema}.keys set touched = touched - 48 * 3600 * 1000000::bigint";
+    sql(&url, old);
+    until("the idle key to go", async || {
+        // One in eight clients looks at its first step.
+        let other = fresh.connect().await;
+        let _ = try_lock(&other, "other").await;
+        sql(&url, "select count(*) from {schema}.keys where key = 'k'") == "0"
+    })
+    .await;
+    assert!(held.is_valid());
+    assert_eq!(
+        sql(
+            &url,
+            "select count(*) from {schema}.keys where key = 'held'"
+        ),
+        "1"
+    );
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert!(lease.token() > token);
+    drop(held);
+}
+
+/// The rows of keys that are in use do not grow: the schema has a size, and keeps it.
+#[tokio::test]
+async fn the_schema_stops_growing() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    let work = async |times: usize| {
+        for round in 0..times {
+            let lock = client.mutex(format!("k{}", round % 20)).unwrap();
+            let _ = lock.lock().await.unwrap().release().await.unwrap();
+        }
+        sql(&url, "vacuum {schema}.keys");
+        let size = "select pg_total_relation_size('{schema}.keys')";
+        sql(&url, size).parse::<u64>().unwrap()
+    };
+    let first = soon("the first steps", work(1_000)).await;
+    let later = soon("as many again", work(1_000)).await;
+    assert!(later <= first + first / 2, "{first} bytes, then {later}");
+    let longest = "select max(octet_length(tail)) from {schema}.keys";
+    let longest = sql(&url, longest).parse::<u64>().unwrap();
+    assert!(longest < 64 * 1024, "{longest} bytes of entries at one key");
+}

@@ -181,7 +181,8 @@ impl Listener {
         Ok(session)
     }
 
-    /// Sends itself something. Other rings that come meanwhile go where they belong.
+    /// Sends itself something, by another connection: what a session sends itself it hears also
+    /// through a pooler. Other rings that come meanwhile go where they belong.
     async fn probe(
         &self,
         session: &mut Session,
@@ -189,11 +190,7 @@ impl Listener {
     ) -> Result<(), StoreError> {
         let heard = async {
             let params = [(&self.channel as _, Type::TEXT)];
-            let sent = session
-                .client
-                .query_typed("select pg_notify($1, '')", &params);
-            sent.await
-                .map_err(|error| self.pool.meaning(Failure::Server(error)))?;
+            self.pool.ask("select pg_notify($1, '')", &params).await?;
             while let Some(name) = session.heard.recv().await {
                 if name.is_empty() {
                     return Ok(());

@@ -9,7 +9,7 @@
 //!   name and end.
 //! - `<!-- file: deploy.sh -->` before a block: it is a program of the reader's, not commands. The
 //!   blocks of the page that are `with` it have it as it is written.
-//! - A host of [`HOSTS`] in a URL is a real server, one for each name and block.
+//! - A host of [`HOSTS`] in a URL is a real server, one for each name and block; [`POSTGRES`] is a database.
 //! - `elect`, `hold`, `serve` and `ls --watch` go on until they are stopped: here, once they have printed a line.
 
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use leasehold_testkit::postgres::Postgres;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use tempfile::TempDir;
@@ -70,6 +71,9 @@ const GROUP: &str = "it makes a group of this machine";
 
 /// Names of servers that the pages use. A page that needs another adds it here.
 const HOSTS: [&str; 2] = ["host", "db1"];
+
+/// The URL of a database, which is a fresh one for each block.
+const POSTGRES: &str = "postgres://app@pg1/app";
 
 /// The pages at the root, beside those in `docs/`.
 const AT_THE_ROOT: [&str; 4] = [
@@ -507,19 +511,34 @@ impl Place {
 }
 
 /// Real servers, by the names that the pages give them.
-pub(crate) struct Servers(BTreeMap<&'static str, RedisServer>);
+pub(crate) struct Servers {
+    redis: BTreeMap<&'static str, RedisServer>,
+    /// The URL of a fresh database.
+    postgres: Option<String>,
+}
 
 impl Servers {
     pub(crate) fn named_in(text: &str) -> Self {
         let named = HOSTS
             .into_iter()
             .filter(|host| with_port(text, host, 0) != text);
-        Self(named.map(|host| (host, as_recommended())).collect())
+        let postgres = text.contains(POSTGRES).then(|| {
+            let server = Postgres::shared();
+            server.url_of(&server.database())
+        });
+        Self {
+            redis: named.map(|host| (host, as_recommended())).collect(),
+            postgres,
+        }
     }
 
     pub(crate) fn in_place_of_their_names(&self, text: &str) -> String {
-        let servers = self.0.iter();
-        servers.fold(text.to_owned(), |text, (host, server)| {
+        let text = match &self.postgres {
+            Some(url) => text.replace(POSTGRES, url),
+            None => text.to_owned(),
+        };
+        let servers = self.redis.iter();
+        servers.fold(text, |text, (host, server)| {
             with_port(&text, host, server.port())
         })
     }

@@ -6,12 +6,14 @@ pub(crate) mod pty;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use leasehold_testkit::postgres::Postgres;
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
 use tempfile::TempDir;
 
-/// Each case on the local store and on a real server.
+/// Each case on the local store and on real servers.
 macro_rules! on_each_store {
     ($($case:ident),* $(,)?) => {
         mod local {
@@ -26,6 +28,12 @@ macro_rules! on_each_store {
                 super::$case(&super::Store::redis()).await;
             })*
         }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::postgres().await).await;
+            })*
+        }
     };
 }
 pub(crate) use on_each_store;
@@ -34,7 +42,9 @@ pub(crate) use on_each_store;
 pub(crate) struct Store {
     pub(crate) url: String,
     files: TempDir,
-    server: Option<RedisServer>,
+    /// Ends with the test.
+    _server: Option<RedisServer>,
+    has_server: bool,
 }
 
 impl Store {
@@ -54,14 +64,30 @@ impl Store {
         Self::at(server.url(), Some(server))
     }
 
+    /// A schema of its own, which the command makes.
+    pub(crate) async fn postgres() -> Self {
+        static SCHEMAS: AtomicU64 = AtomicU64::new(0);
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        let url = format!("{}?schema=locks_{number}&pool=2", Postgres::shared().url());
+        let mut store = Self::at(url, None);
+        store.has_server = true;
+        store.run("init").await.has_code(Some(0));
+        store
+    }
+
     fn at(url: String, server: Option<RedisServer>) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory can be made");
-        Self { url, files, server }
+        Self {
+            url,
+            files,
+            has_server: server.is_some(),
+            _server: server,
+        }
     }
 
     /// Whether a server keeps it, which cannot see who is dead.
     pub(crate) fn is_remote(&self) -> bool {
-        self.server.is_some()
+        self.has_server
     }
 
     /// A file of the test.

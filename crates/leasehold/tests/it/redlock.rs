@@ -1,6 +1,7 @@
 //! Redlock on real servers: behaviour and faults.
 #![cfg(feature = "redis")]
 
+use futures_util::poll;
 use leasehold_testkit::expect::says;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
 use leasehold::audit::{AuditEvent, AuditRecord};
-use leasehold::core::{ClaimReply, ReleaseReply, StoreTime};
+use leasehold::core::{ClaimReply, ReleaseReply, RenewReply, StoreTime};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings};
@@ -41,6 +42,30 @@ async fn a_lock_over_five_servers() {
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let next = timeout(SOON, waiting).await.unwrap().unwrap();
     assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+}
+
+/// A renewal that finds its claim released sends no release of its own: the servers could take that
+/// one first, and then the caller's finds nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_renewal_under_way_does_not_overtake_the_release() {
+    let set = Set::start(3, "node_timeout=10s").await;
+    // On the worker, which runs first what was spawned last.
+    let on_the_worker = tokio::spawn(async move {
+        let (store, key) = (set.store().await, key("k"));
+        let granted = store.claim(&key, &claim(&store, 1, SOON)).await.unwrap();
+        token(granted.reply);
+        let (renew, release) = (renew(1, SOON), release(1));
+        let mut renewed = std::pin::pin!(store.renew(&key, &renew));
+        assert!(poll!(&mut renewed).is_pending());
+        // Each server answers in order.
+        store.inspect(&key).await.unwrap();
+        let mut released = std::pin::pin!(store.release(&key, &release));
+        assert!(poll!(&mut released).is_pending());
+        assert_eq!(renewed.await.unwrap().reply, RenewReply::Gone);
+        released.await.unwrap().reply
+    });
+    let released = on_the_worker.await.unwrap();
+    assert_eq!(released, ReleaseReply::Released { held: true });
 }
 
 #[tokio::test]

@@ -85,8 +85,9 @@ impl RedlockStore {
             }
             RoundVerdict::Unanswered => {
                 let error = refused(ErrorKind::Unavailable);
-                // Then its client does not ask again.
-                if error.retry_after().is_some() && !claim.wait {
+                // Then its client does not ask again, unless an earlier request came to nothing: a
+                // withdrawal could reach a member late and end a vote that the claim holds by.
+                if error.retry_after().is_some() && !claim.wait && before.is_none() {
                     inner.abandon(key, id);
                 }
                 return Err(error);

@@ -187,6 +187,18 @@ impl Process {
             .unwrap_or_else(|error| panic!("cannot signal {}: {error}", self.name));
     }
 
+    /// Stops the process (SIGSTOP), and returns when it stands still.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let how = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let changed = wait_for_change(self.pid, how);
+        assert!(changed.stopped(), "{} has ended\n{self}", self.name);
+    }
+
     /// Sends a signal to the process and its group, as a terminal does on Ctrl-C.
     ///
     /// # Panics

@@ -108,10 +108,11 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     let left: i32 = old.prints("").await.parse().unwrap();
     let shim = old.prints("shim ").await;
     let shim = rustix::process::Pid::from_raw(shim["shim ".len()..].parse().unwrap()).unwrap();
-    // As if both had been killed at once: then nobody ends what the command has started.
-    rustix::process::kill_process(shim, Signal::STOP).unwrap();
-    old.signal(Signal::KILL);
+    // As if both had been killed at once: then nobody ends what the command has started. It is not the
+    // shim that is stopped meanwhile: the system continues what stands still when its parent ends.
+    old.stop();
     rustix::process::kill_process(shim, Signal::KILL).unwrap();
+    old.signal(Signal::KILL);
     old.finish().await;
     let new = start(store);
     new.says("or a child of it, is still running; waiting for k")

@@ -28,8 +28,18 @@ struct Server {
     due: Moment,
     in_flight: bool,
     asked: bool,
-    confirmed: Option<bool>,
+    confirmed: Option<Found>,
     backoff: Backoff,
+}
+
+/// What a server had when it confirmed the release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Found {
+    Vote,
+    NoVote,
+    /// No vote, but the release was repeated: the one before may have ended the vote, and its answer
+    /// was lost.
+    NoVoteLeft,
 }
 
 impl QuorumRelease {
@@ -93,8 +103,13 @@ impl QuorumRelease {
     pub fn handle_released(&mut self, server: usize, held: bool) {
         if let Some(server) = self.servers.get_mut(server) {
             server.in_flight = false;
+            let found = match held {
+                true => Found::Vote,
+                false if server.backoff.is_fresh() => Found::NoVote,
+                false => Found::NoVoteLeft,
+            };
             // A second answer is about nothing.
-            server.confirmed.get_or_insert(held);
+            server.confirmed.get_or_insert(found);
         }
     }
 
@@ -111,17 +126,18 @@ impl QuorumRelease {
     #[must_use]
     pub fn verdict(&self) -> Option<ReleaseVerdict> {
         let quorum = self.size.quorum();
-        let confirmed = self.servers.iter().filter_map(|s| s.confirmed);
-        let held = confirmed.clone().filter(|held| *held).count();
-        let open = self.servers.len() - confirmed.clone().count();
+        let count = |like| self.servers.iter().filter(|s| s.confirmed == like).count();
+        let held = count(Some(Found::Vote));
+        let maybe_held = held + count(Some(Found::NoVoteLeft));
+        let open = count(None);
         if held >= quorum {
             return Some(ReleaseVerdict::Held);
         }
-        if confirmed.count() < quorum || (held + open >= quorum && self.some_first_answer_is_open())
-        {
+        let confirmed = self.servers.len() - open;
+        if confirmed < quorum || (maybe_held + open >= quorum && self.some_first_answer_is_open()) {
             return None;
         }
-        Some(if self.valid && held > 0 {
+        Some(if self.valid && (held > 0 || maybe_held >= quorum) {
             ReleaseVerdict::Held
         } else {
             ReleaseVerdict::NotHeld
@@ -209,5 +225,27 @@ mod tests {
             farewell.handle_released(server, false);
         }
         assert_eq!(farewell.verdict(), Some(ReleaseVerdict::NotHeld));
+    }
+
+    #[test]
+    fn a_repeated_release_that_finds_nothing_may_have_been_carried_out_before() {
+        // `lost` first answers are lost, and the other servers never had the vote.
+        for (lost, verdict) in [
+            (3, ReleaseVerdict::Held),
+            (2, ReleaseVerdict::NotHeld),
+            (0, ReleaseVerdict::NotHeld),
+        ] {
+            let mut farewell = farewell(true);
+            for server in 0..lost {
+                farewell.handle_silence(Moment(1), server);
+            }
+            let again = Moment(60_000);
+            let sent = std::iter::from_fn(|| farewell.poll_transmit(again));
+            assert_eq!(sent.count(), lost);
+            for server in 0..5 {
+                farewell.handle_released(server, false);
+            }
+            assert_eq!(farewell.verdict(), Some(verdict), "{lost} answers lost");
+        }
     }
 }

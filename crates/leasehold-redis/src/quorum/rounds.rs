@@ -127,6 +127,14 @@ impl Inner {
         self.release_all(key, id, token, (released, held), until)
     }
 
+    /// Releases what is left of a claim that has ended by itself. If its client has released it, that
+    /// release does so: another one could reach members first, and the client's would find nothing.
+    pub(super) fn release_ended(self: &Arc<Self>, key: &Key, id: &ClaimId) {
+        if !matches!(self.claims.get(key, id), Some((Known::Left, _))) {
+            self.begin_release(key, id);
+        }
+    }
+
     /// Repeats a release at every member until it is confirmed, or the votes have expired.
     pub(super) fn release_all(
         self: &Arc<Self>,

@@ -72,7 +72,7 @@ impl RedlockStore {
                 Reply::Taken
             }
             RoundVerdict::Gone => {
-                inner.begin_release(key, id);
+                inner.release_ended(key, id);
                 Reply::Gone
             }
             RoundVerdict::Refused { left } => {
@@ -85,8 +85,9 @@ impl RedlockStore {
             }
             RoundVerdict::Unanswered => {
                 let error = refused(ErrorKind::Unavailable);
-                // Then its client does not ask again.
-                if error.retry_after().is_some() && !claim.wait {
+                // Then its client does not ask again, unless an earlier request came to nothing: a
+                // withdrawal could reach a member late and end a vote that the claim holds by.
+                if error.retry_after().is_some() && !claim.wait && before.is_none() {
                     inner.abandon(key, id);
                 }
                 return Err(error);
@@ -139,7 +140,7 @@ impl RedlockStore {
                 return Err(report.error(inner, ErrorKind::Unavailable, limit));
             }
             _ => {
-                inner.begin_release(key, &renew.id);
+                inner.release_ended(key, &renew.id);
                 Reply::Gone
             }
         };
@@ -254,8 +255,11 @@ impl Inner {
         let report = self.drive(key, &mut round, limit, propose).await;
         let verdict = round.verdict().unwrap_or(RoundVerdict::Unanswered);
         if let Some((Known::Left, _)) = self.claims.get(key, &claim.id) {
-            // It was released while it was asked for.
-            self.release_all(key, &claim.id, round.token(), (true, false), lapses);
+            // It was released while it was asked for. That release covers the votes of a claim that
+            // had held; one that had not may have got votes for a higher token since.
+            if before.is_none_or(|before| !before.held) {
+                self.release_all(key, &claim.id, round.token(), (true, false), lapses);
+            }
             return (RoundVerdict::Gone, report);
         }
         (verdict, report)

@@ -1,15 +1,16 @@
 //! Redlock on real servers: behaviour and faults.
 #![cfg(feature = "redis")]
 
+use futures_util::poll;
 use leasehold_testkit::expect::says;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
 use leasehold::audit::{AuditEvent, AuditRecord};
-use leasehold::core::{ClaimReply, ReleaseReply, StoreTime};
+use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings};
@@ -41,6 +42,69 @@ async fn a_lock_over_five_servers() {
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let next = timeout(SOON, waiting).await.unwrap().unwrap();
     assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+}
+
+/// A renewal that finds its claim released sends no release of its own: the servers could take that
+/// one first, and then the caller's finds nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_renewal_under_way_does_not_overtake_the_release() {
+    let set = Set::start(3, "node_timeout=10s").await;
+    // On the worker, which runs first what was spawned last.
+    let on_the_worker = tokio::spawn(async move {
+        let (store, key) = (set.store().await, key("k"));
+        let granted = store.claim(&key, &claim(&store, 1, SOON)).await.unwrap();
+        token(granted.reply);
+        let (renew, release) = (renew(1, SOON), release(1));
+        let mut renewed = std::pin::pin!(store.renew(&key, &renew));
+        assert!(poll!(&mut renewed).is_pending());
+        // Each server answers in order.
+        store.inspect(&key).await.unwrap();
+        let mut released = std::pin::pin!(store.release(&key, &release));
+        assert!(poll!(&mut released).is_pending());
+        assert_eq!(renewed.await.unwrap().reply, RenewReply::Gone);
+        released.await.unwrap().reply
+    });
+    let released = on_the_worker.await.unwrap();
+    assert_eq!(released, ReleaseReply::Released { held: true });
+}
+
+/// Asks with this claim until a majority answers: a machine may be busy.
+async fn answered(store: &RedlockStore, claim: &Claim) -> ClaimReply {
+    loop {
+        if let Ok(answer) = store.claim(&key("k"), claim).await {
+            return answer.reply;
+        }
+    }
+}
+
+/// Its client asks again, so what it has proposed is not withdrawn: a withdrawal that reached a server
+/// late would take a vote that the claim holds by.
+#[tokio::test]
+async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
+    let set = Set::start(3, "").await;
+    let (store, other) = (set.store().await, set.store().await);
+    // Before half of it is over, the same token is proposed again.
+    let ttl = SOON;
+    let (first, second) = (claim(&store, 1, ttl), claim(&other, 2, ttl));
+    let rest = &set.servers[1..];
+    let need_replicas = |so_many| {
+        for server in rest {
+            server.command(&["config", "set", "min-replicas-to-write", so_many]);
+        }
+    };
+    rest.iter().for_each(RedisServer::stop);
+    let unanswered = store.claim(&key("k"), &first).await.unwrap_err();
+    assert_eq!(unanswered.retry_after(), None, "{unanswered}");
+    rest.iter().for_each(RedisServer::cont);
+    let first_asked_before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    need_replicas("1");
+    let not_now = |error: &StoreError| error.retry_after().is_some();
+    while !not_now(&store.claim(&key("k"), &first).await.unwrap_err()) {}
+    need_replicas("0");
+    let proposed = Duration::from_micros(token(answered(&store, &first).await).0);
+    let second = answered(&other, &second).await;
+    assert!(matches!(second, ClaimReply::Busy { .. }), "{second:?}");
+    assert!(proposed < first_asked_before, "another token");
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Facts {
             logs: text(7) == "all" || text(7) == "mod" || text(8) != "-1",
             connections: (number(9), number(10)),
             is_async: options.commit == Commit::Async,
-            is_deaf: options.listen.as_deref() == Some("off"),
+            is_deaf: options.listens_at().is_none(),
         })
     }
 }

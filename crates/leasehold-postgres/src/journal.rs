@@ -92,7 +92,7 @@ impl Rows {
     fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = Pool::new(options);
         let inbox = Inbox::from_random(random_u64());
-        let at = options.listens_at()?;
+        let at = options.listens_at();
         Ok(Self {
             pushes: at.is_some(),
             listener: Listener::new(pool.clone(), at, &inbox),
@@ -399,7 +399,7 @@ fn damaged(key: &Key) -> StoreError {
 }
 
 /// The entries of a journal; `None` if they are cut.
-fn frames(mut bytes: &[u8]) -> Option<Vec<Entry>> {
+pub(crate) fn frames(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
         let (dead, rest) = bytes.split_first_chunk::<8>()?;

@@ -25,6 +25,9 @@
 
 mod doctor;
 mod errors;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod init;
 mod journal;
 mod listener;

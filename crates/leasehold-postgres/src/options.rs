@@ -9,12 +9,13 @@ use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::{Access, read_file, read_password};
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
-use leasehold_store::params::{Param, Params, add_params, check_bounds};
+use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
+const PORT: u16 = 5432;
 const MOST_CONNECTIONS: u32 = 100;
 const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,14 +43,12 @@ pub enum Commit {
 pub struct PostgresOptions {
     /// Hosts, user, password and database.
     pub(crate) config: Config,
-    /// The same as people may see it.
-    shown: String,
     /// The schema, which `leasehold init` makes.
     pub schema: String,
     /// How many connections there are at most, beside the one that listens.
     pub pool: u32,
-    /// Another way to the server for the session that listens; `off` for none.
-    pub listen: Option<String>,
+    /// Another way to the server for the session that listens; `Some(None)` for no such session.
+    pub(crate) listen: Option<Option<Config>>,
     /// When a commit counts.
     pub commit: Commit,
     /// How long an idle key keeps its last token.
@@ -80,12 +79,13 @@ const TABLE: &[Param<PostgresOptions>] = &[
         })
     }),
     ("listen", |options| {
-        let shown = options.listen.as_deref().map(hide_password);
+        let at = options.listen.as_ref();
+        let shown = at.map(|at| at.as_ref().map_or_else(|| "off".to_owned(), shown));
         Field::custom(shown, |text| {
-            if text != "off" {
-                parse(text)?;
-            }
-            options.listen = Some(text.to_owned());
+            options.listen = Some(match text {
+                "off" => None,
+                url => Some(parse(url)?),
+            });
             Ok(())
         })
     }),
@@ -116,37 +116,55 @@ const TABLE: &[Param<PostgresOptions>] = &[
     }),
 ];
 
-/// The part of a URL that names servers, user and database.
+/// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
+/// a password.
 fn parse(url: &str) -> Result<Config, Invalid> {
     let hint = "write it like postgres://user@host/database";
-    let mut config: Config = url.parse().map_err(|_| {
-        Invalid::new(
-            format!("{:?} is no URL of PostgreSQL", hide_password(url)),
-            hint,
-        )
-    })?;
+    let invalid = |what: &str| Invalid::new(format!("the URL of PostgreSQL {what}"), hint);
+    let mut config: Config = url.parse().map_err(|_| invalid("cannot be read"))?;
     if config.get_hosts().is_empty() {
-        return Err(Invalid::new("the URL of PostgreSQL names no host", hint));
+        return Err(invalid("names no host"));
     }
     config.application_name("leasehold");
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     Ok(config)
 }
 
-/// The URL with `***` in the place of its password.
-fn hide_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    // A password may contain anything but these.
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..end].rsplit_once('@') {
-        Some((login, hosts)) if login.contains(':') => {
-            let user = login.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:***@{hosts}{}", &rest[end..])
-        }
-        _ => url.to_owned(),
+/// The servers, the user and the database as a URL, with `***` in the place of the password.
+fn shown(config: &Config) -> String {
+    let mut url = "postgres://".to_owned();
+    if let Some(user) = config.get_user() {
+        encode(user, &mut url);
+        let password = config.get_password().map_or("", |_| ":***");
+        url += password;
+        url.push('@');
     }
+    let ports = config.get_ports();
+    for (place, host) in config.get_hosts().iter().enumerate() {
+        if place > 0 {
+            url.push(',');
+        }
+        match host {
+            Host::Tcp(name) if name.contains(':') => url += &format!("[{name}]"),
+            Host::Tcp(name) => encode(name, &mut url),
+            Host::Unix(path) => {
+                let mut encoded = String::new();
+                encode(&path.to_string_lossy(), &mut encoded);
+                url += &encoded.replace('/', "%2F");
+            }
+        }
+        match ports.get(place).or_else(|| ports.first()) {
+            Some(port) if *port != PORT => url += &format!(":{port}"),
+            _ => {}
+        }
+    }
+    if let Some(database) = config.get_dbname() {
+        url.push('/');
+        let mut encoded = String::new();
+        encode(database, &mut encoded);
+        url += &encoded.replace('/', "%2F");
+    }
+    url
 }
 
 impl PostgresOptions {
@@ -158,7 +176,6 @@ impl PostgresOptions {
         let (servers, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = Self {
             config: parse(servers)?,
-            shown: hide_password(servers),
             schema: USUAL_SCHEMA.to_owned(),
             pool: USUAL_POOL,
             listen: None,
@@ -244,7 +261,7 @@ impl PostgresOptions {
             .get_ports()
             .first()
             .copied()
-            .unwrap_or(5432)
+            .unwrap_or(PORT)
             .to_string();
         let user = self.config.get_user()?;
         let wanted = [
@@ -264,7 +281,7 @@ impl PostgresOptions {
     /// The URL as people may see it. It reads back the same but for the password.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        let mut url = self.shown.clone();
+        let mut url = shown(&self.config);
         add_params(&mut url, TABLE, self);
         url
     }
@@ -279,20 +296,15 @@ impl PostgresOptions {
     }
 
     /// Where the session that listens goes; `None` if there is none.
-    pub(crate) fn listens_at(&self) -> Result<Option<Config>, Invalid> {
-        match self.listen.as_deref() {
-            None => Ok(Some(self.config.clone())),
-            Some("off") => Ok(None),
-            Some(url) => {
-                let mut config = parse(url)?;
-                if let Some(password) = self.config.get_password()
-                    && config.get_password().is_none()
-                {
-                    config.password(password);
-                }
-                Ok(Some(config))
-            }
+    pub(crate) fn listens_at(&self) -> Option<Config> {
+        let Some(at) = &self.listen else {
+            return Some(self.config.clone());
+        };
+        let mut at = at.clone()?;
+        if let (None, Some(password)) = (at.get_password(), self.config.get_password()) {
+            at.password(password);
         }
+        Some(at)
     }
 }
 
@@ -317,4 +329,71 @@ fn fields_of(line: &str) -> Vec<String> {
         }
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_reads_back_the_same() {
+        for (url, shown) in [
+            ("postgres://h/d", "postgres://h/d"),
+            ("postgresql://u@h:5432", "postgres://u@h"),
+            ("postgres://u:p%2Fw@h:1,i:2/d", "postgres://u:***@h:1,i:2/d"),
+            ("postgres://u:p/w@h/d", "postgres://u:***@h/d"),
+            (
+                "postgres://%2Frun%2Fpg/d%2F1",
+                "postgres://%2Frun%2Fpg/d%2F1",
+            ),
+            (
+                "postgres://h/d?pool=8&schema=locks&commit=async&retention=2h&listen=off",
+                "postgres://h/d?schema=locks&listen=off&commit=async&retention=2h",
+            ),
+            (
+                "postgres://h:6432/d?listen=postgres://u:secret@i/d",
+                "postgres://h:6432/d?listen=postgres%3A//u%3A***%40i/d",
+            ),
+        ] {
+            let options = PostgresOptions::from_url(url).unwrap();
+            assert_eq!(options.redacted_url(), shown, "{url}");
+            let again = PostgresOptions::from_url(&options.redacted_url()).unwrap();
+            assert_eq!(again.redacted_url(), shown);
+            assert!(!format!("{options:?}").contains("secret"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_not_repeated() {
+        for (url, said) in [
+            (
+                "postgres://u:secret@h/d?colour=red",
+                "unknown parameter \"colour\"",
+            ),
+            ("postgres://u:secret@h/d?pool=0", "pool = \"0\""),
+            ("postgres://h/d?schema=My%20Locks", "no name for a schema"),
+            ("postgres://h/d?commit=maybe", "commit = \"maybe\""),
+            (
+                "postgres://h/d?retention=1s",
+                "retention of 1s is out of bounds",
+            ),
+            ("postgres://h/d?listen=redis://u:secret@h", "cannot be read"),
+            ("postgres://", "names no host"),
+            ("postgres://u:secret@h:port/d", "cannot be read"),
+        ] {
+            let refused = PostgresOptions::from_url(url).unwrap_err();
+            assert!(refused.message.contains(said), "{url}: {refused}");
+            assert!(!refused.message.contains("secret"), "{refused}");
+            assert!(refused.hint.is_some(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_password_file_has_five_fields() {
+        assert_eq!(fields_of("h:5432:*:u:p"), ["h", "5432", "*", "u", "p"]);
+        assert_eq!(
+            fields_of(r"a\:b:1:d:u:p\\w\:x"),
+            ["a:b", "1", "d", "u", r"p\w:x"]
+        );
+    }
 }

@@ -3,8 +3,11 @@
 
 #[cfg(feature = "local")]
 pub use leasehold_local::fuzzing as local;
+#[cfg(feature = "postgres")]
+pub use leasehold_postgres::fuzzing as postgres;
 #[cfg(feature = "redis")]
 pub use leasehold_redis::fuzzing as redis;
+pub use leasehold_store::journal::fuzzing as journal;
 
 /// Whether a name matches a pattern of `list`.
 pub fn glob(pattern: &str, name: &str) -> bool {

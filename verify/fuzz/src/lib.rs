@@ -40,6 +40,10 @@ pub const TARGETS: &[Target] = &[
         run: targets::globs::run,
     },
     Target {
+        name: "journals",
+        run: targets::journals::run,
+    },
+    Target {
         name: "local_files",
         run: targets::local_files::run,
     },

@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod durations;
 pub(crate) mod globs;
+pub(crate) mod journals;
 pub(crate) mod local_files;
 pub(crate) mod parts;
 pub(crate) mod pushes;

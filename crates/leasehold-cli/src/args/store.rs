@@ -75,9 +75,9 @@ impl<T: Args> Args for Settable<T> {
 #[command(next_help_heading = "Store")]
 struct StoreOptions {
     /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
-    /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,… or
-    /// redlock://h1,h2,h3; Redis with ?layout=classic shares locks with other libraries [env:
-    /// LEASEHOLD_STORE] [default: local:]
+    /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,…,
+    /// redlock://h1,h2,h3 or postgres://user@host/db; Redis with ?layout=classic shares locks with
+    /// other libraries [env: LEASEHOLD_STORE] [default: local:]
     ///
     /// local: needs no server and serves the processes of one user on one machine. Machines that
     /// share locks must name the same store: `run --every` warns when no store is named, and

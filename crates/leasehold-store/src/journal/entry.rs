@@ -11,7 +11,7 @@ use super::FORMAT;
 use crate::error::{ErrorKind, StoreError};
 
 /// What stands before the JSON.
-const HEAD: usize = 12;
+pub(super) const HEAD: usize = 12;
 
 /// What was asked of a queue in one entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,10 +58,15 @@ pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
         let message = "the queue cannot be serialised";
         StoreError::new(ErrorKind::Refused, message).with_source(error)
     })?;
+    seal(&mut bytes);
+    Ok(bytes)
+}
+
+/// Writes the head before the JSON.
+pub(super) fn seal(bytes: &mut [u8]) {
     let (head, json) = bytes.split_at_mut(HEAD);
     head[..4].copy_from_slice(&FORMAT.to_le_bytes());
     head[4..].copy_from_slice(&xxh3_64(json).to_le_bytes());
-    Ok(bytes)
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Flaw> {

@@ -27,6 +27,9 @@
 mod client;
 mod copy;
 mod entry;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 mod page;
 mod store;

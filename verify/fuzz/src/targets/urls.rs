@@ -7,8 +7,9 @@
 use std::fmt::Debug;
 
 use leasehold::core::Invalid;
-use leasehold::fuzzing::local;
+use leasehold::fuzzing::{local, postgres};
 use leasehold::store::local::LocalOptions;
+use leasehold::store::postgres::PostgresOptions;
 use leasehold::store::redis::{RedisAddress, RedisClusterOptions, RedisOptions, RedlockOptions};
 
 use super::{SECRET, check_sentence};
@@ -44,6 +45,7 @@ pub(crate) fn run(data: &[u8]) {
         copy.servers = copy.servers.iter().map(masked).collect();
         (copy, options.redacted_url())
     });
+    check_postgres(&case);
     check_local(&case);
 }
 
@@ -93,6 +95,21 @@ impl Case<'_> {
                 self.url
             );
         }
+    }
+}
+
+fn check_postgres(case: &Case<'_>) {
+    let options = match PostgresOptions::from_url(case.url) {
+        Ok(options) => options,
+        Err(invalid) => return case.refused(&invalid),
+    };
+    let shown = options.redacted_url();
+    match PostgresOptions::from_url(&shown) {
+        Ok(again) => assert_eq!(again.redacted_url(), shown, "{:?}", case.url),
+        Err(invalid) => panic!("{:?} is shown as {shown:?}: {invalid}", case.url),
+    }
+    if case.secret && postgres::holds(&options, SECRET) {
+        assert!(!shown.contains(SECRET), "{shown}");
     }
 }
 

@@ -70,10 +70,8 @@ const TABLE: &[Param<PostgresOptions>] = &[
             options.pool = count
                 .filter(|count| (1..=MOST_CONNECTIONS).contains(count))
                 .ok_or_else(|| {
-                    Invalid::new(
-                        format!("pool = {text:?} is no number of connections"),
-                        format!("choose 1 to {MOST_CONNECTIONS}"),
-                    )
+                    let why = "the URL has no number of connections for pool";
+                    Invalid::new(why, format!("choose 1 to {MOST_CONNECTIONS}"))
                 })?;
             Ok(())
         })
@@ -97,7 +95,7 @@ const TABLE: &[Param<PostgresOptions>] = &[
                 "async" => Commit::Async,
                 _ => {
                     return Err(Invalid::new(
-                        format!("commit = {text:?} is not known"),
+                        "the URL has an unknown value for commit",
                         "write commit=sync or commit=async",
                     ));
                 }
@@ -134,7 +132,7 @@ fn parse(url: &str) -> Result<Config, Invalid> {
 fn shown(config: &Config) -> String {
     let mut url = "postgres://".to_owned();
     if let Some(user) = config.get_user() {
-        encode(user, &mut url);
+        url += &encoded(user);
         let password = config.get_password().map_or("", |_| ":***");
         url += password;
         url.push('@');
@@ -146,12 +144,8 @@ fn shown(config: &Config) -> String {
         }
         match host {
             Host::Tcp(name) if name.contains(':') => url += &format!("[{name}]"),
-            Host::Tcp(name) => encode(name, &mut url),
-            Host::Unix(path) => {
-                let mut encoded = String::new();
-                encode(&path.to_string_lossy(), &mut encoded);
-                url += &encoded.replace('/', "%2F");
-            }
+            Host::Tcp(name) => url += &encoded(name),
+            Host::Unix(path) => url += &encoded(&path.to_string_lossy()),
         }
         match ports.get(place).or_else(|| ports.first()) {
             Some(port) if *port != PORT => url += &format!(":{port}"),
@@ -159,12 +153,31 @@ fn shown(config: &Config) -> String {
         }
     }
     if let Some(database) = config.get_dbname() {
-        url.push('/');
-        let mut encoded = String::new();
-        encode(database, &mut encoded);
-        url += &encoded.replace('/', "%2F");
+        url = url + "/" + &encoded(database);
     }
     url
+}
+
+/// What is refused may be a part of a password that is not encoded: then there is an @ behind the first
+/// / or ?, and it must not be shown.
+fn discreet(url: &str, invalid: Invalid) -> Invalid {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let behind = rest.find(['/', '?']).map(|at| &rest[at..]);
+    if !behind.is_some_and(|behind| behind.contains('@')) {
+        return invalid;
+    }
+    Invalid::new(
+        "the URL of PostgreSQL cannot be read, and it has an @ after its first / or ?",
+        "percent-encode special characters in user and password, and in parameters: %2F for /, %3F for \
+         ?, %40 for @",
+    )
+}
+
+/// A part of a URL, without slashes.
+fn encoded(text: &str) -> String {
+    let mut part = String::new();
+    encode(text, &mut part);
+    part.replace('/', "%2F")
 }
 
 impl PostgresOptions {
@@ -173,6 +186,10 @@ impl PostgresOptions {
     /// # Errors
     /// [`Invalid`] for one that names no PostgreSQL, or with a parameter that there is not.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        Self::read_url(url).map_err(|invalid| discreet(url, invalid))
+    }
+
+    fn read_url(url: &str) -> Result<Self, Invalid> {
         let (servers, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = Self {
             config: parse(servers)?,
@@ -196,7 +213,7 @@ impl PostgresOptions {
             .starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
         if !named || !self.schema.chars().all(plain) || self.schema.len() > 63 {
             return Err(Invalid::new(
-                format!("schema = {:?} is no name for a schema here", self.schema),
+                "the URL has no name of a schema for schema",
                 "use small letters, digits and underscores, and begin with a letter",
             ));
         }
@@ -370,14 +387,14 @@ mod tests {
                 "postgres://u:secret@h/d?colour=red",
                 "unknown parameter \"colour\"",
             ),
-            ("postgres://u:secret@h/d?pool=0", "pool = \"0\""),
-            ("postgres://h/d?schema=My%20Locks", "no name for a schema"),
-            ("postgres://h/d?commit=maybe", "commit = \"maybe\""),
+            ("postgres://u:secret@h/d?pool=0", "no number of connections"),
+            ("postgres://h/d?schema=My%20Locks", "no name of a schema"),
+            ("postgres://h/d?commit=maybe", "unknown value for commit"),
             (
                 "postgres://h/d?retention=1s",
                 "retention of 1s is out of bounds",
             ),
-            ("postgres://h/d?listen=redis://u:secret@h", "cannot be read"),
+            ("postgres://h/d?listen=redis://u:secret@h", "has an @ after"),
             ("postgres://", "names no host"),
             ("postgres://u:secret@h:port/d", "cannot be read"),
         ] {

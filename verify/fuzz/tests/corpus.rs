@@ -70,7 +70,7 @@ macro_rules! targets {
     };
 }
 
-targets!(answers durations globs local_files parts pushes records server urls words);
+targets!(answers durations globs journals local_files parts pushes records server urls words);
 
 #[test]
 fn the_same_seed_gives_the_same_changes() {

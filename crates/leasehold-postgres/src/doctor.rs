@@ -110,8 +110,7 @@ const RULES: &[Rule] = &[
             })
         },
         Severity::Note,
-        "a crash of the server can undo the grants of up to three times that delay, and others may be \
-         granted the same keys",
+        "a crash of the server can undo the grants of up to three times that delay",
         "use commit=sync, and synchronous_commit = on at the server",
     ),
     (

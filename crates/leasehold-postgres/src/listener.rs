@@ -102,7 +102,7 @@ impl Listener {
             session = loop {
                 match self.connect().await {
                     Ok(session) => break session,
-                    Err(error) => tracing::debug!(%error, "cannot listen; again in {pause:?}"),
+                    Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
                 }
                 sleep(pause).await;
                 pause = (2 * pause).min(AGAIN.1);

@@ -14,13 +14,21 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// The longest sentence that is no hint: what a terminal shows in one line.
 const LONGEST: usize = 100;
 
-/// How texts begin that are no messages: paragraphs that are wrapped, lists in hints, headers.
-const OTHERS: [&str; 5] = [
+/// How texts begin that are no messages: paragraphs that are wrapped, lists in hints, headers, SQL.
+const OTHERS: [&str; 13] = [
     "Exclusion ",
     "ACL SETUSER ",
     "layout, prefix, ",
     "quorum, max_ttl, ",
     "default-src ",
+    "GRANT USAGE ",
+    "begin; ",
+    "call {schema}",
+    "delete from {schema}",
+    "listen \"",
+    "select ",
+    "set tcp_",
+    "unlisten ",
 ];
 
 /// What a text is for.
@@ -148,6 +156,7 @@ fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
         "leasehold-core",
         "leasehold-store",
         "leasehold-local",
+        "leasehold-postgres",
         "leasehold-redis",
     ] {
         let mut found = Vec::new();

@@ -17,7 +17,7 @@
 //! says what is promised.
 //!
 //! - `options`: the URL;
-//! - `pool`: connections, and what becomes of errors (`errors`);
+//! - `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
 //! - `journal`: the statements, and what is read of their answers;
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
@@ -34,8 +34,9 @@ mod listener;
 mod options;
 mod pool;
 mod scheme;
+mod tls;
 
-pub use self::options::{Commit, PostgresOptions};
+pub use self::options::{Commit, PostgresOptions, SslMode};
 pub use self::scheme::Postgres;
 
 use leasehold_store::journal::JournalStore;

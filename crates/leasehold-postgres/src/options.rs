@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
-use leasehold_store::access::{Access, read_file, read_password};
+use leasehold_store::access::{Access, TlsFiles, read_file, read_password};
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
 use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
 use tokio_postgres::Config;
@@ -32,11 +32,36 @@ pub enum Commit {
     Async,
 }
 
+/// Whether the connection is encrypted, and who is believed to be the server. The names are those of
+/// `psql`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SslMode {
+    /// Never.
+    Disable,
+    /// If the server can. Nobody finds out who the server is.
+    #[default]
+    Prefer,
+    /// Always. If authorities are named (`ca`), the certificate has to be theirs, and for the host.
+    Require,
+    /// Always, with a certificate for the host, of the authorities that are named or the system's.
+    VerifyFull,
+}
+
+impl SslMode {
+    const NAMES: [(&'static str, Self); 4] = [
+        ("disable", Self::Disable),
+        ("prefer", Self::Prefer),
+        ("require", Self::Require),
+        ("verify-full", Self::VerifyFull),
+    ];
+}
+
 /// Options of a store in PostgreSQL. `Debug` hides passwords.
 ///
 /// # The parameters of a URL
 /// `schema` (default `leasehold`), `pool` (connections at most; default 8), `listen` (`off`, or the
 /// URL of a way to the server that keeps sessions, past a pooler), `commit` (`sync`, `async`),
+/// `sslmode` (`disable`, `prefer`, `require`, `verify-full`) with `ca`, `cert` and `key` (PEM files),
 /// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
 /// `response_timeout` (5 s).
 #[derive(Clone)]
@@ -51,6 +76,10 @@ pub struct PostgresOptions {
     pub(crate) listen: Option<Option<Config>>,
     /// When a commit counts.
     pub commit: Commit,
+    /// Whether the connection is encrypted (feature `tls`).
+    pub sslmode: SslMode,
+    /// Certificates to trust instead of the system's, and the client's own with its key.
+    pub tls: TlsFiles,
     /// How long an idle key keeps its last token.
     pub retention: Duration,
     /// How long opening a connection may take.
@@ -103,6 +132,22 @@ const TABLE: &[Param<PostgresOptions>] = &[
             Ok(())
         })
     }),
+    ("sslmode", |options| {
+        let name = SslMode::NAMES
+            .iter()
+            .find(|(_, mode)| *mode == options.sslmode);
+        let shown = name.filter(|_| options.sslmode != SslMode::default());
+        Field::custom(shown.map(|(name, _)| (*name).to_owned()), |text| {
+            let mode = SslMode::NAMES.iter().find(|(name, _)| *name == text);
+            let why = "the URL has an unknown value for sslmode";
+            let hint = "write disable, prefer, require or verify-full";
+            options.sslmode = mode.ok_or_else(|| Invalid::new(why, hint))?.1;
+            Ok(())
+        })
+    }),
+    ("ca", |options| file(&mut options.tls.ca)),
+    ("cert", |options| file(&mut options.tls.cert)),
+    ("key", |options| file(&mut options.tls.key)),
     ("retention", |options| {
         DurationOr(&mut options.retention, USUAL_RETENTION)
     }),
@@ -113,6 +158,16 @@ const TABLE: &[Param<PostgresOptions>] = &[
         DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
+
+fn file(path: &mut Option<PathBuf>) -> Field<'_> {
+    let shown = path
+        .as_ref()
+        .map(|path| path.to_string_lossy().into_owned());
+    Field::custom(shown, |text| {
+        *path = Some(PathBuf::from(text)).filter(|_| !text.is_empty());
+        Ok(())
+    })
+}
 
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
 /// a password.
@@ -197,6 +252,8 @@ impl PostgresOptions {
             pool: USUAL_POOL,
             listen: None,
             commit: Commit::Sync,
+            sslmode: SslMode::default(),
+            tls: TlsFiles::default(),
             retention: USUAL_RETENTION,
             connect_timeout: USUAL_TIMEOUT,
             response_timeout: USUAL_TIMEOUT,
@@ -246,6 +303,15 @@ impl PostgresOptions {
     /// # Errors
     /// `Invalid` for a file that cannot be read.
     pub(crate) fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
+        for (ours, theirs) in [
+            (&mut self.tls.ca, &access.tls.ca),
+            (&mut self.tls.cert, &access.tls.cert),
+            (&mut self.tls.key, &access.tls.key),
+        ] {
+            if theirs.is_some() {
+                ours.clone_from(theirs);
+            }
+        }
         if let Some(user) = &access.user {
             self.config.user(user);
         }

@@ -13,12 +13,12 @@ use leasehold_store::sync::{
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::Host;
-use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
+use tokio_postgres::{Client, Config, Error, Row};
 
 use super::errors;
 use super::options::PostgresOptions;
+use super::tls::{self, Wire};
 
 /// How long a connection is kept that nobody uses, beside one.
 const IDLE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const TRIES: usize = 8;
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 pub(crate) struct Pool {
-    config: Config,
+    options: PostgresOptions,
     pub(crate) schema: String,
     pub(crate) server: String,
     /// The one that was used last is the last.
@@ -38,8 +38,6 @@ pub(crate) struct Pool {
     /// Whether a task closes those that are idle.
     closes: AtomicBool,
     room: Semaphore,
-    connect_timeout: Duration,
-    response_timeout: Duration,
 }
 
 impl fmt::Debug for Pool {
@@ -60,14 +58,12 @@ pub(crate) enum Failure {
 impl Pool {
     pub(crate) fn new(options: &PostgresOptions) -> Arc<Self> {
         Arc::new(Self {
-            config: options.config.clone(),
+            options: options.clone(),
             schema: options.schema.clone(),
             server: server(&options.config),
             idle: Mutex::default(),
             closes: AtomicBool::new(false),
             room: Semaphore::new(options.pool as usize),
-            connect_timeout: options.connect_timeout,
-            response_timeout: options.response_timeout,
         })
     }
 
@@ -87,7 +83,10 @@ impl Pool {
                 Some(client) => client,
                 None => self.connect().await?,
             };
-            let answer = timeout(self.response_timeout, client.query_typed(statement, params));
+            let answer = timeout(
+                self.options.response_timeout,
+                client.query_typed(statement, params),
+            );
             let Ok(answer) = answer.await else {
                 // What comes later is nobody's any more.
                 return Err(Failure::Other(self.late("did not answer")));
@@ -157,7 +156,7 @@ impl Pool {
 
     /// A connection for one of many statements, or to make the schema.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        let (client, connection) = self.connect_to(&self.config).await?;
+        let (client, connection) = self.connect_to(&self.options.config).await?;
         tokio::spawn(async move {
             // Whoever waits for an answer is told.
             connection.await.ok();
@@ -165,11 +164,11 @@ impl Pool {
         Ok(client)
     }
 
-    pub(crate) async fn connect_to(
-        &self,
-        config: &Config,
-    ) -> Result<(Client, Connection<Socket, NoTlsStream>), Failure> {
-        let connected = timeout(self.connect_timeout, config.connect(NoTls)).await;
+    pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), Failure> {
+        let tls = tls::connect(&self.options).map_err(Failure::Other)?;
+        let mut config = config.clone();
+        tls::apply(&mut config, &self.options);
+        let connected = timeout(self.options.connect_timeout, config.connect(tls)).await;
         match connected {
             Ok(connected) => connected.map_err(Failure::Server),
             Err(_) => Err(Failure::Other(self.late("took no connection"))),

@@ -67,6 +67,9 @@ pub mod scheme;
 pub mod simulation;
 #[doc(hidden)]
 pub mod sync;
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub mod tls;
 pub mod trial;
 mod verbs;
 

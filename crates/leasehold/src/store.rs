@@ -72,5 +72,5 @@ pub mod redis {
 #[cfg(feature = "postgres")]
 pub mod postgres {
     #[doc(inline)]
-    pub use leasehold_postgres::{Commit, PostgresOptions, PostgresStore};
+    pub use leasehold_postgres::{Commit, PostgresOptions, PostgresStore, SslMode};
 }

@@ -33,6 +33,7 @@ use tokio::runtime::Builder;
 use crate::deployment::until_blocking;
 use crate::process::{PATIENCE, Process, spawn_tied};
 use crate::server::Port;
+use crate::tls::Certificates;
 pub use pgbouncer::PgBouncer;
 use scratch::Scratch;
 
@@ -58,6 +59,26 @@ impl Postgres {
 
     /// The same with more lines of `postgresql.conf`, such as `max_connections = 10`.
     pub fn start_with(config: &str) -> Self {
+        Self::of(Self::prepare(), config)
+    }
+
+    /// The same with a certificate, for connections that ask for TLS.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`].
+    pub fn start_encrypted(certificates: &Certificates) -> Self {
+        let scratch = Self::prepare();
+        scratch.write_secret("server.crt", &certificates.server_certificate.text);
+        scratch.write_secret("server.key", &certificates.server_key.text);
+        let here = |name: &str| scratch.path(name).display().to_string();
+        let (certificate, key) = (here("server.crt"), here("server.key"));
+        let config = format!("ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'");
+        Self::of(scratch, &config)
+    }
+
+    /// The data of a server that is new.
+    fn prepare() -> Scratch {
         // To copy the data of a new server is faster than to make it.
         static TEMPLATE: LazyLock<Scratch> = LazyLock::new(|| {
             let scratch = Scratch::new();
@@ -70,7 +91,7 @@ impl Postgres {
         let mut copy = scratch.command("cp");
         copy.arg("-a").arg(TEMPLATE.path("data")).arg("data");
         output(copy);
-        Self::of(scratch, config)
+        scratch
     }
 
     /// The server that the tests of this process share, each with a [`database`](Self::database) of

@@ -3,23 +3,17 @@
 #[cfg(feature = "tls")]
 use std::io;
 #[cfg(feature = "tls")]
-use std::path::Path;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-#[cfg(feature = "tls")]
-use leasehold_store::access::read_file;
 use leasehold_store::access::read_password;
+#[cfg(feature = "tls")]
+use leasehold_store::tls::{Trust, client_config};
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{ConnectionAddr, RedisConnectionInfo};
 #[cfg(feature = "tls")]
-use rustls::pki_types::pem::PemObject;
-#[cfg(feature = "tls")]
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-#[cfg(feature = "tls")]
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 
 use super::address::Address;
 use super::rights::ReportedMissing;
@@ -162,48 +156,9 @@ impl Target {
     }
 }
 
-/// The settings of TLS: the provider of the process where it has one, and nothing of ours is made
-/// the provider of others.
 #[cfg(feature = "tls")]
 fn tls(options: &RedisOptions) -> Result<ClientConfig, StoreError> {
-    use rustls::crypto::{CryptoProvider, ring};
-
-    let read = |path: &Path| {
-        read_file(path).map_err(|error| {
-            let why = format!("cannot read the file {}: {error}", path.display());
-            StoreError::new(ErrorKind::Invalid, why).with_source(error)
-        })
-    };
-    let certificates = |path: &Path| {
-        let pem = read(path)?;
-        let all = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-        all.map_err(|error| unusable(&error))
-    };
-    let mut roots = RootCertStore::empty();
-    match &options.ca_file {
-        Some(path) => {
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| unusable(&error))?;
-            }
-        }
-        None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
-    }
-    let provider = CryptoProvider::get_default().cloned();
-    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
-        .with_root_certificates(roots);
-    let Some((certificate, key)) = &options.client_certificate else {
-        return Ok(config.with_no_client_auth());
-    };
-    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(&error))?;
-    let config = config.with_client_auth_cert(certificates(certificate)?, key);
-    config.map_err(|error| unusable(&error))
-}
-
-#[cfg(feature = "tls")]
-fn unusable(error: &dyn std::fmt::Display) -> StoreError {
-    let why = format!("the certificates (ca, cert, key) cannot be used: {error}");
-    StoreError::new(ErrorKind::Invalid, why)
+    let certificate = options.client_certificate.as_ref();
+    let certificate = certificate.map(|(certificate, key)| (&**certificate, &**key));
+    client_config(Trust::Authorities(options.ca_file.as_deref()), certificate)
 }

@@ -6,6 +6,7 @@ use leasehold::{ErrorKind, Released};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, sql_at};
+use leasehold_testkit::tls::Certificates;
 
 use super::postgres_store::Fresh;
 use super::support::{soon, try_lock, until, waiting};
@@ -318,4 +319,48 @@ async fn the_schema_stops_growing() {
     let longest = "select max(octet_length(tail)) from {schema}.keys";
     let longest = sql(&url, longest).parse::<u64>().unwrap();
     assert!(longest < 64 * 1024, "{longest} bytes of entries at one key");
+}
+
+/// As `psql` does: without a word if the server can, and with the name of the server if it is asked.
+#[tokio::test]
+async fn connections_are_encrypted() {
+    let directory = tempfile::tempdir().unwrap();
+    let certificates = Certificates::generate(directory.path());
+    let server = Postgres::start_encrypted(&certificates);
+    let ca = certificates.authority.path.display().to_string();
+    let with = |params: &str| format!("{}?schema=locks&{params}", server.url());
+    let encrypted = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) where \
+                     application_name = 'leasehold' and ssl";
+    init(&with("sslmode=disable")).await.unwrap();
+    for (params, is_encrypted) in [
+        ("sslmode=disable".to_owned(), false),
+        ("sslmode=prefer".to_owned(), true),
+        ("sslmode=require".to_owned(), true),
+        (format!("sslmode=require&ca={ca}"), true),
+        (format!("sslmode=verify-full&ca={ca}"), true),
+    ] {
+        let client = leasehold::connect(with(&params)).await.unwrap();
+        let lease = client.mutex("k").unwrap().lock().await.unwrap();
+        assert_eq!(server.sql(encrypted) != "0", is_encrypted, "{params}");
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        drop(client);
+        let gone = "select count(*) from pg_stat_activity where application_name = 'leasehold'";
+        until("the connections to end", async || server.sql(gone) == "0").await;
+    }
+    // The authority of nobody here.
+    let other = tempfile::tempdir().unwrap();
+    let other = Certificates::generate(other.path());
+    for params in [
+        "sslmode=verify-full".to_owned(),
+        format!("sslmode=verify-full&ca={}", other.authority.path.display()),
+    ] {
+        let error = leasehold::connect(with(&params)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+    let plain = Postgres::shared().url();
+    let error = leasehold::connect(format!("{plain}?sslmode=require"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("TLS"), "{error}");
 }

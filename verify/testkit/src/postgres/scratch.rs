@@ -1,8 +1,8 @@
 //! A directory of PostgreSQL's user, which is removed also if the test is killed.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::chown;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -40,6 +40,17 @@ impl Scratch {
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Writes a file that only that user can read.
+    pub(super) fn write_secret(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        let written = fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o600)));
+        written.expect("a file can be written");
+        if let Some((user, group)) = user() {
+            chown(path, Some(user), Some(group)).expect("root can give it away");
+        }
     }
 
     /// A command that runs in the directory, as the user that owns it.

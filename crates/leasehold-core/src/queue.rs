@@ -260,7 +260,7 @@ impl Queue {
     ) -> Vec<Command> {
         let now = now.into();
         let mut events = std::mem::take(&mut outcome.events);
-        let mut silent = Vec::new();
+        let (mut silent, mut passed) = (Vec::new(), Vec::new());
         let mut applied = Vec::new();
         for left in (0..UNHEARD_ROUNDS).rev() {
             let mut misses = |event: &Event| {
@@ -278,8 +278,12 @@ impl Queue {
             if missed.is_empty() && !nexts.iter().any(misses) {
                 break;
             }
-            let passes = left > 0;
-            let unheard = self.unheard_of(&silent, &missed, passes);
+            let mut unheard = self.unheard_of(&silent, &missed, &mut passed);
+            if left == 0
+                && let Command::Unheard { passed, .. } = &mut unheard
+            {
+                passed.clear();
+            }
             let unheard_outcome = self.apply(&unheard, now);
             events = unheard_outcome.events;
             outcome.audit.extend(unheard_outcome.audit);
@@ -289,11 +293,15 @@ impl Queue {
     }
 
     /// What follows from these events, which their inboxes have not received: the command for a
-    /// store that finds so later, in a step of its own. The claims keep their places if the key is
-    /// not to pass to others.
-    #[must_use]
-    pub fn unheard_of(&self, silent: &[Inbox], missed: &[Event], passes: bool) -> Command {
-        let (mut granted, mut passed) = (Vec::new(), Vec::new());
+    /// store that finds so later, in a step of its own. It adds those that are to be passed over to
+    /// the inboxes that were `passed` before.
+    pub fn unheard_of(
+        &self,
+        silent: &[Inbox],
+        missed: &[Event],
+        passed: &mut Vec<Inbox>,
+    ) -> Command {
+        let mut granted = Vec::new();
         for event in missed {
             if let Event::Granted {
                 inbox,
@@ -307,15 +315,15 @@ impl Queue {
                 granted.push((*arrival, *waited));
                 let listened = self.entry(id).is_some_and(|entry| entry.listens);
                 // The turn of a claim behind another of its client comes later.
-                if passes && behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
-                    note(&mut passed, inbox);
+                if behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
+                    note(passed, inbox);
                 }
             }
         }
         Command::Unheard {
             silent: silent.to_vec(),
             granted,
-            passed,
+            passed: passed.clone(),
         }
     }
 

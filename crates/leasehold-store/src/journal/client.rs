@@ -177,7 +177,7 @@ impl<J: Journal> Client<J> {
                 let mut copy = slot.turn.lock().await;
                 let missed = events.iter().filter(|event| dead.contains(event.inbox()));
                 let missed: Vec<_> = missed.cloned().collect();
-                let unheard = copy.queue.unheard_of(&dead, &missed, true);
+                let unheard = copy.queue.unheard_of(&dead, &missed, &mut Vec::new());
                 self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
             }
         })

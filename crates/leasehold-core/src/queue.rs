@@ -278,53 +278,36 @@ impl Queue {
             if missed.is_empty() && !nexts.iter().any(misses) {
                 break;
             }
-            let mut unheard = self.unheard_of(&silent, &missed, &mut passed);
-            if left == 0
-                && let Command::Unheard { passed, .. } = &mut unheard
-            {
-                passed.clear();
+            let mut granted = Vec::new();
+            for event in &missed {
+                if let Event::Granted {
+                    inbox,
+                    arrival,
+                    id,
+                    behind,
+                    waited,
+                    ..
+                } = event
+                {
+                    granted.push((*arrival, *waited));
+                    let listened = self.entry(id).is_some_and(|entry| entry.listens);
+                    // The turn of a claim behind another of its client comes later.
+                    if behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
+                        note(&mut passed, inbox);
+                    }
+                }
             }
+            let unheard = Command::Unheard {
+                silent: silent.clone(),
+                granted,
+                passed: passed.iter().filter(|_| left > 0).cloned().collect(),
+            };
             let unheard_outcome = self.apply(&unheard, now);
             events = unheard_outcome.events;
             outcome.audit.extend(unheard_outcome.audit);
             applied.push(unheard);
         }
         applied
-    }
-
-    /// What follows from these events, which their inboxes have not received: the command for a
-    /// store that finds so later, in a step of its own. It adds those that are to be passed over to
-    /// the inboxes that were `passed` before.
-    pub fn unheard_of(
-        &self,
-        silent: &[Inbox],
-        missed: &[Event],
-        passed: &mut Vec<Inbox>,
-    ) -> Command {
-        let mut granted = Vec::new();
-        for event in missed {
-            if let Event::Granted {
-                inbox,
-                arrival,
-                id,
-                behind,
-                waited,
-                ..
-            } = event
-            {
-                granted.push((*arrival, *waited));
-                let listened = self.entry(id).is_some_and(|entry| entry.listens);
-                // The turn of a claim behind another of its client comes later.
-                if behind.is_none() && (listened || *waited >= UNHEARD_CUT) {
-                    note(passed, inbox);
-                }
-            }
-        }
-        Command::Unheard {
-            silent: silent.to_vec(),
-            granted,
-            passed: passed.clone(),
-        }
     }
 
     /// Returns whether nobody holds or waits.

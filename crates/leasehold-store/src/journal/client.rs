@@ -151,7 +151,7 @@ impl<J: Journal> Client<J> {
             if event.inbox() == self.journal.inbox() {
                 self.push(Push::of(&event, &slot.key, at, self.journal.epoch()));
             } else if !rung.contains(event.inbox()) {
-                later.push(event);
+                later.push(event.inbox().clone());
             }
         }
         if !later.is_empty() {
@@ -159,25 +159,23 @@ impl<J: Journal> Client<J> {
         }
     }
 
-    /// Rings whom the step has told something that could not be foretold. Who is dead then is passed
-    /// over in another step.
+    /// Rings whom the step has told something that could not be foretold. Those of the dead who wait
+    /// go soon. A grant is not taken back: its client may have read of it by now.
     fn ring_later(
         self: Arc<Self>,
         slot: Arc<Slot>,
-        events: Vec<Event>,
+        mut inboxes: Vec<Inbox>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            let mut inboxes: Vec<_> = events.iter().map(|event| event.inbox().clone()).collect();
             inboxes.sort_unstable();
             inboxes.dedup();
             // Who is not rung asks by itself.
             let rung = self.journal.ring(&slot.key, &inboxes).await;
-            let dead = rung.unwrap_or_default();
-            if !dead.is_empty() {
+            let silent = rung.unwrap_or_default();
+            if !silent.is_empty() {
+                let (granted, passed) = (Vec::new(), Vec::new());
+                let unheard = Command::Unheard { silent, granted, passed };
                 let mut copy = slot.turn.lock().await;
-                let missed = events.iter().filter(|event| dead.contains(event.inbox()));
-                let missed: Vec<_> = missed.cloned().collect();
-                let unheard = copy.queue.unheard_of(&dead, &missed, &mut Vec::new());
                 self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
             }
         })

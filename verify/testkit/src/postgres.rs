@@ -20,6 +20,7 @@ mod scratch;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -49,6 +50,7 @@ pub struct Postgres {
     scratch: Scratch,
     process: Mutex<Option<Child>>,
     databases: AtomicU32,
+    environment: Vec<(String, String)>,
 }
 
 impl Postgres {
@@ -59,7 +61,12 @@ impl Postgres {
 
     /// The same with more lines of `postgresql.conf`, such as `max_connections = 10`.
     pub fn start_with(config: &str) -> Self {
-        Self::of(Self::prepare(), config)
+        Self::start_in(config, Vec::new())
+    }
+
+    /// The same with more variables in its environment, also when it is started again.
+    pub fn start_in(config: &str, environment: Vec<(String, String)>) -> Self {
+        Self::of(Self::prepare(), config, environment)
     }
 
     /// The same with a certificate, for connections that ask for TLS.
@@ -74,7 +81,7 @@ impl Postgres {
         let here = |name: &str| scratch.path(name).display().to_string();
         let (certificate, key) = (here("server.crt"), here("server.key"));
         let config = format!("ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'");
-        Self::of(scratch, &config)
+        Self::of(scratch, &config, Vec::new())
     }
 
     /// The data of a server that is new.
@@ -109,11 +116,11 @@ impl Postgres {
         copy.args("-D data -R -c fast --no-sync -h 127.0.0.1 -U postgres -p".split(' '));
         copy.arg(primary.port().to_string());
         output(copy);
-        Self::of(scratch, "")
+        Self::of(scratch, "", Vec::new())
     }
 
     /// Starts a server with the data that is in the directory.
-    fn of(scratch: Scratch, config: &str) -> Self {
+    fn of(scratch: Scratch, config: &str, environment: Vec<(String, String)>) -> Self {
         let port = Port::reserve();
         let number = port.address().port();
         // Nothing outside of the directory: no socket, no shared memory with a name.
@@ -138,14 +145,20 @@ impl Postgres {
             scratch,
             process: Mutex::new(None),
             databases: AtomicU32::new(0),
+            environment,
         };
         server.start_again();
         server
     }
 
-    /// The TCP port, which stays the same over restarts.
+    /// Where it listens, which stays the same over restarts.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The port of the [address](Self::address).
     pub fn port(&self) -> u16 {
-        self.port.address().port()
+        self.address().port()
     }
 
     /// The URL of the database `postgres`: `postgres://postgres@127.0.0.1:<port>/postgres`.
@@ -212,7 +225,7 @@ impl Postgres {
         let mut process = self.process();
         assert!(process.is_none(), "the server is running");
         let mut command = self.scratch.command(program("postgres"));
-        command.args(["-D", "data"]);
+        command.args(["-D", "data"]).envs(self.environment.clone());
         open_log(&mut command, &self.scratch.path("log"));
         let process = process.insert(spawn_tied(command).expect("postgres can be started"));
         let pid = process.id().to_string();

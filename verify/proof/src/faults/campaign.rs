@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::process::spawn_tied;
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::history::now;
@@ -64,9 +66,7 @@ impl Campaign {
     /// That there is no place for files, or that it was interrupted.
     pub async fn run(self, mut tell: impl FnMut(&Done, &mut VecDeque<Job>)) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
-        let scratch = tempfile::Builder::new()
-            .prefix("leasehold-proof-")
-            .tempdir()?;
+        let scratch = temporary()?;
         if let Some(keep) = &self.keep {
             fs::create_dir_all(keep)?;
         }
@@ -173,6 +173,15 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
         let complaint: Vec<_> = complaint.lines().take(6).collect();
         format!("{status}: {}", complaint.join(" | "))
     })
+}
+
+/// A directory that is removed. PostgreSQL, which runs as a user of its own if this runs as root, can
+/// enter it.
+pub(super) fn temporary() -> io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("leasehold-proof-")
+        .permissions(fs::Permissions::from_mode(0o711))
+        .tempdir()
 }
 
 /// Copies plain files, and of what servers have left, their logs.

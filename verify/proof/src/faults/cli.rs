@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use futures_util::future::{BoxFuture, ready};
 
-use super::campaign::{Campaign, Done, Job, Row, Table};
+use super::campaign::{self, Campaign, Done, Job, Row, Table};
 use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec};
 use super::history::Micros;
 use super::plan::{Choice, Deployment, Plan};
@@ -278,9 +278,7 @@ impl Schedule {
             print!("{plan}");
         }
         give_up_after(LIMIT);
-        let temporary = tempfile::Builder::new()
-            .prefix("leasehold-proof-")
-            .tempdir()?;
+        let temporary = campaign::temporary()?;
         let directory = match &self.keep {
             Some(keep) => {
                 std::fs::create_dir(keep)?;

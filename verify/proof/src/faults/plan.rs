@@ -46,11 +46,15 @@ pub enum Deployment {
     Redlock5,
     /// One server that keeps nothing on disk, and grants nothing for a while after a restart.
     ServerQuarantine,
+    /// A PostgreSQL server that has every commit on disk before it answers.
+    Postgres,
+    /// The same behind a pooler, which gives each transaction a session.
+    PostgresPooled,
 }
 
 impl Deployment {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Local,
         Self::Server,
         Self::ServerQuarantine,
@@ -60,6 +64,8 @@ impl Deployment {
         Self::Cluster,
         Self::Redlock3,
         Self::Redlock5,
+        Self::Postgres,
+        Self::PostgresPooled,
     ];
 
     /// As the command line and tables name it.
@@ -75,12 +81,19 @@ impl Deployment {
         matches!(self, Self::Redlock3 | Self::Redlock5)
     }
 
-    /// How many servers there are, Sentinels not counted.
+    /// PostgreSQL, with or without a pooler.
+    #[must_use]
+    pub fn is_postgres(self) -> bool {
+        matches!(self, Self::Postgres | Self::PostgresPooled)
+    }
+
+    /// How many servers there are, Sentinels not counted. A pooler is the last of them.
     #[must_use]
     pub fn servers(self) -> usize {
         match self {
             Self::Local => 0,
-            Self::Server | Self::ServerQuarantine | Self::ServerAof => 1,
+            Self::Server | Self::ServerQuarantine | Self::ServerAof | Self::Postgres => 1,
+            Self::PostgresPooled => 2,
             Self::Sentinel | Self::Acknowledged | Self::Redlock3 => 3,
             Self::Redlock5 => 5,
             Self::Cluster => 6,
@@ -138,6 +151,8 @@ pub enum Fault {
     Swallow(Which, u64),
     /// The next script is neither carried out nor answered.
     LoseRequest(Which),
+    /// What comes for a while is carried out and not answered; then all connections are reset.
+    LoseAnswers(Which, u64),
     /// Stopped in its tracks.
     Stop(Which, u64),
     /// Killed, and started again: with what is on its disk.
@@ -177,7 +192,11 @@ pub enum Fault {
     MoveSlot,
     /// A Sentinel stands still.
     StopSentinel(usize, u64),
-    /// The files of the local store are deleted.
+    /// All sessions are terminated by the server.
+    EndSessions,
+    /// Somebody has locked the table of the keys.
+    LockTable(u64),
+    /// The files of the local store are deleted, or the rows of the database.
     DeleteRecords,
     /// A client is killed, and another started in its place.
     KillClient(usize),
@@ -203,7 +222,7 @@ impl Fault {
             Self::BlackHole(..) => "cut off one way",
             Self::CutOff(..) => "cut off",
             Self::HalfOpen(_) => "half open",
-            Self::Swallow(..) => "answers swallowed",
+            Self::Swallow(..) | Self::LoseAnswers(..) => "answers swallowed",
             Self::LoseRequest(_) => "request lost",
             Self::Stop(..) => "server stopped",
             Self::Kill(..) => "server killed",
@@ -226,6 +245,8 @@ impl Fault {
             Self::TakeOver { agreed: false } => "forced take-over",
             Self::MoveSlot => "slot moved",
             Self::StopSentinel(..) => "Sentinel stopped",
+            Self::EndSessions => "sessions terminated",
+            Self::LockTable(_) => "table locked",
             Self::DeleteRecords => "records deleted",
             Self::KillClient(_) => "client killed",
             Self::StopClient(..) => "client stopped",
@@ -305,6 +326,12 @@ impl Plan {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    /// Whether the server answers before a commit is on its disk.
+    #[must_use]
+    pub fn is_unsynced(&self) -> bool {
+        self.deployment.is_postgres() && self.beyond
     }
 
     /// How to do it again.

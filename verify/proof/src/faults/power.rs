@@ -45,7 +45,7 @@ enum Expected {
 const ENOUGH: usize = 3;
 
 /// Locks, where they are tried, and what is known of them.
-const KNOWN: [(Algorithm, Deployment, Expected); 7] = [
+const KNOWN: [(Algorithm, Deployment, Expected); 8] = [
     (
         Algorithm::DelWithoutOwner,
         Deployment::ServerAof,
@@ -69,6 +69,7 @@ const KNOWN: [(Algorithm, Deployment, Expected); 7] = [
     (Algorithm::Leasehold, Deployment::ServerAof, Expected::Sound),
     (Algorithm::Leasehold, Deployment::Redlock3, Expected::Sound),
     (Algorithm::Leasehold, Deployment::Local, Expected::Sound),
+    (Algorithm::Leasehold, Deployment::Postgres, Expected::Sound),
 ];
 
 /// The published ones; what they are known for depends on their versions.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Property;
 use super::client::Algorithm;
-use super::plan::{Data, Deployment, Fault, Plan};
+use super::plan::{Data, Deployment, Fault, Plan, Which};
 
 /// What is promised in a schedule. That a resource which compares tokens loses nothing
 /// goes with the tokens.
@@ -44,7 +44,8 @@ impl Promise {
             plan.faults().any(|fault| ends(deployment, fault))
         };
         let unplanned = fail_overs > agreed(plan);
-        let loses = any(loses_data);
+        let loses = any(loses_data)
+            || plan.is_unsynced() && any(|_, fault| matches!(fault, Fault::Kill(Which::At(0), _)));
         let forgets = loses && !plan.quarantine;
         let replaced = match deployment {
             // All that can be promoted have acknowledged.
@@ -111,14 +112,16 @@ pub(super) fn spoils_audit(deployment: Deployment, fault: Fault) -> bool {
 fn loses_data(deployment: Deployment, fault: Fault) -> bool {
     match fault {
         Fault::Flush(_) | Fault::Restart(_, Data::Lost) => true,
-        Fault::Kill(..) | Fault::KillAll(_) => deployment != Deployment::ServerAof,
+        Fault::Kill(..) | Fault::KillAll(_) => {
+            deployment != Deployment::ServerAof && !deployment.is_postgres()
+        }
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{Choice, Timed, Which};
+    use super::super::plan::{Choice, Timed};
     use super::*;
 
     fn plan(deployment: Deployment, faults: &[Fault]) -> Plan {
@@ -166,6 +169,10 @@ mod tests {
         let killed = [Fault::Kill(at, 0)];
         assert_eq!(promised(Deployment::Server, &killed), (false, true));
         assert_eq!(promised(Deployment::ServerAof, &killed), (true, true));
+        assert_eq!(promised(Deployment::Postgres, &killed), (true, true));
+        let mut unsynced = plan(Deployment::Postgres, &killed);
+        unsynced.beyond = true;
+        assert!(!Promise::of(&unsynced, 0).exclusion);
         assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
         let waits = Deployment::ServerQuarantine;
         assert_eq!(promised(waits, &killed), (true, true));

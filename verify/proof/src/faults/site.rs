@@ -4,6 +4,7 @@
     reason = "a schedule that cannot be carried out fails with its text, as with the testkit"
 )]
 
+mod database;
 mod replaced;
 
 use std::io;
@@ -18,6 +19,7 @@ use leasehold_testkit::proxy::{Direction, End, Proxy};
 use leasehold_testkit::server::{self, RedisServer, RedisServerBuilder};
 use tokio::time::sleep;
 
+use self::database::Database;
 use super::client::Algorithm;
 use super::clock::{Shim, WrongClock};
 use super::plan::{Data, Deployment, Fault, Plan, Way, Which};
@@ -41,6 +43,7 @@ enum Servers {
     Sentinels(Sentinels),
     Cluster(Cluster),
     Independent(Independent),
+    Postgres(Database),
 }
 
 /// For how long others are told nothing but `BUSY` at most, before they are.
@@ -63,6 +66,7 @@ impl Site {
     pub async fn start(plan: &Plan, shim: &Shim, directory: &Path) -> io::Result<Self> {
         let goes_by_a_clock = match plan.deployment {
             Deployment::Server | Deployment::ServerQuarantine | Deployment::ServerAof => 1,
+            Deployment::Postgres | Deployment::PostgresPooled => 1,
             it if it.is_redlock() => it.servers(),
             _ => 0,
         };
@@ -95,6 +99,10 @@ impl Site {
                 let all = Independent::builder(it.servers()).behind_proxies();
                 let all = (0..it.servers()).fold(all, |all, at| all.one(at, wrong(at)));
                 Servers::Independent(all.start())
+            }
+            it @ (Deployment::Postgres | Deployment::PostgresPooled) => {
+                let pooled = it == Deployment::PostgresPooled;
+                Servers::Postgres(Database::start(pooled, shim.environment(&clocks[0])))
             }
         };
         let mut site = Self {
@@ -134,6 +142,10 @@ impl Site {
                 } else {
                     url
                 }
+            }
+            Servers::Postgres(database) => {
+                let commit = if plan.is_unsynced() { "async" } else { "sync" };
+                database.url(&format!("{LIMITS}&commit={commit}"))
             }
             Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
@@ -192,8 +204,9 @@ impl Site {
 
     /// Says of servers that would wait before they grant that they are new.
     async fn mark(&self, plan: &Plan) -> io::Result<()> {
-        match self.servers {
+        match &self.servers {
             Servers::Independent(_) => {}
+            Servers::Postgres(database) => return database.make_schema().await,
             Servers::One(..) if plan.quarantine => {
                 let options = RedisOptions::from_url(&self.url).map_err(io::Error::other)?;
                 let marked = RedisStore::initialise(options).await;
@@ -215,7 +228,8 @@ impl Site {
     /// Whether its clients have the time of day from a clock of their own.
     #[must_use]
     pub fn clients_have_clocks(&self) -> bool {
-        matches!(self.servers, Servers::Files(_) | Servers::Independent(_))
+        use Servers::{Files, Independent, Postgres};
+        matches!(self.servers, Files(_) | Independent(_) | Postgres(_))
     }
 
     fn server(&self, which: Which) -> &RedisServer {
@@ -235,7 +249,7 @@ impl Site {
                 replicas[at % replicas.len()]
             }
             (Servers::Cluster(all), _) => all.owner_of(self.slot(all)),
-            (Servers::Files(_) | Servers::Independent(_), _) => {
+            (Servers::Files(_) | Servers::Independent(_) | Servers::Postgres(_), _) => {
                 unreachable!("there is no such server")
             }
         }
@@ -247,6 +261,7 @@ impl Site {
             Servers::Independent(all) => all.proxy(self.server(which)),
             Servers::Sentinels(all) => all.proxy(self.server(which)),
             Servers::Cluster(all) => all.proxy(self.server(which)),
+            Servers::Postgres(database) => database.proxy(which),
             Servers::Files(_) => unreachable!("files have no network"),
         }
     }
@@ -273,6 +288,7 @@ impl Site {
             | Fault::CutOff(..)
             | Fault::HalfOpen(_)
             | Fault::Swallow(..)
+            | Fault::LoseAnswers(..)
             | Fault::LoseRequest(_) => self.disturb(fault).await,
             Fault::FailOver
             | Fault::KillPrimary
@@ -282,7 +298,11 @@ impl Site {
             | Fault::TakeOver { .. }
             | Fault::MoveSlot
             | Fault::StopSentinel(..) => self.replace(fault).await,
-            _ => self.strike(fault).await,
+            Fault::StepClock(..) => self.strike(fault).await,
+            _ => match &self.servers {
+                Servers::Postgres(database) => database.strike(fault).await,
+                _ => self.strike(fault).await,
+            },
         }
     }
 
@@ -326,6 +346,13 @@ impl Site {
             Fault::HalfOpen(which) => self.proxy(which).half_open(End::Client),
             Fault::Swallow(which, count) => {
                 let _ = self.proxy(which).swallow_replies(count);
+            }
+            Fault::LoseAnswers(which, time) => {
+                let proxy = self.proxy(which);
+                proxy.black_hole(Direction::ToClient);
+                pause(time).await;
+                proxy.reset();
+                proxy.heal();
             }
             Fault::LoseRequest(which) => {
                 let script = |it: &leasehold_testkit::proxy::Command| it.is("EVALSHA");
@@ -417,6 +444,7 @@ impl Site {
         match &self.servers {
             Servers::Files(_) => {}
             Servers::One(_, proxy) => proxy.heal(),
+            Servers::Postgres(database) => database.heal(),
             Servers::Independent(all) => all.servers().iter().for_each(|it| all.proxy(it).heal()),
             Servers::Sentinels(all) => {
                 all.servers().iter().for_each(|it| all.proxy(it).heal());

@@ -2,9 +2,12 @@
 
 use std::env;
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Signal;
 
 use super::{Postgres, family, open_log, sql_at, url};
 use crate::deployment::until_blocking;
@@ -18,7 +21,7 @@ use crate::server::Port;
 #[derive(Debug)]
 pub struct PgBouncer {
     port: Port,
-    process: Child,
+    process: Mutex<Child>,
 }
 
 impl PgBouncer {
@@ -32,7 +35,6 @@ impl PgBouncer {
     pub fn start_with(postgres: &Postgres, config: &str) -> Self {
         let port = Port::reserve();
         let (own, server) = (port.address().port(), postgres.port());
-        let path = |ending| postgres.scratch.path(&format!("pgbouncer-{own}.{ending}"));
         let lines = format!(
             "[databases]\n\
              * = host=127.0.0.1 port={server} user=postgres\n\
@@ -44,19 +46,40 @@ impl PgBouncer {
              pool_mode = transaction\n\
              {config}\n"
         );
-        fs::write(path("ini"), lines).expect("the configuration can be written");
-        let mut command = postgres.scratch.command(program());
-        command.arg(path("ini"));
-        open_log(&mut command, &path("log"));
-        let process =
-            spawn_tied(command).expect("pgbouncer can be started: scripts/test --install");
-        let it = Self { port, process };
-        until_blocking("PgBouncer to accept connections", &[], || {
-            let log = || fs::read_to_string(path("log")).unwrap_or_default();
-            assert!(!family::has_ended(&it.process), "it has ended\n{}", log());
-            TcpStream::connect(it.port.address()).map_err(|error| format!("{error}\n{}", log()))
-        });
-        it
+        fs::write(file(postgres, &port, "ini"), lines).expect("the configuration can be written");
+        let process = Mutex::new(spawn(postgres, &port));
+        Self { port, process }
+    }
+
+    /// Where it listens, which stays the same over restarts.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Kills it (SIGKILL), and returns when it is gone.
+    pub fn kill(&self) {
+        let mut process = self.process();
+        process.kill().expect("a child can be killed");
+        process.wait().expect("a child can be waited for");
+    }
+
+    /// Starts one that was killed again, on the same port. `postgres` is its server.
+    pub fn start_again(&self, postgres: &Postgres) {
+        *self.process() = spawn(postgres, &self.port);
+    }
+
+    /// Stops it in its tracks (SIGSTOP).
+    pub fn pause(&self) {
+        family::signal(&self.process(), Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) {
+        family::signal(&self.process(), Signal::CONT);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Child> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URL of the database `postgres`.
@@ -77,9 +100,30 @@ impl PgBouncer {
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let mut process = self.process();
+        let _ = process.kill();
+        let _ = process.wait();
     }
+}
+
+/// Starts the program, and returns when it accepts connections.
+fn spawn(postgres: &Postgres, port: &Port) -> Child {
+    let path = |ending| file(postgres, port, ending);
+    let mut command = postgres.scratch.command(program());
+    command.arg(path("ini"));
+    open_log(&mut command, &path("log"));
+    let process = spawn_tied(command).expect("pgbouncer can be started: scripts/test --install");
+    until_blocking("PgBouncer to accept connections", &[], || {
+        let log = || fs::read_to_string(path("log")).unwrap_or_default();
+        assert!(!family::has_ended(&process), "it has ended\n{}", log());
+        TcpStream::connect(port.address()).map_err(|error| format!("{error}\n{}", log()))
+    });
+    process
+}
+
+fn file(postgres: &Postgres, port: &Port, ending: &str) -> PathBuf {
+    let own = port.address().port();
+    postgres.scratch.path(&format!("pgbouncer-{own}.{ending}"))
 }
 
 fn program() -> PathBuf {

@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::{Acquire, Any, Client, Error, Lease, Loss, Released, Settings, Wait};
+use leasehold::{
+    Access, Acquire, Any, Client, Error, Lease, Loss, Released, Settings, StoreError, Wait,
+};
+use leasehold_postgres::Postgres;
+use leasehold_store::scheme::Scheme as _;
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
@@ -22,19 +27,29 @@ impl Ours {
             .with_ttl(spec.ttl)
             .with_operation_timeout(spec.operation_timeout);
         let builder = Client::builder().settings(settings);
-        let builder = match RedisOptions::from_url(&spec.store) {
-            Ok(options) => {
-                let store = RedisStore::connect(options).await;
-                let store =
-                    store.map_err(|error| Failure::new(&error.kind().to_string(), &error))?;
+        let opened = passing_over(&spec.store).await;
+        let opened = opened.map_err(|error| Failure::new(&error.kind().to_string(), &error))?;
+        let builder = match opened {
+            Some(store) => {
                 let journal = Arc::clone(journal);
-                let store = Hearing::new(Arc::new(store), move || journal.deaf());
+                let store = Hearing::new(store, move || journal.deaf());
                 builder.with_store(Arc::new(store))
             }
-            Err(_) => builder.store(&spec.store),
+            None => builder.store(&spec.store),
         };
         let client = builder.connect().await.map_err(|error| failure(&error))?;
         Ok(Self { client })
+    }
+}
+
+/// Opens a store in which those are passed over that do not listen; `None` for others.
+async fn passing_over(url: &str) -> Result<Option<Arc<dyn LockStore>>, StoreError> {
+    if Postgres.describe(url).is_ok() {
+        return Ok(Some(Postgres.open(url, &Access::default()).await?.store));
+    }
+    match RedisOptions::from_url(url) {
+        Ok(options) => Ok(Some(Arc::new(RedisStore::connect(options).await?))),
+        Err(_) => Ok(None),
     }
 }
 

@@ -167,7 +167,9 @@ impl Drawing {
     }
 
     fn steps_clients(&self) -> bool {
-        self.deployment.is_redlock() || self.deployment == Deployment::Local
+        let it = self.deployment;
+        // PostgreSQL gives its own time: theirs must not matter.
+        it.is_redlock() || it.is_postgres() || it == Deployment::Local
     }
 
     /// The longest TTL that a set of servers allows.
@@ -202,12 +204,12 @@ impl Drawing {
             }];
         }
         use Deployment::{
-            Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
-            ServerQuarantine,
+            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
+            Server, ServerAof, ServerQuarantine,
         };
         let mut menu: Vec<Draw> = Vec::new();
         if self.deployment != Local {
-            menu.extend::<[Draw; 11]>([
+            menu.extend::<[Draw; 6]>([
                 |it, random| Fault::Reset(it.which(random)),
                 |it, random| Fault::Refuse(it.which(random), it.a_while(random)),
                 |it, random| {
@@ -221,13 +223,17 @@ impl Drawing {
                 |it, random| Fault::Hold(it.which(random), way(random), it.a_while(random)),
                 |it, random| Fault::BlackHole(it.which(random), way(random), it.a_while(random)),
                 |it, random| Fault::HalfOpen(it.which(random)),
+            ]);
+        }
+        if self.deployment != Local && !self.deployment.is_postgres() {
+            menu.extend::<[Draw; 6]>([
                 |it, random| Fault::Swallow(it.which(random), random.u64(1..4)),
                 |it, random| Fault::LoseRequest(it.which(random)),
                 |it, random| Fault::Stop(it.which(random), it.a_while(random)),
                 |it, random| Fault::SlowScript(it.which(random)),
                 |it, random| Fault::MemoryFull(it.which(random), it.a_while(random)),
+                |it, random| Fault::ForgetScripts(it.which(random)),
             ]);
-            menu.push(|it, random| Fault::ForgetScripts(it.which(random)));
         }
         match self.deployment {
             Local => {}
@@ -276,6 +282,17 @@ impl Drawing {
                 |_, _| Fault::TakeOver { agreed: true },
                 |_, _| Fault::TakeOver { agreed: true },
             ]),
+            Postgres | PostgresPooled => menu.extend::<[Draw; 9]>([
+                |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
+                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
+                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
+                |it, random| Fault::Restart(it.which(random), Data::Kept),
+                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
+                |it, random| Fault::Kill(it.which(random), 0),
+                |_, random| Fault::StepClock(Which::At(0), -random.i64(100..5_000)),
+                |_, _| Fault::EndSessions,
+                |it, random| Fault::LockTable(it.a_while(random)),
+            ]),
             Redlock3 | Redlock5 => menu.extend::<[Draw; 8]>([
                 |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
                 |it, random| Fault::Kill(it.which(random), it.a_while(random)),
@@ -293,8 +310,8 @@ impl Drawing {
     /// What it does not.
     fn menu_beyond(&self) -> Vec<Draw> {
         use Deployment::{
-            Acknowledged, Cluster, Local, Redlock3, Redlock5, Sentinel, Server, ServerAof,
-            ServerQuarantine,
+            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
+            Server, ServerAof, ServerQuarantine,
         };
         let forward: Draw = |it, random| {
             Fault::StepClock(
@@ -330,6 +347,16 @@ impl Drawing {
                 |_, _| Fault::KillPrimary,
                 |_, _| Fault::PromoteStale,
                 |_, _| Fault::TakeOver { agreed: false },
+            ],
+            // Its commits are not synced there.
+            Postgres | PostgresPooled => vec![
+                |it, random| {
+                    let most = i64::try_from(it.ttl * 2).unwrap_or(2000);
+                    Fault::StepClock(Which::At(0), random.i64(200..=most))
+                },
+                |_, _| Fault::DeleteRecords,
+                |_, _| Fault::Kill(Which::At(0), 0),
+                |_, _| Fault::Kill(Which::At(0), 0),
             ],
             // Nobody waits there until what was forgotten is over.
             Redlock3 | Redlock5 if self.algorithm != Algorithm::Leasehold => {

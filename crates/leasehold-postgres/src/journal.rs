@@ -301,6 +301,10 @@ impl Journal for Rows {
         self.listener.epoch()
     }
 
+    fn doubt(&self, at: StoreTime) {
+        self.listener.doubt(at);
+    }
+
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
         self.listener.open(bell).await
     }

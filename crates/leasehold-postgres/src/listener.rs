@@ -6,11 +6,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Inbox, Key, Push};
+use leasehold_core::{Inbox, Key, Push, StoreTime};
 use leasehold_store::journal::Doorbell;
 use leasehold_store::sync::{AtomicU64, Ordering, sleep, timeout};
 use leasehold_store::{ErrorKind, Listening, StoreError};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
@@ -22,6 +22,9 @@ const PROBE_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a probe may take.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long it may take to open a session that listens.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The pauses before connecting again: from, to.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -40,6 +43,9 @@ pub(crate) struct Listener {
     channel: String,
     last_epoch: AtomicU64,
     epoch: AtomicU64,
+    /// The server's time when it was shown that this client lives.
+    since: AtomicU64,
+    doubted: Notify,
 }
 
 impl fmt::Debug for Listener {
@@ -67,12 +73,21 @@ impl Listener {
             channel: format!("leasehold_{}", inbox.as_str()),
             last_epoch: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            doubted: Notify::new(),
         })
     }
 
     /// The number of the session that hears now; zero for none.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Others have found this client dead: if that was in this session, it is half open.
+    pub(crate) fn doubt(&self, at: StoreTime) {
+        if at.0 > self.since.load(Ordering::Acquire) && self.epoch.swap(0, Ordering::AcqRel) != 0 {
+            self.doubted.notify_one();
+        }
     }
 
     pub(crate) async fn open(
@@ -115,7 +130,13 @@ impl Listener {
     /// Hears until the session is lost.
     async fn hear(&self, session: &mut Session, bell: &dyn Doorbell) -> StoreError {
         loop {
-            match timeout(PROBE_PAUSE, session.heard.recv()).await {
+            let heard = async {
+                tokio::select! {
+                    heard = session.heard.recv() => heard,
+                    () = self.doubted.notified() => None,
+                }
+            };
+            match timeout(PROBE_PAUSE, heard).await {
                 Ok(Some(name)) => ring(bell, &name),
                 Ok(None) => return lost(),
                 Err(_) => {
@@ -127,8 +148,18 @@ impl Listener {
         }
     }
 
-    /// Opens a session, finds out whether it hears, and shows others that it lives.
+    /// As [`try_to_connect`](Self::try_to_connect), within a limit: the connection may be half open
+    /// from the beginning.
     async fn connect(&self) -> Result<Session, StoreError> {
+        let connected = timeout(CONNECT_LIMIT, self.try_to_connect()).await;
+        connected.unwrap_or_else(|_| {
+            let message = "PostgreSQL gave no session to listen in time";
+            Err(StoreError::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    /// Opens a session, finds out whether it hears, and shows others that it lives.
+    async fn try_to_connect(&self) -> Result<Session, StoreError> {
         let Some(at) = &self.at else {
             return Err(StoreError::new(
                 ErrorKind::Unsupported,
@@ -178,6 +209,12 @@ impl Listener {
             .query_typed(&lock, &[(&self.inbox, Type::TEXT)])
             .await;
         locked.map_err(failed)?;
+        let clock = format!("select {}.clock()", self.pool.schema);
+        let rows = session.client.query_typed(&clock, &[]).await;
+        let rows = rows.map_err(failed)?;
+        let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+        let now = now.ok_or_else(super::journal::no_answer)?;
+        self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(session)
     }
 

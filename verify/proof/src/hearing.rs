@@ -126,8 +126,16 @@ struct Ear {
 
 impl PushSink for Ear {
     fn push(&self, push: Push) {
-        if matches!(push, Push::Reset) {
-            (self.ears.deaf)();
+        match push {
+            // Requests may go on by other connections: claims that come now may be passed over.
+            Push::Disconnected => {
+                self.ears.replace(State::Silent(None));
+            }
+            Push::Reset => {
+                self.ears.replace(State::Listens);
+                (self.ears.deaf)();
+            }
+            _ => {}
         }
         self.sink.push(push);
     }

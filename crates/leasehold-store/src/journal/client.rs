@@ -138,7 +138,10 @@ impl<J: Journal> Client<J> {
         for (at, event) in heard.told {
             self.push(Push::of(&event, key, at, self.journal.epoch()));
         }
-        if heard.missed {
+        if let Some(at) = heard.silent {
+            self.journal.doubt(at);
+        }
+        if heard.missed || heard.silent.is_some() {
             self.push(Push::Reset);
         }
         Ok(())
@@ -174,7 +177,11 @@ impl<J: Journal> Client<J> {
             let silent = rung.unwrap_or_default();
             if !silent.is_empty() {
                 let (granted, passed) = (Vec::new(), Vec::new());
-                let unheard = Command::Unheard { silent, granted, passed };
+                let unheard = Command::Unheard {
+                    silent,
+                    granted,
+                    passed,
+                };
                 let mut copy = slot.turn.lock().await;
                 self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
             }

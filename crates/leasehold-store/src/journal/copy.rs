@@ -29,6 +29,8 @@ pub(super) struct Heard {
     pub(super) told: Vec<Told>,
     /// Whether it may have been told something that is not known any more.
     pub(super) missed: bool,
+    /// When others found last that nobody listens here.
+    pub(super) silent: Option<StoreTime>,
 }
 
 impl Copy {
@@ -56,6 +58,11 @@ impl Copy {
             if let Ok((_, mut told)) = self.take(&steps, entry.at, entry.dead) {
                 told.retain(|(_, event)| event.inbox() == inbox);
                 heard.told.append(&mut told);
+                let place = steps.ring.iter().position(|rung| rung == inbox);
+                let is_dead = place.is_some_and(|place| entry.dead >> place & 1 == 1);
+                if is_dead || steps.commands.iter().any(|one| silences(one, inbox)) {
+                    heard.silent = Some(entry.at);
+                }
             }
         }
         self.known = news.end;
@@ -114,6 +121,11 @@ impl Copy {
     pub(super) fn is_long(&self, least: u64) -> bool {
         self.since_base > least.max(self.base_length)
     }
+}
+
+/// Whether a command says that nobody listens there.
+fn silences(command: &Command, inbox: &Inbox) -> bool {
+    matches!(command, Command::Unheard { silent, .. } if silent.contains(inbox))
 }
 
 pub(super) fn now(at: StoreTime, listens: bool) -> Now {

@@ -112,6 +112,12 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
     /// Returns the number of the connection on which this client is rung; zero if it is not.
     fn epoch(&self) -> u64;
 
+    /// Others have found this client dead, in an entry of that time. If its connection was open then,
+    /// it is half open: the backend opens another.
+    fn doubt(&self, at: StoreTime) {
+        let _ = at;
+    }
+
     /// Opens the inbox: rings the bell until the returned value is dropped. When rings may have
     /// been missed, the bell gets a [`Push::Reset`](crate::Push::Reset).
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError>;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{Claim, ClaimId, Inbox, Key, Mode, Push, StoreTime};
+use leasehold::core::{Claim, ClaimId, Inbox, Key, Mode, Push, Renew, StoreTime};
 use leasehold::{Client, Released};
 use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
@@ -19,7 +19,7 @@ use leasehold_testkit::dice::Dice;
 use tokio::task::{JoinSet, yield_now};
 use toy_store::journal::{Shelf, ToyJournal};
 
-use super::support::soon;
+use super::support::{soon, until};
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -28,6 +28,7 @@ struct Seen {
     reads: AtomicU64,
     bases_written: AtomicU64,
     bases_taken: AtomicU64,
+    doubts: AtomicU64,
 }
 
 /// A journal that does its work after a while, and does not always say so.
@@ -40,6 +41,8 @@ struct Fickle {
     conflicts: u64,
     /// One in so many answers is lost.
     losses: u64,
+    /// It takes itself for a listener, and nobody can ring it.
+    is_half_open: bool,
 }
 
 impl Fickle {
@@ -129,7 +132,14 @@ impl Journal for Fickle {
     }
 
     fn epoch(&self) -> u64 {
-        self.toy.epoch()
+        match self.is_half_open {
+            true => 1,
+            false => self.toy.epoch(),
+        }
+    }
+
+    fn doubt(&self, _: StoreTime) {
+        self.seen.doubts.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
@@ -156,12 +166,17 @@ impl Place {
     }
 
     fn store(&self) -> JournalStore<Fickle> {
+        self.store_that(false)
+    }
+
+    fn store_that(&self, is_half_open: bool) -> JournalStore<Fickle> {
         let fickle = Fickle {
             toy: self.shelf.journal(),
             seen: self.seen.clone(),
             dice: Mutex::new(Dice(self.clients.fetch_add(1, Ordering::Relaxed))),
             conflicts: self.conflicts,
             losses: self.losses,
+            is_half_open,
         };
         JournalStore::new(fickle, Duration::from_secs(60))
     }
@@ -360,6 +375,44 @@ async fn many_waiters_cost_a_step_nothing() {
         "{first} bases for 1,000 claims, {later} for 4,000 more"
     );
     assert_eq!(store.inspect(&key).await.unwrap().waiters.len(), 4_999);
+}
+
+/// A step cannot ring whom only its exact time tells something. Who is found dead afterwards may have
+/// read of its grant: it is not taken back. But it is told to open another session.
+#[tokio::test]
+async fn a_grant_without_a_ring_is_kept() {
+    let (place, key) = (Place::default(), Key::new("k").unwrap());
+    let (first, second, third) = (place.store(), place.store_that(true), place.store());
+    let claim = |store: &JournalStore<Fickle>, number, ttl| Claim {
+        inbox: Some(LockStore::inbox(store).clone()),
+        ..Claim::new(ClaimId::from_random(number), Mode::EXCLUSIVE, ttl)
+    };
+    let (brief, long) = (Duration::from_millis(30), Duration::from_secs(60));
+    let _held = first.claim(&key, &claim(&first, 1, brief)).await.unwrap();
+    let _waits = second.claim(&key, &claim(&second, 2, long)).await.unwrap();
+    until("the first to expire", async || {
+        first.inspect(&key).await.unwrap().holders.is_empty()
+    })
+    .await;
+    let _waits = third.claim(&key, &claim(&third, 3, long)).await.unwrap();
+    let renew = Renew::new(ClaimId::from_random(2), long);
+    let granted = second.renew(&key, &renew).await.unwrap();
+    assert!(granted.holds(), "{granted:?}");
+    let before = second.inspect(&key).await.unwrap().holders;
+    // What the ring has found out is in the journal then: five steps.
+    until("the second to be found dead", async || {
+        let page = place
+            .shelf
+            .journal()
+            .page(&PageOf::default())
+            .await
+            .unwrap();
+        page.records[0].2.entries.len() == 5
+    })
+    .await;
+    assert_eq!(third.inspect(&key).await.unwrap().holders, before);
+    assert_eq!(second.inspect(&key).await.unwrap().holders, before);
+    assert_eq!(place.count(|seen| &seen.doubts), 1);
 }
 
 /// Whoever is rung for something that it does not know any more is told to ask.

@@ -68,7 +68,8 @@ impl Promise {
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
             service: true,
-            audit: !(any(spoils_audit) || evicted || unplanned),
+            // PostgreSQL has no such log.
+            audit: !(deployment.is_postgres() || any(spoils_audit) || evicted || unplanned),
         }
     }
 

@@ -36,7 +36,6 @@ pub struct Site {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 enum Servers {
     Files(PathBuf),
     One(RedisServer, Proxy),
@@ -102,7 +101,7 @@ impl Site {
             }
             it @ (Deployment::Postgres | Deployment::PostgresPooled) => {
                 let pooled = it == Deployment::PostgresPooled;
-                Servers::Postgres(Database::start(pooled, shim.environment(&clocks[0])))
+                Servers::Postgres(Database::start(pooled, &shim.environment(&clocks[0])))
             }
         };
         let mut site = Self {
@@ -335,6 +334,10 @@ impl Site {
                 pause(time).await;
                 // What has lost bytes stays silent: clients have to find out by themselves.
                 proxy.heal();
+                if let Servers::Postgres(_) = &self.servers {
+                    // There are as few sessions as a server has room for: it finds out, too.
+                    proxy.half_open(End::Client);
+                }
             }
             Fault::CutOff(which, time) => {
                 use leasehold_testkit::proxy::Peers;

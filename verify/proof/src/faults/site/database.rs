@@ -27,7 +27,7 @@ const SESSIONS: &str = "max_connections = 400";
 const POOL: &str = "max_client_conn = 1000\nserver_login_retry = 1";
 
 impl Database {
-    pub(super) fn start(pooled: bool, environment: [(String, String); 2]) -> Self {
+    pub(super) fn start(pooled: bool, environment: &[(String, String)]) -> Self {
         let server = Postgres::start_in(SESSIONS, environment.to_vec());
         let pooler = pooled.then(|| {
             let pooler = PgBouncer::start_with(&server, POOL);

@@ -65,7 +65,7 @@ impl Statements {
             append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6)"),
             news: calls("select * from {schema}.news($1, $2, $3)"),
             write_base: calls("select {schema}.write_base($1, $2, $3, $4)"),
-            ring: calls("select {schema}.ring($1, $2)"),
+            ring: calls("select {schema}.notify($1, $2, 0)"),
             page: calls(
                 "select k.key, k.touched, n.* from (select key, touched from {schema}.keys \
                  where key > $1 and key >= $2 and left(key, length($2)) = $2 \
@@ -74,7 +74,7 @@ impl Statements {
                  order by k.key",
             ),
             forget: calls(
-                "delete from {schema}.keys where key = $1 and record = $2 \
+                "delete from {schema}.keys where key = $1 and {schema}.era(record) = $2 \
                  and tail_at + octet_length(tail) = $3",
             ),
         }
@@ -239,16 +239,13 @@ impl Journal for Rows {
             .map(drop)
     }
 
-    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError> {
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         let names: Vec<_> = inboxes.iter().map(Inbox::as_str).collect();
         let params: [Param<'_>; 2] = [(&key.as_str(), Type::TEXT), (&names, Type::TEXT_ARRAY)];
-        let rows = self.pool.ask(&self.statements.ring, &params).await?;
-        let mask = get::<i64>(rows.first().ok_or_else(no_answer)?, 0)?.cast_unsigned();
-        let dead = inboxes
-            .iter()
-            .enumerate()
-            .filter(|(bit, _)| mask >> bit & 1 == 1);
-        Ok(dead.map(|(_, inbox)| inbox.clone()).collect())
+        self.pool
+            .ask(&self.statements.ring, &params)
+            .await
+            .map(drop)
     }
 
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
@@ -319,7 +316,7 @@ fn number(micros: u64) -> i64 {
 }
 
 fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
-    let known = known.map(|known| (number(known.record), number(known.offset)));
+    let known = known.map(|known| (known.record.cast_signed(), number(known.offset)));
     known.unzip()
 }
 

@@ -47,6 +47,15 @@ create function {schema}.clock() returns bigint
     language sql volatile parallel safe
     as $$ select (extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
 
+-- The number of a record for clients: another one after the server has started anew or has been
+-- replaced. It may have lost its last commits then, and no position from before counts.
+create function {schema}.era(record bigint) returns bigint
+    language sql stable parallel safe
+    as $$
+    select hashint8extended(record,
+        (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint)
+    $$;
+
 -- The advisory lock that a client holds as long as it listens.
 create function {schema}.inbox_lock(inbox text) returns bigint
     language sql immutable parallel safe
@@ -103,13 +112,13 @@ begin
                     || int8send(coalesce(moment, {schema}.clock())),
                 touched = {schema}.clock()
             where k.key = wanted and k.format = wanted_format
-                and (since is null or k.record = known_record
+                and (since is null or {schema}.era(k.record) = known_record
                     and k.tail_at + octet_length(k.tail) = known_end and {schema}.clock() >= since)
-            returning true, k.touched, k.record, k.tail_at + octet_length(k.tail),
-                case when k.record = known_record and known_end >= k.tail_at then null
+            returning true, k.touched, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
+                case when {schema}.era(k.record) = known_record and known_end >= k.tail_at then null
                     else k.base end,
                 substring(k.tail from 1 + (case
-                    when k.record = known_record and known_end >= k.tail_at then known_end
+                    when {schema}.era(k.record) = known_record and known_end >= k.tail_at then known_end
                     else k.base_at end - k.tail_at)::int),
                 k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
             into appended, at, record, ends, base, entries, since_base, base_length;
@@ -132,7 +141,7 @@ begin
                     int8send(mask) || int4send(octet_length(entry)) || entry
                         || int8send(coalesce(moment, {schema}.clock())))
                 on conflict do nothing
-                returning true, k.touched, k.record, octet_length(k.tail), k.base, k.tail,
+                returning true, k.touched, {schema}.era(k.record), octet_length(k.tail), k.base, k.tail,
                     octet_length(k.tail), 0
                 into appended, at, record, ends, base, entries, since_base, base_length;
             if found then
@@ -151,10 +160,10 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
     )
     language sql
     as $$
-    select w.place, {schema}.clock(), k.format, k.record, k.tail_at + octet_length(k.tail),
-        case when k.record = w.record and w.ends >= k.tail_at then null else k.base end,
+    select w.place, {schema}.clock(), k.format, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
+        case when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then null else k.base end,
         substring(k.tail from 1 + (case
-            when k.record = w.record and w.ends >= k.tail_at then w.ends
+            when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then w.ends
             else k.base_at end - k.tail_at)::int),
         k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
         from unnest(wanted, known_record, known_end) with ordinality
@@ -201,8 +210,11 @@ create procedure {schema}.append_and_ring(
     language plpgsql
     as $$
 declare
-    mask bigint := {schema}.dead(inboxes);
+    mask bigint;
 begin
+    -- Who listens again has not asked anything since then.
+    perform 1 from {schema}.keys k where k.key = wanted for update;
+    mask := {schema}.dead(inboxes);
     if async then
         perform set_config('synchronous_commit', 'off', true);
     end if;
@@ -216,18 +228,6 @@ begin
 end
 $$;
 
--- Rings only. Returns which are dead.
-create function {schema}.ring(wanted text, inboxes text[]) returns bigint
-    language plpgsql
-    as $$
-declare
-    mask bigint := {schema}.dead(inboxes);
-begin
-    perform {schema}.notify(wanted, inboxes, mask);
-    return mask;
-end
-$$;
-
 -- Takes a new base. What the last one already stood for goes.
 create function {schema}.write_base(wanted text, of_record bigint, new_at bigint, new_base bytea)
     returns void
@@ -238,7 +238,7 @@ begin
     update {schema}.keys k
         set tail = substring(k.tail from 1 + (k.base_at - k.tail_at)::int), tail_at = k.base_at,
             base = new_base, base_at = new_at
-        where k.key = wanted and k.record = of_record and k.base_at < new_at
+        where k.key = wanted and {schema}.era(k.record) = of_record and k.base_at < new_at
             and k.tail_at + octet_length(k.tail) >= new_at;
 end
 $$;

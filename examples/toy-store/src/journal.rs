@@ -211,10 +211,12 @@ impl Journal for ToyJournal {
         Ok(())
     }
 
-    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError> {
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         let shelf = self.shelf.lock();
-        let dead = inboxes.iter().filter(|inbox| !shelf.ring(key, inbox));
-        Ok(dead.cloned().collect())
+        for inbox in inboxes {
+            shelf.ring(key, inbox);
+        }
+        Ok(())
     }
 
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {

@@ -1,7 +1,6 @@
 //! The round trips of a client, and what follows from their answers.
 
 use std::borrow::Cow;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use leasehold_core::{Command, Event, Inbox, Outcome, Push, StoreTime};
@@ -158,34 +157,15 @@ impl<J: Journal> Client<J> {
             }
         }
         if !later.is_empty() {
-            tokio::spawn(self.clone().ring_later(slot.clone(), later));
+            later.sort_unstable();
+            later.dedup();
+            let (client, slot) = (self.clone(), slot.clone());
+            tokio::spawn(async move {
+                // Who is not rung asks by itself. Who is dead is not passed over: a grant may be known
+                // by now, and a client that listens again may have renewed its claim.
+                client.journal.ring(&slot.key, &later).await.ok();
+            });
         }
-    }
-
-    /// Rings whom the step has told something that could not be foretold. Those of the dead who wait
-    /// go soon. A grant is not taken back: its client may have read of it by now.
-    fn ring_later(
-        self: Arc<Self>,
-        slot: Arc<Slot>,
-        mut inboxes: Vec<Inbox>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move {
-            inboxes.sort_unstable();
-            inboxes.dedup();
-            // Who is not rung asks by itself.
-            let rung = self.journal.ring(&slot.key, &inboxes).await;
-            let silent = rung.unwrap_or_default();
-            if !silent.is_empty() {
-                let (granted, passed) = (Vec::new(), Vec::new());
-                let unheard = Command::Unheard {
-                    silent,
-                    granted,
-                    passed,
-                };
-                let mut copy = slot.turn.lock().await;
-                self.append_surely(&slot, &mut copy, &[unheard]).await.ok();
-            }
-        })
     }
 
     /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.

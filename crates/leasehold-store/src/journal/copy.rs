@@ -60,7 +60,7 @@ impl Copy {
                 heard.told.append(&mut told);
                 let place = steps.ring.iter().position(|rung| rung == inbox);
                 let is_dead = place.is_some_and(|place| entry.dead >> place & 1 == 1);
-                if is_dead || steps.commands.iter().any(|one| silences(one, inbox)) {
+                if is_dead {
                     heard.silent = Some(entry.at);
                 }
             }
@@ -121,11 +121,6 @@ impl Copy {
     pub(super) fn is_long(&self, least: u64) -> bool {
         self.since_base > least.max(self.base_length)
     }
-}
-
-/// Whether a command says that nobody listens there.
-fn silences(command: &Command, inbox: &Inbox) -> bool {
-    matches!(command, Command::Unheard { silent, .. } if silent.contains(inbox))
 }
 
 pub(super) fn now(at: StoreTime, listens: bool) -> Now {

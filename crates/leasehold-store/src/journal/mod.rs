@@ -69,6 +69,9 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
     /// Appends an entry to each of these journals, all in one atomic operation at one time of the
     /// backend's clock, and rings the inboxes of each ([`Append::ring`]).
     ///
+    /// Who is dead is found out when nobody else can append any more, either: a client that listens
+    /// again has then not appended anything since.
+    ///
     /// The clock is read when nobody else can append to these journals any more, so that a later
     /// entry has a later time, unless the clock steps back. With `unchanged_since`, nothing is
     /// appended if one of the journals does not end at [`Append::known`] any more, or the clock
@@ -96,8 +99,8 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
     /// that are not far behind. Does nothing if there is a later base, or another record.
     async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError>;
 
-    /// Rings inboxes without appending anything, and returns those that are dead.
-    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError>;
+    /// Rings inboxes without appending anything.
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError>;
 
     /// Reads some records in the order of their keys; none at the end.
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError>;

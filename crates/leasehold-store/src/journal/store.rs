@@ -119,8 +119,13 @@ impl<J: Journal> Doorbell for Bell<J> {
 
 impl<J: Journal> PushSink for Bell<J> {
     fn push(&self, push: Push) {
-        if let Some(client) = self.0.upgrade() {
-            client.push(push);
+        // Also when nothing is heard any more: that is what it says.
+        let sink = self
+            .0
+            .upgrade()
+            .and_then(|client| lock(&client.sink).clone());
+        if let Some(sink) = sink {
+            sink.push(push);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{Claim, ClaimId, Inbox, Key, Mode, Push, Renew, StoreTime};
+use leasehold::core::{Claim, ClaimId, ClaimReply, Inbox, Key, Mode, Push, Release, StoreTime};
 use leasehold::{Client, Released};
 use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
@@ -19,7 +19,7 @@ use leasehold_testkit::dice::Dice;
 use tokio::task::{JoinSet, yield_now};
 use toy_store::journal::{Shelf, ToyJournal};
 
-use super::support::{soon, until};
+use super::support::soon;
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Journal for Fickle {
         self.toy.write_base(key, base, at).await
     }
 
-    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<Vec<Inbox>, StoreError> {
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         self.hesitate().await;
         self.toy.ring(key, inboxes).await
     }
@@ -217,7 +217,7 @@ mod conflicting {
 /// Clients that append, write bases and lose answers, all at once on one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
-    let place = Place::new(7, 11);
+    let place = Place::new(7, 20);
     let inside = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
@@ -226,7 +226,7 @@ async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
             let (lock, inside) = (client.mutex("k").unwrap(), inside.clone());
             tasks.spawn(async move {
                 let mut tokens = Vec::new();
-                for _ in 0..30 {
+                for _ in 0..8 {
                     let lease = lock.lock().await.unwrap();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
                     yield_now().await;
@@ -244,9 +244,9 @@ async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
     }
     tokens.sort_unstable();
     tokens.dedup();
-    assert_eq!(tokens.len(), 18 * 30, "no token twice");
+    assert_eq!(tokens.len(), 18 * 8, "no token twice");
     assert!(
-        place.count(|seen| &seen.bases_written) > 5,
+        place.count(|seen| &seen.bases_written) > 2,
         "{:?}",
         place.seen
     );
@@ -377,41 +377,38 @@ async fn many_waiters_cost_a_step_nothing() {
     assert_eq!(store.inspect(&key).await.unwrap().waiters.len(), 4_999);
 }
 
-/// A step cannot ring whom only its exact time tells something. Who is found dead afterwards may have
-/// read of its grant: it is not taken back. But it is told to open another session.
+/// Who listens, and whom others cannot ring, is passed over in the step that would grant to it, and is
+/// told to open another session. It has its place, and is granted the key when it asks again.
 #[tokio::test]
-async fn a_grant_without_a_ring_is_kept() {
+async fn who_cannot_be_rung_is_passed_over_and_told_so() {
     let (place, key) = (Place::default(), Key::new("k").unwrap());
     let (first, second, third) = (place.store(), place.store_that(true), place.store());
-    let claim = |store: &JournalStore<Fickle>, number, ttl| Claim {
+    let claim = |store: &JournalStore<Fickle>, number| Claim {
         inbox: Some(LockStore::inbox(store).clone()),
-        ..Claim::new(ClaimId::from_random(number), Mode::EXCLUSIVE, ttl)
+        ..Claim::new(
+            ClaimId::from_random(number),
+            Mode::EXCLUSIVE,
+            Duration::from_secs(60),
+        )
     };
-    let (brief, long) = (Duration::from_millis(30), Duration::from_secs(60));
-    let _held = first.claim(&key, &claim(&first, 1, brief)).await.unwrap();
-    let _waits = second.claim(&key, &claim(&second, 2, long)).await.unwrap();
-    until("the first to expire", async || {
-        first.inspect(&key).await.unwrap().holders.is_empty()
-    })
-    .await;
-    let _waits = third.claim(&key, &claim(&third, 3, long)).await.unwrap();
-    let renew = Renew::new(ClaimId::from_random(2), long);
-    let granted = second.renew(&key, &renew).await.unwrap();
-    assert!(granted.holds(), "{granted:?}");
-    let before = second.inspect(&key).await.unwrap().holders;
-    // What the ring has found out is in the journal then: five steps.
-    until("the second to be found dead", async || {
-        let page = place
-            .shelf
-            .journal()
-            .page(&PageOf::default())
-            .await
-            .unwrap();
-        page.records[0].2.entries.len() == 5
-    })
-    .await;
-    assert_eq!(third.inspect(&key).await.unwrap().holders, before);
-    assert_eq!(second.inspect(&key).await.unwrap().holders, before);
+    let _held = first.claim(&key, &claim(&first, 1)).await.unwrap();
+    let _waits = second.claim(&key, &claim(&second, 2)).await.unwrap();
+    let last = third.claim(&key, &claim(&third, 3)).await.unwrap();
+    // It sees who waits.
+    let _seen = first.inspect(&key).await.unwrap();
+    let release = Release {
+        id: ClaimId::from_random(1),
+        hand_off: true,
+        settled: true,
+        unused: false,
+    };
+    let _released = first.release(&key, &release).await.unwrap();
+    let seen = second.inspect(&key).await.unwrap();
+    let ClaimReply::Standing(last) = last.reply else {
+        panic!("{last:?}");
+    };
+    assert_eq!(seen.holders[0].claim.arrival, last.arrival);
+    assert_eq!(seen.waiters.len(), 1, "{seen:?}");
     assert_eq!(place.count(|seen| &seen.doubts), 1);
 }
 
@@ -430,7 +427,6 @@ async fn who_is_rung_without_a_copy_asks() {
     let _listening = store.listen(Arc::new(Heard(heard))).await.unwrap();
     let key = Key::new("k").unwrap();
     let inboxes = [LockStore::inbox(&store).clone()];
-    let dead = place.shelf.journal().ring(&key, &inboxes).await.unwrap();
-    assert!(dead.is_empty());
+    place.shelf.journal().ring(&key, &inboxes).await.unwrap();
     assert_eq!(soon("a push", pushes.recv()).await, Some(Push::Reset));
 }

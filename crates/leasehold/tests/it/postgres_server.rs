@@ -8,6 +8,8 @@ use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, sql_at};
 use leasehold_testkit::tls::Certificates;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::postgres_store::Fresh;
 use super::support::{soon, try_lock, until, waiting};
 
@@ -153,6 +155,48 @@ async fn a_server_that_is_killed_has_kept_all() {
     assert_eq!(next.release().await.unwrap(), Released::StillOurs);
 }
 
+/// A crash can undo what was committed without the disk. Nobody goes on from what is not there.
+#[tokio::test]
+async fn a_server_that_has_forgotten_steps_is_read_anew() {
+    let server = Postgres::start();
+    let fresh = Fresh::at(&server.url(), "&commit=async");
+    let (one, other) = (fresh.connect().await, fresh.connect().await);
+    let take = async |client: &leasehold::Client, key: &str| {
+        let lease = client.mutex(key).unwrap().lock().await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    };
+    take(&one, "k").await;
+    server.sql("checkpoint");
+    // From here on nobody writes to the disk what was not waited for.
+    let writer = "select pid from pg_stat_activity where backend_type = 'walwriter'";
+    let writer = Pid::from_raw(server.sql(writer).parse().unwrap()).unwrap();
+    kill_process(writer, Signal::STOP).unwrap();
+    let rows = "select sum(octet_length(tail)) from {schema}.keys";
+    let before = sql(fresh.bare_url(), rows);
+    for _ in 0..3 {
+        take(&one, "k").await;
+        take(&other, "k").await;
+    }
+    server.kill();
+    server.start_again();
+    assert_eq!(
+        sql(fresh.bare_url(), rows),
+        before,
+        "the last steps are forgotten"
+    );
+    // As many as were forgotten, so that only the start of the server tells.
+    for _ in 0..3 {
+        take(&other, "k").await;
+        take(&one, "k").await;
+    }
+    let seen = [
+        one.inspect("k").await.unwrap(),
+        other.inspect("k").await.unwrap(),
+    ];
+    let anew = fresh.connect().await.inspect("k").await.unwrap();
+    assert_eq!(seen.map(|one| one.last_token), [anew.last_token; 2]);
+}
+
 /// All sessions end, as when a pooler or a failing node is replaced.
 #[tokio::test]
 async fn ended_sessions_are_opened_again_and_waiters_hear() {
@@ -166,7 +210,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
     sql(
         &url,
         "select pg_terminate_backend(pid) from pg_stat_activity \
-               where application_name = 'leasehold' and query ilike '%{schema}.inbox%'",
+               where application_name = 'leasehold' and query ilike '%{schema}.clock%'",
     );
     listens(&url).await;
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
@@ -178,7 +222,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
 async fn listens(url: &str) {
     let held = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where \
                 l.locktype = 'advisory' and l.granted and a.application_name = 'leasehold' and \
-                a.query ilike '%{schema}.inbox%'";
+                a.query ilike '%{schema}.clock%'";
     until("somebody listens", async || sql(url, held) != "0").await;
 }
 
@@ -198,7 +242,7 @@ async fn who_cannot_hear_asks() {
     let url = fresh.url().await.to_owned();
     let direct = url.replace(&pooler.url(), &Postgres::shared().url());
     let left = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where \
-                l.locktype = 'advisory' and a.query ilike '%{schema}.inbox%'";
+                l.locktype = 'advisory' and a.query ilike '%{schema}.clock%'";
     assert_eq!(sql(&direct, left), "0");
 }
 

@@ -8,6 +8,7 @@ use leasehold_store::report::{Finding, Report, Severity};
 use leasehold_store::trial::{self, Trial};
 use tokio_postgres::Row;
 
+use super::errors::no_answer;
 use super::journal;
 use super::options::{Commit, PostgresOptions};
 use super::pool::Pool;
@@ -41,7 +42,7 @@ struct Facts {
 impl Facts {
     async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
         let rows = pool.ask(SETTINGS, &[]).await?;
-        let row = rows.first().ok_or_else(journal::no_answer)?;
+        let row = rows.first().ok_or_else(no_answer)?;
         let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();
         let number = |column: usize| Row::try_get(row, column).unwrap_or_default();
         Ok(Self {

@@ -89,6 +89,10 @@ pub(crate) fn grants(schema: &str, role: &str) -> String {
     )
 }
 
+pub(crate) fn no_answer() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "PostgreSQL has answered nothing")
+}
+
 fn cause(error: &Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

@@ -14,7 +14,7 @@ use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::errors::{CHANGED, of_key};
+use super::errors::{CHANGED, no_answer, of_key};
 use super::init;
 use super::listener::Listener;
 use super::options::{Commit, PostgresOptions};
@@ -318,10 +318,6 @@ fn number(micros: u64) -> i64 {
 fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
     let known = known.map(|known| (known.record.cast_signed(), number(known.offset)));
     known.unzip()
-}
-
-pub(crate) fn no_answer() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "PostgreSQL has answered nothing")
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
+use super::errors::no_answer;
 use super::pool::{Failure, Pool};
 
 /// How often the session asks itself whether it hears.
@@ -213,7 +214,7 @@ impl Listener {
         let rows = session.client.query_typed(&clock, &[]).await;
         let rows = rows.map_err(failed)?;
         let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        let now = now.ok_or_else(super::journal::no_answer)?;
+        let now = now.ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(session)
     }

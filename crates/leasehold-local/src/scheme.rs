@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
-use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme};
 use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
 use nix::unistd::{User, geteuid};
@@ -145,7 +145,10 @@ impl Scheme for Local {
         let outcome = if made { Marked::New } else { Marked::Already };
         Ok(vec![Initialised {
             server: path.display().to_string(),
-            users: Some(users),
+            made: Some(Made {
+                what: format!("the directory {}", path.display()),
+                users,
+            }),
             outcome: Ok(outcome),
         }])
     }

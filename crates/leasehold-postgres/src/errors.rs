@@ -32,6 +32,11 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let (code, message) = (said.code(), said.message().to_owned());
     let class = code.code().get(..2).unwrap_or_default();
     let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
+    if code.code() == OTHER_FORMAT {
+        let key = said.detail().and_then(|key| Key::new(key).ok());
+        let format = message.parse().unwrap_or_default();
+        return key.map_or_else(no_answer, |key| other_format(&key, format));
+    }
     let said = match (code, class) {
         (
             &SqlState::UNDEFINED_TABLE
@@ -67,16 +72,6 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         _ => refused(format!("PostgreSQL: {message} ({})", code.code())),
     };
     said.with_source(error)
-}
-
-/// The same for a statement about a key.
-pub(crate) fn of_key(error: Error, key: &Key, schema: &str, server: &str) -> StoreError {
-    match error.as_db_error() {
-        Some(said) if said.code().code() == OTHER_FORMAT => {
-            other_format(key, said.message().parse().unwrap_or_default())
-        }
-        _ => meaning(error, schema, server),
-    }
 }
 
 /// What a role has to be granted to use locks.

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use leasehold_core::{Inbox, Key, StoreTime};
 use leasehold_store::journal::{
     Append, Appended, Doorbell, Entry, FORMAT, Journal, JournalStore, News, Page, PageOf, Position,
-    other_format,
+    damaged, other_format,
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::errors::{CHANGED, no_answer, of_key};
+use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::{Commit, PostgresOptions};
@@ -126,14 +126,9 @@ impl Rows {
             &statements.append_and_ring
         };
         params.extend([(&since as _, Type::INT8), (&self.is_async as _, Type::BOOL)]);
-        let answer = self.pool.query(statement, &params).await;
-        let rows = answer.map_err(|failure| match failure {
-            Failure::Server(error) => of_key(error, part.key, &self.pool.schema, &self.pool.server),
-            Failure::Other(error) => error,
-        })?;
+        let rows = self.pool.ask(statement, &params).await?;
         let row = rows.first().ok_or_else(no_answer)?;
-        let answered = appended(part.key, row)?;
-        Ok(answered)
+        appended(part.key, row)
     }
 }
 
@@ -385,14 +380,6 @@ fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
         dead: 0,
     };
     Ok((StoreTime(at.cast_unsigned()), news))
-}
-
-fn damaged(key: &Key) -> StoreError {
-    StoreError::new(
-        ErrorKind::Corrupt,
-        format!("the record of {key:?} is damaged"),
-    )
-    .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
 }
 
 /// The entries of a journal; `None` if they are cut.

@@ -99,7 +99,10 @@ impl Listener {
         self.begin();
         let listener = self.clone();
         let keep = async move { listener.keep(session, &*bell).await };
-        Ok(Box::new(Open(self.clone(), JoinSet::from_iter([keep]))))
+        Ok(Box::new(Open {
+            listener: self.clone(),
+            _keeps: JoinSet::from_iter([keep]),
+        }))
     }
 
     fn begin(&self) {
@@ -258,15 +261,15 @@ fn lost() -> StoreError {
 }
 
 /// An open inbox; the session ends with it.
-struct Open(
-    Arc<Listener>,
-    #[allow(dead_code, reason = "it ends when this is dropped")] JoinSet<()>,
-);
+struct Open {
+    listener: Arc<Listener>,
+    _keeps: JoinSet<()>,
+}
 
 impl Listening for Open {}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.epoch.store(0, Ordering::Release);
+        self.listener.epoch.store(0, Ordering::Release);
     }
 }

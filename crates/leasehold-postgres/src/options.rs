@@ -111,6 +111,13 @@ const TABLE: &[Param<PostgresOptions>] = &[
         Field::custom(shown, |text| {
             options.listen = Some(match text {
                 "off" => None,
+                url if url.contains('?') => {
+                    let why = "the URL of PostgreSQL for listen has parameters";
+                    return Err(Invalid::new(
+                        why,
+                        "leave them out: those of the store apply",
+                    ));
+                }
                 url => Some(parse(url)?),
             });
             Ok(())
@@ -461,6 +468,10 @@ mod tests {
                 "retention of 1s is out of bounds",
             ),
             ("postgres://h/d?listen=redis://u:secret@h", "has an @ after"),
+            (
+                "postgres://h/d?listen=postgres://h/d%3Foptions=x",
+                "has parameters",
+            ),
             ("postgres://", "names no host"),
             ("postgres://u:secret@h:port/d", "cannot be read"),
         ] {

@@ -7,11 +7,10 @@ use std::{fmt, iter};
 
 use leasehold_core::Moment;
 use leasehold_store::clock;
-use leasehold_store::sync::{
-    AtomicBool, Mutex, MutexGuard, Ordering, PoisonError, check_runtime, sleep, timeout,
-};
+use leasehold_store::sync::{Mutex, check_runtime, lock, sleep, timeout};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row};
@@ -35,8 +34,8 @@ pub(crate) struct Pool {
     pub(crate) server: String,
     /// The one that was used last is the last.
     idle: Mutex<Vec<(Moment, Client)>>,
-    /// Whether a task closes those that are idle.
-    closes: AtomicBool,
+    /// Closes those that are idle; ends with its runtime.
+    closer: Mutex<Option<JoinHandle<()>>>,
     room: Semaphore,
 }
 
@@ -62,7 +61,7 @@ impl Pool {
             schema: options.schema.clone(),
             server: server(&options.config),
             idle: Mutex::default(),
-            closes: AtomicBool::new(false),
+            closer: Mutex::default(),
             room: Semaphore::new(options.pool as usize),
         })
     }
@@ -129,29 +128,31 @@ impl Pool {
     fn put_back(self: &Arc<Self>, client: Client) {
         let mut idle = lock(&self.idle);
         idle.push((clock::now(), client));
-        if idle.len() > 1 && !self.closes.swap(true, Ordering::AcqRel) {
+        let mut closer = lock(&self.closer);
+        if idle.len() > 1 && closer.as_ref().is_none_or(JoinHandle::is_finished) {
             let pool = Arc::downgrade(self);
-            tokio::spawn(async move {
-                loop {
+            *closer = Some(tokio::spawn(async move {
+                while pool.upgrade().is_some_and(|pool| pool.has_more_than_one()) {
                     sleep(IDLE).await;
-                    if !pool.upgrade().is_some_and(|pool| pool.close_idle()) {
-                        return;
+                    if let Some(pool) = pool.upgrade() {
+                        pool.close_idle();
                     }
                 }
-            });
+            }));
         }
     }
 
-    /// Closes what nobody has used lately; whether there will be more to close.
-    fn close_idle(&self) -> bool {
+    fn has_more_than_one(&self) -> bool {
+        lock(&self.idle).len() > 1
+    }
+
+    /// Closes what nobody has used lately, but for one.
+    fn close_idle(&self) {
         let (now, mut idle) = (clock::now(), lock(&self.idle));
         let is_old = |(used, _): &(Moment, Client)| now.since(*used) >= IDLE;
         let old = idle.iter().take_while(|one| is_old(one)).count();
         let most = idle.len().saturating_sub(1);
         idle.drain(..old.min(most));
-        let more = idle.len() > 1;
-        self.closes.store(more, Ordering::Release);
-        more
     }
 
     /// A connection for one of many statements, or to make the schema.
@@ -200,9 +201,4 @@ fn server(config: &Config) -> String {
             Host::Unix(path) => path.display().to_string(),
         });
     hosts.collect::<Vec<_>>().join(",")
-}
-
-/// Nothing that holds one of these mutexes can leave it half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@
 -- of it since, in order (tail). The server understands neither. Whoever may read the rows can
 -- release every claim.
 
-create schema {schema};
+create schema if not exists {schema};
 
 create table {schema}.about (
     version int not null,
@@ -127,7 +127,8 @@ begin
         end if;
         select k.format from {schema}.keys k where k.key = wanted into found_format;
         if found and found_format <> wanted_format then
-            raise exception using errcode = 'LH002', message = found_format::text;
+            raise exception using errcode = 'LH002', message = found_format::text,
+                detail = wanted;
         end if;
         if since is not null and (found or known_record is not null) then
             select false, n.at, n.record, n.ends, n.base, n.entries, n.since_base, n.base_length

@@ -7,7 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme};
 
 use super::options::PostgresOptions;
 use super::pool::Pool;
@@ -53,7 +53,10 @@ impl Scheme for Postgres {
         let outcome = Ok(init::make(&pool).await?);
         Ok(vec![Initialised {
             server: pool.server.clone(),
-            users: None,
+            made: Some(Made {
+                what: format!("the schema {} at {}", pool.schema, pool.server),
+                users: "for its owner and roles with rights to it".to_owned(),
+            }),
             outcome,
         }])
     }

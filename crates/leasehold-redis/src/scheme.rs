@@ -82,7 +82,7 @@ impl Scheme for OneServer {
         let outcome = Ok(RedisStore::initialise(options).await?);
         Ok(vec![Initialised {
             server,
-            users: None,
+            made: None,
             outcome,
         }])
     }

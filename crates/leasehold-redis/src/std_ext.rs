@@ -1,14 +1,10 @@
 //! Locks, hashes and tasks, with what is the same wherever this crate uses them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+pub(crate) use leasehold_store::sync::lock;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-
-/// Locks, and ignores poisoning: what is guarded is consistent at any time.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// FNV-1a, 64 bits: gives things numbers or names, and guards nothing.
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {

@@ -91,13 +91,22 @@ pub struct Opened {
     pub url: String,
 }
 
+/// What a store was given to keep its locks in.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// What it is, with where it is.
+    pub what: String,
+    /// Who can use it.
+    pub users: String,
+}
+
 /// The result of marking a server as new.
 #[derive(Debug, Clone)]
 pub struct Initialised {
     /// Host and port, or a directory.
     pub server: String,
-    /// Who can use a directory, for people; `None` for a server.
-    pub users: Option<String>,
+    /// What was made and who can use it, for people; `None` for a server that was marked.
+    pub made: Option<Made>,
     /// The outcome; an error if the server could not be reached.
     pub outcome: Result<Marked, StoreError>,
 }

@@ -42,6 +42,11 @@ pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
     })
 }
 
+/// Locks, and ignores poisoning: for what is never left half changed.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Which runtime it is.
 #[cfg(not(shuttle))]
 #[allow(clippy::unnecessary_wraps, reason = "other schedulers' have none")]

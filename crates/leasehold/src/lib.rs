@@ -104,7 +104,7 @@ pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::Settings;
 #[doc(inline)]
-pub use store::scheme::Initialised;
+pub use store::scheme::{Initialised, Made};
 pub use waiting::{Acquire, Progress, Wait};
 
 /// The examples of the pages: `cargo test --doc` compiles and runs them.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Initialised, Marked};
+use leasehold::{Initialised, Made, Marked};
 
 use crate::args::InitArgs;
 use crate::connect::initialise;
@@ -29,12 +29,12 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         _ => "votes",
     };
     let mut status = exit::OK;
-    for made in &servers {
+    for initialised in &servers {
         let Initialised {
             server,
-            users,
+            made,
             outcome,
-        } = made;
+        } = initialised;
         let left = outcome
             .as_ref()
             .map_or(Duration::ZERO, |marked| marked.left());
@@ -50,9 +50,9 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             .with("outcome", outcome_name)
             .with("quarantine_ms", quarantine_ms)
             .with("error", error);
-        let sentence = match (users, outcome) {
-            (Some(users), Ok(Marked::New)) => format!("the directory {server} was made, {users}"),
-            (Some(users), Ok(_)) => format!("the directory {server} was there already, {users}"),
+        let sentence = match (made, outcome) {
+            (Some(Made { what, users }), Ok(Marked::New)) => format!("{what} was made, {users}"),
+            (Some(Made { what, users }), Ok(_)) => format!("{what} was there already, {users}"),
             (None, Ok(marked)) => format!("{server} {}", became(marked, does)),
             (_, Err(error)) => format!("{server} was not marked: {error}"),
         };

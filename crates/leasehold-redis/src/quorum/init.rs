@@ -48,7 +48,7 @@ impl RedlockStore {
         Ok(marked
             .map(|(server, outcome)| Initialised {
                 server,
-                users: None,
+                made: None,
                 outcome,
             })
             .collect())

@@ -7,12 +7,12 @@ use leasehold_core::{Command, Event, Inbox, Outcome, Push, StoreTime};
 
 use super::copy::Copy;
 use super::entry::{self, Steps};
-use super::keys::{Keys, Slot, lock};
+use super::keys::{Keys, Slot, Writing};
 use super::page::Sweep;
 use super::{Append, Journal, News, RUNG};
 use crate::error::{ErrorKind, StoreError};
 use crate::port::PushSink;
-use crate::sync::{Mutex, Ordering};
+use crate::sync::{Mutex, Ordering, lock};
 
 /// How often a step is tried anew because others' came in between.
 pub(super) const TRIES: usize = 1000;
@@ -170,25 +170,22 @@ impl<J: Journal> Client<J> {
 
     /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.
     fn write_base_if_long(self: &Arc<Self>, part: &Part<'_>) {
-        let Some(at) = part
-            .copy
-            .known
-            .filter(|_| part.copy.is_long(self.journal.base_after()))
-        else {
+        let is_long = part.copy.is_long(self.journal.base_after());
+        let Some(at) = part.copy.known.filter(|_| is_long) else {
             return;
         };
-        if part.slot.writes_base.swap(true, Ordering::AcqRel) {
+        let Some(writing) = Writing::begin(part.slot) else {
             return;
-        }
-        let (client, slot) = (self.clone(), part.slot.clone());
-        let base = entry::encode(&part.copy.queue);
+        };
+        let Ok(base) = entry::encode(&part.copy.queue) else {
+            return;
+        };
+        let client = self.clone();
         tokio::spawn(async move {
-            if let Ok(base) = base
-                && let Err(error) = client.journal.write_base(&slot.key, &base, at).await
-            {
-                tracing::debug!(key = %slot.key, %error, "cannot shorten the journal; later");
+            let key = &writing.0.key;
+            if let Err(error) = client.journal.write_base(key, &base, at).await {
+                tracing::debug!(%key, %error, "cannot shorten the journal; later");
             }
-            slot.writes_base.store(false, Ordering::Release);
         });
     }
 }

@@ -41,7 +41,7 @@ impl Copy {
         news: &News,
         inbox: &Inbox,
     ) -> Result<Heard, StoreError> {
-        let flawed = |flaw: Flaw| flaw.of(&format!("the record of {key:?}"));
+        let flawed = |flaw: Flaw| flaw.of(key);
         let mut heard = Heard::default();
         // What cannot be read is read again from its base.
         let known = self.known.take();

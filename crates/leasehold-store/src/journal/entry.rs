@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use leasehold_core::{Command, Inbox};
+use leasehold_core::{Command, Inbox, Key};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -35,21 +35,22 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    pub(super) fn of(self, what: &str) -> StoreError {
-        match self {
-            Self::Foreign(format) => other_format(what, format),
-            Self::Torn => StoreError::new(ErrorKind::Corrupt, format!("{what} is damaged"))
-                .with_hint(
-                    "it was not changed: look at it, and remove it when nobody uses the key",
-                ),
-        }
+    pub(super) fn of(self, key: &Key) -> StoreError {
+        let (kind, what, hint) = match self {
+            Self::Foreign(format) => (
+                ErrorKind::Unsupported,
+                format!("has format {format}"),
+                "another version of leasehold wrote it: use that one, or remove it when nobody uses \
+                 the key",
+            ),
+            Self::Torn => (
+                ErrorKind::Corrupt,
+                "is damaged".to_owned(),
+                "it was not changed: look at it, and remove it when nobody uses the key",
+            ),
+        };
+        StoreError::new(kind, format!("the record of {key:?} {what}")).with_hint(hint)
     }
-}
-
-pub(super) fn other_format(what: &str, format: u32) -> StoreError {
-    StoreError::new(ErrorKind::Unsupported, format!("{what} has format {format}")).with_hint(
-        "another version of leasehold wrote it: use that one, or remove it when nobody uses the key",
-    )
 }
 
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {

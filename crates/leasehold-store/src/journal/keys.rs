@@ -8,7 +8,7 @@ use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::copy::Copy;
 use crate::error::StoreError;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// How many keys are known at most, beside those in use, and how many bytes of their journals.
 const MOST_KEYS: usize = 1024;
@@ -22,10 +22,57 @@ pub(super) struct Slot {
     pub(super) turn: Turn<Copy>,
     pub(super) asked: Mutex<Vec<Asked>>,
     /// Whether a base is being written.
-    pub(super) writes_base: AtomicBool,
+    writes_base: AtomicBool,
     /// When it was last used, and how large it is.
     used: AtomicU64,
     pub(super) size: AtomicU64,
+}
+
+/// A turn that is about to be taken. If the runtime of its task ends before that, what was asked ends
+/// too, and who asks next begins a turn on its own runtime.
+#[derive(Debug)]
+pub(super) struct Pending {
+    slot: Arc<Slot>,
+    is_taken: bool,
+}
+
+impl Pending {
+    pub(super) fn new(slot: Arc<Slot>) -> Self {
+        let is_taken = false;
+        Self { slot, is_taken }
+    }
+
+    /// What has been asked until now. Who asks from here on begins another turn.
+    pub(super) fn take(mut self) -> Vec<Asked> {
+        self.is_taken = true;
+        std::mem::take(&mut *lock(&self.slot.asked))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            lock(&self.slot.asked).clear();
+        }
+    }
+}
+
+/// A base that is being written, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Writing(pub(super) Arc<Slot>);
+
+impl Writing {
+    /// None if one is being written already.
+    pub(super) fn begin(slot: &Arc<Slot>) -> Option<Self> {
+        let writes = slot.writes_base.swap(true, Ordering::AcqRel);
+        (!writes).then(|| Self(slot.clone()))
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.writes_base.store(false, Ordering::Release);
+    }
 }
 
 /// What is asked of a key.
@@ -90,9 +137,4 @@ impl Known {
             bytes -= freed;
         }
     }
-}
-
-/// Nothing that holds one of these mutexes can leave it half changed.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -45,6 +45,7 @@ use leasehold_core::{Inbox, Key, Queue, StoreTime};
 
 pub use self::store::JournalStore;
 
+use self::entry::Flaw;
 use crate::error::StoreError;
 use crate::port::{Capabilities, Listening, PushSink};
 
@@ -227,8 +228,14 @@ pub struct Page {
     pub records: Vec<(String, StoreTime, News)>,
 }
 
+/// The error for a record that is cut or changed.
+#[must_use]
+pub fn damaged(key: &Key) -> StoreError {
+    Flaw::Torn.of(key)
+}
+
 /// The error for a record in another format.
 #[must_use]
 pub fn other_format(key: &Key, format: u32) -> StoreError {
-    entry::other_format(&format!("the record of {key:?}"), format)
+    Flaw::Foreign(format).of(key)
 }

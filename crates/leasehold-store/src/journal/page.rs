@@ -6,14 +6,13 @@ use async_trait::async_trait;
 use leasehold_core::{Key, Moment, StoreTime};
 
 use super::copy::Copy;
-use super::keys::lock;
 use super::{Journal, Page, PageOf};
 use crate::clock;
 use crate::error::StoreError;
 use crate::glob;
 use crate::listing::{ListPage, Listing};
 use crate::random::random_u64;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock};
 
 /// How often a client looks for idle keys.
 const PAUSE: Duration = Duration::from_secs(60);

@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 
 use super::client::{Client, Part, TRIES, too_often};
 use super::copy::{Copy, now};
-use super::keys::{Asked, Keys, Slot, lock};
+use super::keys::{Asked, Keys, Pending, Slot};
 use super::page::{Pages, Sweep, sweep};
 use super::{Doorbell, Journal};
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records, Step, Taken, Transacted};
-use crate::sync::{Mutex, check_runtime};
+use crate::sync::{Mutex, check_runtime, lock};
 
 /// A store on a journal. Each value is one client.
 pub struct JournalStore<J>(Arc<Client<J>>);
@@ -163,16 +163,17 @@ impl<J: Journal> Client<J> {
         drop(asked);
         if is_first {
             let client = self.clone();
-            tokio::spawn(async move { client.turn(&slot).await });
+            let pending = Pending::new(slot.clone());
+            tokio::spawn(async move { client.turn(&slot, pending).await });
         }
     }
 
     /// Does what has been asked of a key until its turn comes.
-    async fn turn(self: Arc<Self>, slot: &Arc<Slot>) {
+    async fn turn(self: Arc<Self>, slot: &Arc<Slot>, pending: Pending) {
         let mut copy = slot.turn.lock().await;
         let (mut commands, mut answers, mut tries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut looks, mut is_rung) = (Vec::new(), false);
-        for asked in std::mem::take(&mut *lock(&slot.asked)) {
+        for asked in pending.take() {
             match asked {
                 Asked::Step(command, answer) => match *command {
                     Command::Claim(claim) if !claim.wait => tries.push((claim, answer)),

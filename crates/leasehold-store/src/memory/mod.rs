@@ -27,7 +27,7 @@ use crate::random::random_u64;
 use crate::records::{Records, Step, Transacted};
 use crate::report::{Finding, Report, Severity};
 use crate::scheme::{Description, Opened, Scheme};
-use crate::sync::{AtomicU64, Global, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{AtomicU64, Global, Mutex, Ordering, PoisonError, lock};
 use leasehold_core::Push;
 
 /// A store in the memory of this process. It wakes waiters without polling. Calls complete
@@ -90,11 +90,6 @@ impl Clock {
             Self::Manual(micros) => StoreTime(micros.load(Ordering::SeqCst)),
         }
     }
-}
-
-/// Nothing that holds one of these mutexes can leave it half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static NAMED: PerProcess<Global<HashMap<String, Weak<Shared>>>> = PerProcess::new();

@@ -92,6 +92,14 @@ impl Journal for Fickle {
         self.hesitate().await;
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
+        if answer.appended && self.conflicts > 0 {
+            // Who can only compare and set writes the record anew: the queue before, and the entry.
+            for part in parts {
+                if let Some(known) = part.known {
+                    self.toy.write_base(part.key, &part.base()?, known).await?;
+                }
+            }
+        }
         self.note(&self.seen.appends, &answer.news);
         self.hesitate().await;
         self.lose(answer)
@@ -410,6 +418,31 @@ async fn who_cannot_be_rung_is_passed_over_and_told_so() {
     assert_eq!(seen.holders[0].claim.arrival, last.arrival);
     assert_eq!(seen.waiters.len(), 1, "{seen:?}");
     assert_eq!(place.count(|seen| &seen.doubts), 1);
+}
+
+/// What was asked in a runtime that has ended ends with it, and others go on.
+#[test]
+fn a_runtime_that_ends_takes_along_what_was_asked() {
+    let place = Place::default();
+    let store = Arc::new(place.store());
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    let key = Key::new("k").unwrap();
+    let first = runtime().unwrap();
+    let (asks, asked) = (store.clone(), key.clone());
+    let asking = first.spawn(async move { asks.inspect(&asked).await });
+    // The question is asked, and its turn is not taken any more.
+    first.block_on(yield_now());
+    drop(first);
+    assert!(asking.is_finished());
+    let later = runtime().unwrap();
+    later.block_on(async {
+        let seen = soon("an answer", store.inspect(&key)).await.unwrap();
+        assert!(seen.holders.is_empty());
+    });
 }
 
 /// Whoever is rung for something that it does not know any more is told to ask.

@@ -114,6 +114,10 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
         let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{key}: {error}");
     }
+    let both = other.multi(["fine", "format"]).unwrap();
+    let error = both.try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("format 7"), "{error}");
     assert_eq!(sql(&url, rows), before, "nothing was changed");
     let _held = try_lock(&other, "fine").await.expect("free");
     let listed = other.list("*").await.unwrap();

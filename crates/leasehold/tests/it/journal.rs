@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -424,7 +425,7 @@ async fn who_cannot_be_rung_is_passed_over_and_told_so() {
 #[test]
 fn a_runtime_that_ends_takes_along_what_was_asked() {
     let place = Place::default();
-    let store = Arc::new(place.store());
+    let store = place.store();
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -432,12 +433,17 @@ fn a_runtime_that_ends_takes_along_what_was_asked() {
     };
     let key = Key::new("k").unwrap();
     let first = runtime().unwrap();
-    let (asks, asked) = (store.clone(), key.clone());
-    let asking = first.spawn(async move { asks.inspect(&asked).await });
-    // The question is asked, and its turn is not taken any more.
-    first.block_on(yield_now());
+    let mut asking = store.inspect(&key);
+    let entered = first.enter();
+    let mut here = Context::from_waker(Waker::noop());
+    // It is asked, and its turn is not taken any more.
+    assert!(asking.as_mut().poll(&mut here).is_pending());
+    drop(entered);
     drop(first);
-    assert!(asking.is_finished());
+    let Poll::Ready(ended) = asking.as_mut().poll(&mut here) else {
+        panic!("it goes on");
+    };
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Unavailable);
     let later = runtime().unwrap();
     later.block_on(async {
         let seen = soon("an answer", store.inspect(&key)).await.unwrap();

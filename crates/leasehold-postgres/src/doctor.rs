@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::errors::no_answer;
 use super::journal;
+use super::listener::{DEAF, REMEDY};
 use super::options::{Commit, PostgresOptions};
 use super::pool::Pool;
 
@@ -56,7 +57,7 @@ impl Facts {
             logs: text(7) == "all" || text(7) == "mod" || text(8) != "-1",
             connections: (number(9), number(10)),
             is_async: options.commit == Commit::Async,
-            is_deaf: options.listens_at().is_none(),
+            is_deaf: false,
         })
     }
 }
@@ -150,10 +151,10 @@ const RULES: &[Rule] = &[
     ),
     (
         "pushes",
-        |it| when(it.is_deaf, || "the URL says listen=off".to_owned()),
+        |it| when(it.is_deaf, || DEAF.to_owned()),
         Severity::Note,
-        "waiters are not told, and ask: a hand-off takes seconds",
-        "name a way to the server that keeps sessions: listen=postgres://host:port/database",
+        "waiters look four times a second, and nobody sees that one has died",
+        REMEDY,
     ),
 ];
 
@@ -178,7 +179,12 @@ pub(crate) async fn examine(options: &PostgresOptions) -> Report {
 async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError> {
     let store = journal::open(options).await?;
     let pool = &store.journal().pool;
-    let facts = Facts::ask(pool, options).await?;
+    let mut facts = Facts::ask(pool, options).await?;
+    let trial = match trial::key() {
+        Some(key) => trial::take(&store, &key, trial::TTL).await,
+        None => Trial::default(),
+    };
+    facts.is_deaf = !store.journal().listener.hears();
     let mut findings = vec![
         Finding::new(
             Severity::Fine,
@@ -198,10 +204,7 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
             );
         }
     }
-    if let Some(key) = trial::key() {
-        let trial = trial::take(&store, &key, trial::TTL).await;
-        findings.extend(tried(&trial));
-    }
+    findings.extend(tried(&trial));
     Ok(findings)
 }
 

@@ -30,10 +30,9 @@ const PAGE: i64 = 200;
 #[derive(Debug)]
 pub struct Rows {
     pub(crate) pool: Arc<Pool>,
-    listener: Arc<Listener>,
+    pub(crate) listener: Arc<Listener>,
     inbox: Inbox,
     is_async: bool,
-    pushes: bool,
     statements: Statements,
 }
 
@@ -94,7 +93,6 @@ impl Rows {
         let inbox = Inbox::from_random(random_u64());
         let at = options.listens_at();
         Ok(Self {
-            pushes: at.is_some(),
             listener: Listener::new(pool.clone(), at, &inbox),
             statements: Statements::new(&options.schema),
             is_async: options.commit == Commit::Async,
@@ -137,7 +135,6 @@ impl Journal for Rows {
     fn capabilities(&self) -> Capabilities {
         let mut can = Capabilities::queueing("postgres");
         can.durable_tokens = true;
-        can.push = self.pushes;
         can
     }
 
@@ -291,6 +288,10 @@ impl Journal for Rows {
 
     fn epoch(&self) -> u64 {
         self.listener.epoch()
+    }
+
+    fn listens(&self) -> bool {
+        self.listener.listens()
     }
 
     fn doubt(&self, at: StoreTime) {

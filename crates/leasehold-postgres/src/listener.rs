@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold_core::{Inbox, Key, Push, StoreTime};
 use leasehold_store::journal::Doorbell;
-use leasehold_store::sync::{AtomicU64, Ordering, sleep, timeout};
+use leasehold_store::sync::{AtomicBool, AtomicU64, Ordering, sleep, timeout};
 use leasehold_store::{ErrorKind, Listening, StoreError};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -34,6 +34,13 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = 15000; set idle_session_timeout = 0";
 
+/// How often who hears nothing looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// What is said where nothing is heard, and what to do about it.
+pub(crate) const DEAF: &str = "PostgreSQL tells this client nothing, as through a pooler";
+pub(crate) const REMEDY: &str = "name a way past it: listen=postgres://host:port/database";
+
 /// What is heard: the name of a key, or nothing for a probe.
 type Heard = mpsc::UnboundedReceiver<String>;
 
@@ -47,6 +54,9 @@ pub(crate) struct Listener {
     /// The server's time when it was shown that this client lives.
     since: AtomicU64,
     doubted: Notify,
+    /// Whether others can ring; if not, this client looks.
+    hears: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 impl fmt::Debug for Listener {
@@ -76,17 +86,31 @@ impl Listener {
             epoch: AtomicU64::new(0),
             since: AtomicU64::new(0),
             doubted: Notify::new(),
+            hears: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
         })
     }
 
-    /// The number of the session that hears now; zero for none.
+    /// Whether the session that was opened last hears.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a session that hears now.
+    pub(crate) fn listens(&self) -> bool {
+        self.hears() && self.epoch() != 0
+    }
+
+    /// The number of the session that hears now, or of the time in which this client looks; zero for
+    /// none.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
     /// Others have found this client dead: if that was in this session, it is half open.
     pub(crate) fn doubt(&self, at: StoreTime) {
-        if at.0 > self.since.load(Ordering::Acquire) && self.epoch.swap(0, Ordering::AcqRel) != 0 {
+        let in_this_one = self.listens() && at.0 > self.since.load(Ordering::Acquire);
+        if in_this_one && self.epoch.swap(0, Ordering::AcqRel) != 0 {
             self.doubted.notify_one();
         }
     }
@@ -96,16 +120,22 @@ impl Listener {
         bell: Arc<dyn Doorbell>,
     ) -> Result<Box<dyn Listening>, StoreError> {
         let session = self.connect().await?;
-        self.begin();
+        self.begin(session.is_some());
         let listener = self.clone();
-        let keep = async move { listener.keep(session, &*bell).await };
+        let keep = async move {
+            match session {
+                Some(session) => listener.keep(session, &*bell).await,
+                None => look(&*bell).await,
+            }
+        };
         Ok(Box::new(Open {
             listener: self.clone(),
             _keeps: JoinSet::from_iter([keep]),
         }))
     }
 
-    fn begin(&self) {
+    fn begin(&self, hears: bool) {
+        self.hears.store(hears, Ordering::Release);
         let epoch = self.last_epoch.fetch_add(1, Ordering::AcqRel) + 1;
         self.epoch.store(epoch, Ordering::Release);
     }
@@ -120,13 +150,18 @@ impl Listener {
             let mut pause = AGAIN.0;
             session = loop {
                 match self.connect().await {
-                    Ok(session) => break session,
+                    Ok(Some(session)) => break session,
+                    Ok(None) => {
+                        self.begin(false);
+                        bell.push(Push::Reset);
+                        return look(bell).await;
+                    }
                     Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
                 }
                 sleep(pause).await;
                 pause = (2 * pause).min(AGAIN.1);
             };
-            self.begin();
+            self.begin(true);
             bell.push(Push::Reset);
         }
     }
@@ -143,18 +178,18 @@ impl Listener {
             match timeout(PROBE_PAUSE, heard).await {
                 Ok(Some(name)) => ring(bell, &name),
                 Ok(None) => return lost(),
-                Err(_) => {
-                    if let Err(error) = self.probe(session, |name| ring(bell, name)).await {
-                        return error;
-                    }
-                }
+                Err(_) => match self.probe(session, |name| ring(bell, name)).await {
+                    Ok(true) => {}
+                    Ok(false) => return lost(),
+                    Err(error) => return error,
+                },
             }
         }
     }
 
     /// As [`try_to_connect`](Self::try_to_connect), within a limit: the connection may be half open
     /// from the beginning.
-    async fn connect(&self) -> Result<Session, StoreError> {
+    async fn connect(&self) -> Result<Option<Session>, StoreError> {
         let connected = timeout(CONNECT_LIMIT, self.try_to_connect()).await;
         connected.unwrap_or_else(|_| {
             let message = "PostgreSQL gave no session to listen in time";
@@ -162,13 +197,11 @@ impl Listener {
         })
     }
 
-    /// Opens a session, finds out whether it hears, and shows others that it lives.
-    async fn try_to_connect(&self) -> Result<Session, StoreError> {
+    /// Opens a session, finds out whether it hears, and shows others that it lives. None if it hears
+    /// nothing.
+    async fn try_to_connect(&self) -> Result<Option<Session>, StoreError> {
         let Some(at) = &self.at else {
-            return Err(StoreError::new(
-                ErrorKind::Unsupported,
-                "the URL says listen=off",
-            ));
+            return Ok(None);
         };
         let failed = |error| self.pool.meaning(Failure::Server(error));
         let connected = self.pool.connect_to(at).await;
@@ -194,10 +227,13 @@ impl Listener {
             .batch_execute(&listen)
             .await
             .map_err(failed)?;
-        if let Err(error) = self.probe(&mut session, |_| ()).await {
+        if !self.probe(&mut session, |_| ()).await? {
             // A pooler gives the session to others.
             session.client.batch_execute("unlisten *").await.ok();
-            return Err(error);
+            if !self.has_warned.swap(true, Ordering::AcqRel) {
+                tracing::warn!("{DEAF}: waiters look four times a second; {REMEDY}");
+            }
+            return Ok(None);
         }
         session
             .client
@@ -219,7 +255,7 @@ impl Listener {
         let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         let now = now.ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
-        Ok(session)
+        Ok(Some(session))
     }
 
     /// Sends itself something, by another connection: what a session sends itself it hears also
@@ -228,25 +264,27 @@ impl Listener {
         &self,
         session: &mut Session,
         mut ring: impl FnMut(&str),
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let heard = async {
             let params = [(&self.channel as _, Type::TEXT)];
             self.pool.ask("select pg_notify($1, '')", &params).await?;
             while let Some(name) = session.heard.recv().await {
                 if name.is_empty() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 ring(&name);
             }
             Err(lost())
         };
-        timeout(PROBE_LIMIT, heard).await.unwrap_or_else(|_| {
-            let message = "notifications are not heard on this connection to PostgreSQL";
-            Err(StoreError::new(ErrorKind::Unavailable, message).with_hint(
-                "if there is a pooler between, name a way past it: listen=postgres://host:port/db, \
-                 or listen=off to let waiters ask",
-            ))
-        })
+        timeout(PROBE_LIMIT, heard).await.unwrap_or(Ok(false))
+    }
+}
+
+/// Looks again and again, where nothing is heard.
+async fn look(bell: &dyn Doorbell) {
+    loop {
+        sleep(LOOK_PAUSE).await;
+        bell.ring_all();
     }
 }
 

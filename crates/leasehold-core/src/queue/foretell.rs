@@ -7,8 +7,8 @@ use crate::{Claim, Command, Inbox, Reply, StoreTime};
 const NAMED: usize = 2;
 
 impl Queue {
-    /// Returns whom the command will probably notify. The step decides: it may notify others, and
-    /// need not notify these.
+    /// Returns whom the command will probably notify, of those that listen. The step decides: it may
+    /// notify others, and need not notify these.
     #[must_use]
     pub fn foretold(&self, command: &Command) -> Vec<&Inbox> {
         let frees = match command {
@@ -29,9 +29,25 @@ impl Queue {
             .waiting
             .values()
             .filter(|entry| Some(&entry.id) != actor);
-        let next = waiting.take(NAMED).filter_map(|entry| entry.inbox.as_ref());
+        let next = waiting.take(NAMED).filter(|entry| entry.listens);
+        let next = next.filter_map(|entry| entry.inbox.as_ref());
         let watchers = self.watchers.iter().map(|(inbox, _)| inbox);
         next.chain(watchers).filter(|_| frees).collect()
+    }
+
+    /// Returns whether this client holds, waits or watches.
+    #[must_use]
+    pub fn concerns(&self, inbox: &Inbox) -> bool {
+        let watchers = self.watchers.iter().map(|(watcher, _)| watcher);
+        let mut all = self.inboxes(usize::MAX).chain(watchers);
+        all.any(|one| one == inbox)
+    }
+
+    /// Returns whether this client holds or waits, and was not listening when it last said so.
+    #[must_use]
+    pub fn is_deaf(&self, inbox: &Inbox) -> bool {
+        let mut all = self.waiting.values().chain(self.granted.values());
+        all.any(|entry| !entry.listens && entry.inbox.as_ref() == Some(inbox))
     }
 
     /// Returns the reply to a claim that does not want to wait, where it is certain that the claim

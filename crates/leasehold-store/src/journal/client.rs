@@ -67,7 +67,7 @@ impl<J: Journal> Client<J> {
         parts: &mut [Part<'_>],
         unchanged_since: Option<StoreTime>,
     ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
-        let listens = self.journal.epoch() != 0;
+        let listens = self.journal.listens();
         let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
         let bytes = steps
             .iter()

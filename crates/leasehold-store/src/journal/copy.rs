@@ -46,8 +46,7 @@ impl Copy {
         // What cannot be read is read again from its base.
         let known = self.known.take();
         if let Some(base) = &news.base {
-            let ours = |one: &Inbox| one == inbox;
-            heard.missed = known.is_some() && self.queue.inboxes(usize::MAX).any(ours);
+            heard.missed = known.is_some() && self.queue.concerns(inbox);
             self.queue = match &**base {
                 [] => Queue::default(),
                 base => entry::decode(base).map_err(flawed)?,
@@ -85,17 +84,24 @@ impl Copy {
                 .with_hint("correct the clock of the server")
         })?;
         let now = now(at, steps.listens);
+        let named = steps.ring.iter().enumerate();
+        let named = named.filter(|(place, _)| dead >> place & 1 == 1);
+        let dead: Vec<_> = named
+            .map(|(_, inbox)| inbox)
+            .filter(|inbox| !self.queue.is_deaf(inbox))
+            .collect();
         let mut told = Vec::new();
         let outcomes = steps.commands.iter().map(|command| {
             let mut outcome = self.queue.apply(command, now);
             let at = outcome.at;
             self.queue.deliver(&mut outcome, now, |event| {
-                let place = steps.ring.iter().position(|rung| rung == event.inbox());
-                let is_dead = place.is_some_and(|place| dead >> place & 1 == 1);
-                if !is_dead {
+                // A watcher may look by itself, and its watch ends in time.
+                let is_watcher = matches!(event, Event::Changed { .. });
+                let hears = is_watcher || !dead.contains(&event.inbox());
+                if hears {
                     told.push((at, event.clone()));
                 }
-                !is_dead
+                hears
             });
             outcome
         });

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use leasehold_core::{Command, Key, Outcome, Snapshot};
+use leasehold_core::{Command, Inbox, Key, Outcome, Snapshot};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::copy::Copy;
@@ -116,6 +116,19 @@ impl Keys {
         });
         known.slots.insert(key.clone(), slot.clone());
         slot
+    }
+}
+
+impl Keys {
+    /// The keys that concern this client. Those that are asked just now are left out.
+    pub(super) fn of_concern(&self, inbox: &Inbox) -> Vec<Key> {
+        let known = lock(&self.0);
+        let concerns = |slot: &&Arc<Slot>| {
+            let copy = slot.turn.try_lock();
+            copy.is_ok_and(|copy| copy.queue.concerns(inbox))
+        };
+        let slots = known.slots.values().filter(concerns);
+        slots.map(|slot| slot.key.clone()).collect()
     }
 }
 

@@ -113,8 +113,15 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
     /// Same as [`LockStore::inbox`](crate::LockStore::inbox).
     fn inbox(&self) -> &Inbox;
 
-    /// Returns the number of the connection on which this client is rung; zero if it is not.
+    /// Returns the number of the connection on which this client is rung, or looks by itself; zero if
+    /// the inbox is not open.
     fn epoch(&self) -> u64;
+
+    /// Returns whether others can ring this client, and see by that whether it lives. A client that
+    /// cannot be rung is never passed over; its backend lets it look ([`Doorbell::ring_all`]).
+    fn listens(&self) -> bool {
+        self.epoch() != 0
+    }
 
     /// Others have found this client dead, in an entry of that time. If its connection was open then,
     /// it is half open: the backend opens another.
@@ -131,6 +138,9 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
 pub trait Doorbell: PushSink {
     /// Somebody has appended something that concerns a claim of this client.
     fn ring(&self, key: &Key);
+
+    /// Lets the client look at every key that concerns it: for a backend that cannot ring it.
+    fn ring_all(&self);
 }
 
 /// A position in the journal of a key. The engine only compares positions, and hands them back.

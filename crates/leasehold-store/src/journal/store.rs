@@ -115,6 +115,14 @@ impl<J: Journal> Doorbell for Bell<J> {
             client.ask(key, Asked::Ring);
         }
     }
+
+    fn ring_all(&self) {
+        if let Some(client) = self.0.upgrade() {
+            for key in client.keys.of_concern(client.journal.inbox()) {
+                client.ask(&key, Asked::Ring);
+            }
+        }
+    }
 }
 
 impl<J: Journal> PushSink for Bell<J> {
@@ -241,7 +249,7 @@ impl<J: Journal> Client<J> {
     ) -> Result<Outcome, StoreError> {
         let commands = [Command::Claim(claim)];
         for _ in 0..TRIES {
-            let outcome = copy.outcome_of(&commands[0], self.journal.epoch() != 0);
+            let outcome = copy.outcome_of(&commands[0], self.journal.listens());
             let (grants, since) = (outcome.reply.has_token(), copy.at);
             let part = Part {
                 slot,
@@ -294,7 +302,7 @@ impl<J: Journal> Client<J> {
                 .max()
                 .unwrap_or_default();
             let mut queues: Vec<Queue> = parts.iter().map(|part| part.copy.queue.clone()).collect();
-            match Queue::claim_all(&mut queues, claims, now(since, self.journal.epoch() != 0)) {
+            match Queue::claim_all(&mut queues, claims, now(since, self.journal.listens())) {
                 Ok(_) => {
                     if let Some(taken) = self.append(&mut parts, Some(since)).await? {
                         return Ok(Ok(taken.into_iter().flatten().collect()));

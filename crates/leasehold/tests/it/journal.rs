@@ -42,6 +42,8 @@ struct Fickle {
     conflicts: u64,
     /// One in so many answers is lost.
     losses: u64,
+    /// It writes records anew, as who can only compare and set.
+    rewrites: bool,
     /// It takes itself for a listener, and nobody can ring it.
     is_half_open: bool,
 }
@@ -93,8 +95,8 @@ impl Journal for Fickle {
         self.hesitate().await;
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
-        if answer.appended && self.conflicts > 0 {
-            // Who can only compare and set writes the record anew: the queue before, and the entry.
+        if answer.appended && self.rewrites {
+            // The queue before, and the entry.
             for part in parts {
                 if let Some(known) = part.known {
                     self.toy.write_base(part.key, &part.base()?, known).await?;
@@ -163,9 +165,17 @@ struct Place {
     clients: AtomicU64,
     conflicts: u64,
     losses: u64,
+    rewrites: bool,
 }
 
 impl Place {
+    fn rewriting() -> Self {
+        Self {
+            rewrites: true,
+            ..Self::new(3, 0)
+        }
+    }
+
     fn new(conflicts: u64, losses: u64) -> Self {
         Self {
             conflicts,
@@ -185,6 +195,7 @@ impl Place {
             dice: Mutex::new(Dice(self.clients.fetch_add(1, Ordering::Relaxed))),
             conflicts: self.conflicts,
             losses: self.losses,
+            rewrites: self.rewrites,
             is_half_open,
         };
         JournalStore::new(fickle, Duration::from_secs(60))
@@ -219,8 +230,8 @@ mod appending {
 mod conflicting {
     use super::Place;
 
-    leasehold_store::contract!(Place::new(3, 0));
-    leasehold_testkit::facade!(Place::new(3, 0));
+    leasehold_store::contract!(Place::rewriting());
+    leasehold_testkit::facade!(Place::rewriting());
 }
 
 /// Clients that append, write bases and lose answers, all at once on one key.

@@ -113,4 +113,5 @@ mod deaf {
     use super::{Fresh, POOLER};
 
     leasehold_store::contract!(Fresh::at(&POOLER.url(), "&listen=off"));
+    leasehold_testkit::facade!(Fresh::at(&POOLER.url(), "&commit=async&listen=off"));
 }

@@ -1,6 +1,8 @@
 //! What clients of `postgres://` see when something is not as it should be, and what its schema does
 //! beside locks.
 
+use std::time::Duration;
+
 use leasehold::core::Token;
 use leasehold::{ErrorKind, Released};
 use leasehold_store::access::Access;
@@ -321,8 +323,10 @@ async fn idle_keys_go() {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let token = lease.token();
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
-    let held = client.mutex("held").unwrap().lock().await.unwrap();
-    let old = "update {schema}.keys set touched = touched - 48 * 3600 * 1000000::bigint";
+    let two_hours = Duration::from_secs(2 * 3600);
+    let held = client.mutex("held").unwrap().with_ttl(two_hours).unwrap();
+    let held = held.lock().await.unwrap();
+    let old = "update {schema}.keys set touched = touched - 25 * 3600 * 1000000::bigint";
     sql(&url, old);
     until("the idle key to go", async || {
         // One in eight clients looks at its first step.
@@ -331,14 +335,7 @@ async fn idle_keys_go() {
         sql(&url, "select count(*) from {schema}.keys where key = 'k'") == "0"
     })
     .await;
-    assert!(held.is_valid());
-    assert_eq!(
-        sql(
-            &url,
-            "select count(*) from {schema}.keys where key = 'held'"
-        ),
-        "1"
-    );
+    held.renew().await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     assert!(lease.token() > token);
     drop(held);

@@ -75,7 +75,7 @@ impl Patience {
 /// # Panics
 ///
 /// When it does not within [`PATIENCE`]; the message has the logs of the servers.
-async fn until<T>(
+pub(crate) async fn until<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
     mut check: impl FnMut() -> Result<T, String>,

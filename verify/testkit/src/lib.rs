@@ -4,6 +4,7 @@
 //! - [`server`] — real servers, started by the test and ended with it;
 //! - [`deployment`] — several of them together: Sentinels, a Cluster, a quorum;
 //! - [`postgres`] — PostgreSQL servers, replicas of them, and PgBouncer in front;
+//! - [`zookeeper`] — ZooKeeper servers, and ensembles of three;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
 //! - [`redis_py`] — another library that takes the same locks, in Python;
 //! - [`expect`] — what a text has to contain;
@@ -28,5 +29,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis_py;
+mod scratch;
 pub mod server;
 pub mod tls;
+pub mod zookeeper;

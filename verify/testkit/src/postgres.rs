@@ -15,14 +15,13 @@
 
 mod family;
 mod pgbouncer;
-mod scratch;
 
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -33,10 +32,10 @@ use tokio::runtime::Builder;
 
 use crate::deployment::until_blocking;
 use crate::process::{PATIENCE, Process, spawn_tied};
+use crate::scratch::{Owner, Scratch, open_log};
 use crate::server::Port;
 use crate::tls::Certificates;
 pub use pgbouncer::PgBouncer;
-use scratch::Scratch;
 
 /// A running PostgreSQL on a loopback port, in a temporary directory, with the superuser `postgres`
 /// who needs no password.
@@ -88,13 +87,13 @@ impl Postgres {
     fn prepare() -> Scratch {
         // To copy the data of a new server is faster than to make it.
         static TEMPLATE: LazyLock<Scratch> = LazyLock::new(|| {
-            let scratch = Scratch::new();
+            let scratch = scratch();
             let mut initdb = scratch.command(program("initdb"));
             initdb.args("-D data -N -A trust -U postgres -E UTF8 --no-locale".split(' '));
             output(initdb);
             scratch
         });
-        let scratch = Scratch::new();
+        let scratch = scratch();
         let mut copy = scratch.command("cp");
         copy.arg("-a").arg(TEMPLATE.path("data")).arg("data");
         output(copy);
@@ -111,7 +110,7 @@ impl Postgres {
     /// Starts a streaming replica of `primary`, which answers queries, and writes after
     /// [`Self::promote`].
     pub fn replica_of(primary: &Self) -> Self {
-        let scratch = Scratch::new();
+        let scratch = scratch();
         let mut copy = scratch.command(program("pg_basebackup"));
         copy.args("-D data -R -c fast --no-sync -h 127.0.0.1 -U postgres -p".split(' '));
         copy.arg(primary.port().to_string());
@@ -281,6 +280,25 @@ fn url(port: &Port, database: &str) -> String {
     format!("postgres://postgres@{}/{database}", port.address())
 }
 
+/// A directory of PostgreSQL's user.
+fn scratch() -> Scratch {
+    Scratch::new("postgres", user())
+}
+
+/// The user and group of the servers, if the tests run as root, which PostgreSQL refuses to be.
+fn user() -> Option<Owner> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").expect("there are users");
+    let mut users = users.lines().map(|line| line.split(':'));
+    let mut found = users
+        .find_map(|mut fields| (fields.next() == Some("postgres")).then(|| fields.skip(1)))
+        .expect("root needs a user `postgres` to start PostgreSQL as");
+    let mut number = || found.next()?.parse().ok();
+    Some((number()?, number()?))
+}
+
 /// A program of PostgreSQL.
 fn program(name: &str) -> PathBuf {
     static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -312,13 +330,4 @@ fn output(command: Command) -> String {
     let finished = run.join().unwrap_or_else(|panic| resume_unwind(panic));
     assert!(finished.status.success(), "{finished}");
     finished.stdout.trim_end().to_owned()
-}
-
-/// Lets a command write to the end of a file.
-fn open_log(command: &mut Command, path: &Path) {
-    let log = OpenOptions::new().create(true).append(true).open(path);
-    let log = log.expect("a log can be written");
-    command
-        .stdout(log.try_clone().expect("a file has a second handle"))
-        .stderr(log);
 }

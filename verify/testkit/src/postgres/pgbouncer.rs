@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 
-use super::{Postgres, family, open_log, sql_at, url};
+use super::{Postgres, family, sql_at, url};
 use crate::deployment::until_blocking;
 use crate::process::spawn_tied;
+use crate::scratch::open_log;
 use crate::server::Port;
 
 /// A running PgBouncer on a loopback port: one connection to the server for each transaction.

@@ -14,3 +14,4 @@ mod programs;
 mod proxy;
 mod sentinels;
 mod server;
+mod zookeeper;

@@ -1,7 +1,7 @@
 # Runs beside a server, as its user and in its scratch directory, whose path is $1. Standard input
 # ends when the test is done with the directory, or has ended, in whatever way. Then this ends the
 # processes that still work on the data (paused ones, which do not notice the end of their parent,
-# too), and removes what the server has left: its shared memory and its files.
+# too), and removes what the server has left: PostgreSQL's shared memory, and the files.
 trap '' HUP INT TERM
 read -r _
 

@@ -1,0 +1,316 @@
+//! Real ZooKeeper servers, ended with the test.
+//!
+//! ```no_run
+//! use leasehold_testkit::zookeeper::ZooKeeper;
+//!
+//! let server = ZooKeeper::shared();
+//! let url = server.url_of(&server.chroot()); // zookeeper://127.0.0.1:<port>/fresh_1
+//! assert!(server.ask("srvr").unwrap().contains("Mode: standalone"));
+//! ```
+//!
+//! `java` runs the jars of Debian's `libzookeeper-java`, or the class path in
+//! `LEASEHOLD_ZOOKEEPER_CLASSPATH`. Everything here blocks unless it is `async`: a start takes half a
+//! second, that of an [`Ensemble`] some seconds. It panics, with the log, if it cannot do what it is
+//! for.
+
+mod ensemble;
+mod java;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Child;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitIdOptions, kill_process};
+
+use crate::deployment::until_blocking;
+use crate::process::{spawn_tied, wait_for_change};
+use crate::scratch::{Scratch, open_log};
+use crate::server::Port;
+use crate::tls::Certificates;
+pub use ensemble::Ensemble;
+
+/// How long to wait for the answer to a four-letter word. A server that is starting can lose one, so
+/// whoever waits for an answer has to ask again.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// A running ZooKeeper server on a loopback port, in a temporary directory.
+///
+/// Its writes are durable. It expires sessions five times a second, and grants time-outs from 400 ms
+/// to 60 s. All four-letter words are allowed, and any number of connections.
+///
+/// It is killed on drop, and also when the test process ends without dropping it: nothing of it is
+/// left. Its ports are reserved for as long as the value lives, as that of a
+/// [`RedisServer`](crate::server::RedisServer).
+#[derive(Debug)]
+pub struct ZooKeeper {
+    port: Port,
+    /// For TLS, or for the other servers of an ensemble.
+    more_ports: Vec<Port>,
+    scratch: Scratch,
+    process: Mutex<Option<Running>>,
+    chroots: AtomicU32,
+}
+
+/// The process of a server that is not down.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    paused: bool,
+}
+
+impl ZooKeeper {
+    /// Starts a server that stands alone.
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more lines of `zoo.cfg`, which override the testkit's: `maxSessionTimeout=1000`.
+    pub fn start_with(config: &str) -> Self {
+        let server = Self::prepare(Vec::new());
+        server.configure(config);
+        server.start_again();
+        server
+    }
+
+    /// Starts a server with a second port, for TLS (see [`Self::secure_hosts`]), whose clients need no
+    /// certificate.
+    pub fn start_encrypted(certificates: &Certificates) -> Self {
+        Self::start_encrypted_with(certificates, "")
+    }
+
+    /// The same with more lines of `zoo.cfg`, such as `ssl.clientAuth=need`.
+    pub fn start_encrypted_with(certificates: &Certificates, config: &str) -> Self {
+        let server = Self::prepare(vec![Port::reserve()]);
+        let (key, certificate) = (&certificates.server_key, &certificates.server_certificate);
+        let identity = format!("{}{}", key.text, certificate.text);
+        server.scratch.write_secret("server.pem", &identity);
+        let trusted = &certificates.authority.text;
+        server.scratch.write_secret("authority.pem", trusted);
+        let here = |name: &str| server.scratch.path(name).display().to_string();
+        let (identity, trusted) = (here("server.pem"), here("authority.pem"));
+        let port = server.secure_port();
+        server.configure(&format!(
+            "secureClientPort={port}\n\
+             secureClientPortAddress=127.0.0.1\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             ssl.keyStore.location={identity}\n\
+             ssl.keyStore.type=PEM\n\
+             ssl.trustStore.location={trusted}\n\
+             ssl.trustStore.type=PEM\n\
+             ssl.clientAuth=none\n\
+             {config}"
+        ));
+        server.start_again();
+        server
+    }
+
+    /// The server that the tests of this process share, each below a [`chroot`](Self::chroot) of its
+    /// own.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<ZooKeeper> = LazyLock::new(ZooKeeper::start);
+        &SHARED
+    }
+
+    /// A server that is not configured yet, and does not run.
+    fn prepare(more_ports: Vec<Port>) -> Self {
+        let scratch = Scratch::new("zookeeper", None);
+        fs::create_dir(scratch.path("data")).expect("a directory can be made");
+        Self {
+            port: Port::reserve(),
+            more_ports,
+            scratch,
+            process: Mutex::new(None),
+            chroots: AtomicU32::new(0),
+        }
+    }
+
+    fn configure(&self, config: &str) {
+        let (data, port) = (self.scratch.path("data"), self.port());
+        // Sessions expire at a multiple of the tick only.
+        let lines = format!(
+            "dataDir={}\n\
+             clientPort={port}\n\
+             clientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n\
+             4lw.commands.whitelist=*\n\
+             maxClientCnxns=0\n\
+             tickTime=200\n\
+             minSessionTimeout=400\n\
+             maxSessionTimeout=60000\n\
+             {config}\n",
+            data.display()
+        );
+        let written = fs::write(self.scratch.path("zoo.cfg"), lines);
+        written.expect("the configuration can be written");
+    }
+
+    /// Where it listens, which stays the same over restarts.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The port of the [address](Self::address).
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// What clients connect to: `127.0.0.1:<port>`.
+    pub fn hosts(&self) -> String {
+        self.address().to_string()
+    }
+
+    /// The port for TLS of a server that was started with [`Self::start_encrypted`].
+    pub fn secure_port(&self) -> u16 {
+        self.secure_address().port()
+    }
+
+    /// What clients with TLS connect to.
+    pub fn secure_hosts(&self) -> String {
+        self.secure_address().to_string()
+    }
+
+    fn secure_address(&self) -> SocketAddr {
+        let port = self.more_ports.first();
+        port.expect("the server was started with TLS").address()
+    }
+
+    /// The URL of its root: `zookeeper://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        self.url_of("")
+    }
+
+    /// The URL of a chroot: `zookeeper://127.0.0.1:<port>/fresh_1`.
+    pub fn url_of(&self, chroot: &str) -> String {
+        format!("zookeeper://{}{chroot}", self.hosts())
+    }
+
+    /// The path of a node that nobody else uses, such as `/fresh_1`; it does not exist yet.
+    pub fn chroot(&self) -> String {
+        let number = self.chroots.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("/fresh_{number}")
+    }
+
+    /// Everything the server has logged since its first start.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.running(|running| running.child.id())
+    }
+
+    /// Sends a four-letter word (`srvr`, `mntr`, `cons`, `dump`, …), and returns the answer.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, such as that the server is down, or took more than half a second.
+    pub fn ask(&self, word: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), ANSWER)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Whether it serves sessions.
+    pub fn is_serving(&self) -> bool {
+        self.mode().is_ok()
+    }
+
+    /// What it is while it serves sessions: `standalone`, `leader` or `follower`.
+    fn mode(&self) -> Result<String, String> {
+        let answer = self.ask("srvr").map_err(|error| error.to_string())?;
+        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
+        mode.map(str::to_owned).ok_or(answer)
+    }
+
+    /// Kills the server (SIGKILL), and returns when it is gone.
+    pub fn kill(&self) {
+        let mut running = self.process().take().expect("the server is running");
+        running.kill();
+    }
+
+    /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by the
+    /// kernel, but nothing is answered. Returns when it stands still.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a paused server go on (SIGCONT), with what has been sent to it meanwhile.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.running(|running| {
+            let pid = Pid::from_child(&running.child);
+            kill_process(pid, signal).expect("a child can be signalled");
+            running.paused = signal == Signal::STOP;
+            if running.paused {
+                let halted = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                wait_for_change(pid, halted);
+            }
+        });
+    }
+
+    /// Starts a server that is down again, on the same port, with what has been written; returns when
+    /// it serves sessions.
+    pub fn start_again(&self) {
+        self.launch();
+        until_blocking("ZooKeeper to serve sessions", &[], || self.started());
+    }
+
+    fn launch(&self) {
+        let mut process = self.process();
+        assert!(process.is_none(), "the server is running");
+        let mut command = java::command(&self.scratch);
+        open_log(&mut command, &self.scratch.path("log"));
+        *process = Some(Running {
+            child: spawn_tied(command).expect("`java` can be started: is it in the PATH?"),
+            paused: false,
+        });
+    }
+
+    /// What it is, or why it does not serve yet; panics if it never will.
+    fn started(&self) -> Result<String, String> {
+        let ended = self.running(|running| running.child.try_wait());
+        let ended = ended.expect("a child can be waited for");
+        assert!(ended.is_none(), "it has ended: {ended:?}\n{}", self.log());
+        self.mode().map_err(|why| format!("{why}\n{}", self.log()))
+    }
+
+    /// Whether it can answer: it runs, and is not paused.
+    fn is_up(&self) -> bool {
+        self.process().as_ref().is_some_and(|it| !it.paused)
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Running>> {
+        // Who panics with it leaves it as it is: there, or not.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
+        act(self.process().as_mut().expect("the server is running"))
+    }
+}
+
+impl Running {
+    fn kill(&mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a child can be waited for");
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        if let Some(running) = &mut *self.process() {
+            running.kill();
+        }
+    }
+}

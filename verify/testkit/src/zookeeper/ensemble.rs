@@ -1,0 +1,154 @@
+//! Several servers that elect a leader.
+
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::ZooKeeper;
+use crate::deployment::{until, until_blocking};
+use crate::server::Port;
+
+/// Three running ZooKeeper servers, of which two are enough to serve.
+///
+/// ```no_run
+/// # async fn example() {
+/// use leasehold_testkit::zookeeper::Ensemble;
+///
+/// let ensemble = Ensemble::start();
+/// let old = ensemble.leader();
+/// ensemble.kill(old); // … clients go on at `ensemble.url_of("/orders")` …
+/// let new = ensemble.until_led().await;
+/// assert_ne!(new, old);
+/// ensemble.start_again(old);
+/// # }
+/// ```
+///
+/// Servers are known by their place: 0, 1 and 2. Each is a [`ZooKeeper`], with the limits and the end
+/// of one. Followers give a silent leader up after two seconds.
+#[derive(Debug)]
+pub struct Ensemble {
+    servers: Vec<ZooKeeper>,
+    chroots: AtomicU32,
+}
+
+/// How many of the servers have to be up for sessions.
+const MAJORITY: usize = 2;
+
+impl Ensemble {
+    /// Starts three servers, and returns when one leads and the others follow.
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more lines of each `zoo.cfg`; see [`ZooKeeper::start_with`].
+    pub fn start_with(config: &str) -> Self {
+        // One for data, one for elections.
+        let ports = || vec![Port::reserve(), Port::reserve()];
+        let servers: Vec<_> = (0..3).map(|_| ZooKeeper::prepare(ports())).collect();
+        let mut lines = "initLimit=25\nsyncLimit=10\n".to_owned();
+        for (number, server) in (1..).zip(&servers) {
+            let ports = server.more_ports.iter().map(|it| it.address().port());
+            let ports = ports.map(|port| format!(":{port}")).collect::<String>();
+            lines += &format!("server.{number}=127.0.0.1{ports}\n");
+        }
+        for (number, server) in (1..).zip(&servers) {
+            let name = server.scratch.path("data/myid");
+            fs::write(name, format!("{number}\n")).expect("a file can be written");
+            server.configure(&format!("{lines}{config}"));
+            server.launch();
+        }
+        let ensemble = Self {
+            servers,
+            chroots: AtomicU32::new(0),
+        };
+        until_blocking("an ensemble to elect a leader", &[], || ensemble.led());
+        ensemble
+    }
+
+    /// What clients connect to: `127.0.0.1:<port>,127.0.0.1:<port>,127.0.0.1:<port>`.
+    pub fn hosts(&self) -> String {
+        let hosts: Vec<_> = self.servers.iter().map(ZooKeeper::hosts).collect();
+        hosts.join(",")
+    }
+
+    /// The URL of its root.
+    pub fn url(&self) -> String {
+        self.url_of("")
+    }
+
+    /// The URL of a chroot.
+    pub fn url_of(&self, chroot: &str) -> String {
+        format!("zookeeper://{}{chroot}", self.hosts())
+    }
+
+    /// The path of a node that nobody else uses; see [`ZooKeeper::chroot`].
+    pub fn chroot(&self) -> String {
+        let number = self.chroots.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("/fresh_{number}")
+    }
+
+    /// The server at a place.
+    pub fn server(&self, at: usize) -> &ZooKeeper {
+        &self.servers[at]
+    }
+
+    /// The place of the server that leads now.
+    ///
+    /// # Panics
+    ///
+    /// When none does, or more than one says so; [`Self::until_led`] waits for one.
+    pub fn leader(&self) -> usize {
+        self.leads().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// Waits until one server leads, and all others that are neither down nor paused follow. Returns
+    /// the leader's place.
+    pub async fn until_led(&self) -> usize {
+        until("an ensemble to elect a leader", &[], || self.led()).await
+    }
+
+    fn leads(&self) -> Result<usize, String> {
+        let modes = self.servers.iter().map(|server| {
+            let up = server.is_up().then(|| server.mode());
+            up.unwrap_or_else(|| Err("down or paused".to_owned()))
+        });
+        let modes: Vec<_> = modes.collect();
+        let leads = |at: &usize| modes[*at].as_deref() == Ok("leader");
+        match *(0..modes.len()).filter(leads).collect::<Vec<_>>() {
+            [one] => Ok(one),
+            _ => Err(format!("there is not one leader: {modes:?}")),
+        }
+    }
+
+    fn led(&self) -> Result<usize, String> {
+        for server in self.servers.iter().filter(|server| server.is_up()) {
+            server.started()?;
+        }
+        self.leads()
+    }
+
+    /// Kills the server at a place (SIGKILL), and returns when it is gone.
+    pub fn kill(&self, at: usize) {
+        self.servers[at].kill();
+    }
+
+    /// Stops the server at a place in its tracks; see [`ZooKeeper::pause`].
+    pub fn pause(&self, at: usize) {
+        self.servers[at].pause();
+    }
+
+    /// Lets the paused server at a place go on.
+    pub fn resume(&self, at: usize) {
+        self.servers[at].resume();
+    }
+
+    /// Starts the server at a place again, and returns when it serves sessions; at once if too few
+    /// are up for that.
+    pub fn start_again(&self, at: usize) {
+        let server = &self.servers[at];
+        server.launch();
+        let up = self.servers.iter().filter(|server| server.is_up());
+        if up.count() >= MAJORITY {
+            until_blocking("ZooKeeper to serve sessions", &[], || server.started());
+        }
+    }
+}

@@ -310,6 +310,18 @@ impl Queue {
         applied
     }
 
+    /// Returns how many claims hold or wait.
+    #[must_use]
+    pub fn claims(&self) -> usize {
+        self.granted.len() + self.waiting.len()
+    }
+
+    /// Returns whether a claim holds or waits.
+    #[must_use]
+    pub fn has(&self, id: &ClaimId) -> bool {
+        self.places.contains_key(id)
+    }
+
     /// Returns whether nobody holds or waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

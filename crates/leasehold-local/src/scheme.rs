@@ -94,11 +94,9 @@ impl Scheme for Local {
             }
         };
         let trial = try_lock(&store).await;
-        if let Some((step, error)) = &trial.failed {
-            let mut finding = Finding::of_error("locks", None, error);
-            finding.found = format!("cannot {step}: {error}");
+        if trial.failed.is_some() {
             let promise = "Nothing: locks cannot be used here.";
-            return Ok(Report::new(store.url(), promise, vec![finding]));
+            return Ok(Report::new(store.url(), promise, trial.findings()));
         }
         let found = format!(
             "the directory {} (named by {named_by}) can be written to, and is on a disk of this \
@@ -120,8 +118,7 @@ impl Scheme for Local {
             ),
         };
         findings.push(users);
-        let found = "a lock was acquired, renewed, handed to a waiter, inspected and broken";
-        findings.push(Finding::new(Severity::Fine, "locks", found));
+        findings.extend(trial.findings());
         Ok(Report::new(
             store.url(),
             "Exclusion and fencing among the processes of this machine that use this \

@@ -204,22 +204,6 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
             );
         }
     }
-    findings.extend(tried(&trial));
+    findings.extend(trial.findings());
     Ok(findings)
-}
-
-fn tried(trial: &Trial) -> Vec<Finding> {
-    if let Some((step, error)) = &trial.failed {
-        let mut finding = Finding::of_error("locks", None, error);
-        finding.found = format!("cannot {step}: {error}");
-        return vec![finding];
-    }
-    let found = "a lock was acquired, renewed, handed to a waiter, inspected and broken";
-    let mut findings = vec![Finding::new(Severity::Fine, "locks", found)];
-    if trial.push.is_none() && !trial.deaf {
-        let found = "a push to a waiter was not heard in time";
-        let finding = Finding::new(Severity::Warning, "pushes", found);
-        findings.push(finding.meaning("waiters ask instead, and hand-offs take seconds"));
-    }
-    findings
 }

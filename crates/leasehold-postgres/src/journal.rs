@@ -352,15 +352,7 @@ fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
     let at: i64 = get(row, "at")?;
     let record: Option<i64> = get(row, "record")?;
     let Some(record) = record else {
-        let none = News {
-            base: Some(Vec::new()),
-            entries: Vec::new(),
-            end: None,
-            since_base: 0,
-            base_length: 0,
-            dead: 0,
-        };
-        return Ok((StoreTime(at.cast_unsigned()), none));
+        return Ok((StoreTime(at.cast_unsigned()), News::nothing()));
     };
     let format: Result<Option<i32>, _> = row.try_get("format");
     if let Ok(Some(format)) = format
@@ -378,7 +370,7 @@ fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
         }),
         since_base: get::<i64>(row, "since_base")?.cast_unsigned(),
         base_length: get::<i64>(row, "base_length")?.cast_unsigned(),
-        dead: 0,
+        ..News::default()
     };
     Ok((StoreTime(at.cast_unsigned()), news))
 }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::random::random_u128;
+use crate::report::{Finding, Severity};
 use crate::{
     Acknowledged, Answer, ErrorKind, LockStore, Push, PushSink, StoreError, Verbs as _, clock,
 };
@@ -43,6 +44,24 @@ impl Trial {
             failed: Some((step, error)),
             ..Self::default()
         }
+    }
+
+    /// What came of it, for a store that needs no advice of its own.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        if let Some((step, error)) = &self.failed {
+            let mut finding = Finding::of_error("locks", None, error);
+            finding.found = format!("cannot {step}: {error}");
+            return vec![finding];
+        }
+        let found = "a lock was acquired, renewed, handed to a waiter, inspected and broken";
+        let mut findings = vec![Finding::new(Severity::Fine, "locks", found)];
+        if self.push.is_none() && !self.deaf {
+            let found = "a push to a waiter was not heard in time";
+            let finding = Finding::new(Severity::Warning, "pushes", found);
+            findings.push(finding.meaning("waiters ask instead, and hand-offs take seconds"));
+        }
+        findings
     }
 }
 

@@ -8,6 +8,8 @@ pub use leasehold_postgres::fuzzing as postgres;
 #[cfg(feature = "redis")]
 pub use leasehold_redis::fuzzing as redis;
 pub use leasehold_store::journal::fuzzing as journal;
+#[cfg(feature = "zookeeper")]
+pub use leasehold_zookeeper::fuzzing as zookeeper;
 
 /// Whether a name matches a pattern of `list`.
 pub fn glob(pattern: &str, name: &str) -> bool {

@@ -16,6 +16,8 @@ static SCHEMES: &[&dyn Scheme] = &[
     &leasehold_redis::Votes,
     #[cfg(feature = "postgres")]
     &leasehold_postgres::Postgres,
+    #[cfg(feature = "zookeeper")]
+    &leasehold_zookeeper::ZooKeeper,
 ];
 
 /// The stores that another build has, by the feature that it has them with.
@@ -31,6 +33,8 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     #[cfg(not(feature = "postgres"))]
     ("postgres", &["postgres", "postgresql"]),
+    #[cfg(not(feature = "zookeeper"))]
+    ("zookeeper", &["zookeeper"]),
 ];
 
 /// The store that a URL names.

@@ -74,3 +74,10 @@ pub mod postgres {
     #[doc(inline)]
     pub use leasehold_postgres::{Commit, PostgresOptions, PostgresStore, SslMode};
 }
+
+/// ZooKeeper.
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper {
+    #[doc(inline)]
+    pub use leasehold_zookeeper::{ZooKeeperOptions, ZooKeeperStore};
+}

@@ -77,23 +77,15 @@ impl Record {
             end: Some(self.end()),
             since_base: bytes(self.entries_since(self.base_at)),
             base_length: self.base.len() as u64,
-            dead: 0,
+            ..News::default()
         }
     }
 }
 
 impl Contents {
     fn news_since(&self, key: &Key, known: Option<Position>) -> News {
-        let none = || News {
-            base: Some(Vec::new()),
-            entries: Vec::new(),
-            end: None,
-            since_base: 0,
-            base_length: 0,
-            dead: 0,
-        };
         let record = self.records.get(key.as_str());
-        record.map_or_else(none, |record| record.news_since(known))
+        record.map_or_else(News::nothing, |record| record.news_since(known))
     }
 
     /// Rings an inbox, if somebody listens there.

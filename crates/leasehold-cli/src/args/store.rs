@@ -76,8 +76,8 @@ impl<T: Args> Args for Settable<T> {
 struct StoreOptions {
     /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
     /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,…,
-    /// redlock://h1,h2,h3 or postgres://user@host/db; Redis with ?layout=classic shares locks with
-    /// other libraries [env: LEASEHOLD_STORE] [default: local:]
+    /// redlock://h1,h2,h3, postgres://user@host/db or zookeeper://h1,h2,h3/path; Redis with
+    /// ?layout=classic shares locks with other libraries [env: LEASEHOLD_STORE] [default: local:]
     ///
     /// local: needs no server and serves the processes of one user on one machine. Machines that
     /// share locks must name the same store: `run --every` warns when no store is named, and

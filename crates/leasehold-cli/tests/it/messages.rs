@@ -157,6 +157,7 @@ fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
         "leasehold-store",
         "leasehold-local",
         "leasehold-postgres",
+        "leasehold-zookeeper",
         "leasehold-redis",
     ] {
         let mut found = Vec::new();

@@ -9,7 +9,8 @@
 //!   name and end.
 //! - `<!-- file: deploy.sh -->` before a block: it is a program of the reader's, not commands. The
 //!   blocks of the page that are `with` it have it as it is written.
-//! - A host of [`HOSTS`] in a URL is a real server, one for each name and block; [`POSTGRES`] is a database.
+//! - A host of [`HOSTS`] in a URL is a real server, one for each name and block; [`POSTGRES`] is a database,
+//!   [`ZOOKEEPER`] a chroot.
 //! - `elect`, `hold`, `serve` and `ls --watch` go on until they are stopped: here, once they have printed a line.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::process::Command;
 use leasehold_testkit::postgres::Postgres;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
+use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -75,6 +77,7 @@ const HOSTS: [&str; 2] = ["host", "db1"];
 
 /// The URL of a database, which is a fresh one for each block.
 const POSTGRES: &str = "postgres://app@pg1/app";
+const ZOOKEEPER: &str = "zookeeper://zk1,zk2,zk3/app";
 
 /// The pages at the root, beside those in `docs/`.
 const AT_THE_ROOT: [&str; 4] = [
@@ -516,6 +519,8 @@ pub(crate) struct Servers {
     redis: BTreeMap<&'static str, RedisServer>,
     /// The URL of a fresh database.
     postgres: Option<String>,
+    /// The URL of a fresh chroot.
+    zookeeper: Option<String>,
 }
 
 impl Servers {
@@ -527,17 +532,24 @@ impl Servers {
             let server = Postgres::shared();
             server.url_of(&server.database())
         });
+        let zookeeper = text.contains(ZOOKEEPER).then(|| {
+            let server = ZooKeeper::shared();
+            server.url_of(&server.chroot())
+        });
         Self {
             redis: named.map(|host| (host, as_recommended())).collect(),
             postgres,
+            zookeeper,
         }
     }
 
     pub(crate) fn in_place_of_their_names(&self, text: &str) -> String {
-        let text = match &self.postgres {
-            Some(url) => text.replace(POSTGRES, url),
-            None => text.to_owned(),
-        };
+        let mut text = text.to_owned();
+        for (name, url) in [(POSTGRES, &self.postgres), (ZOOKEEPER, &self.zookeeper)] {
+            if let Some(url) = url {
+                text = text.replace(name, url);
+            }
+        }
         let servers = self.redis.iter();
         servers.fold(text, |text, (host, server)| {
             with_port(&text, host, server.port())

@@ -80,7 +80,9 @@ impl<J: Journal> Client<J> {
                 known: part.copy.known,
                 bytes,
                 ring: &steps.ring,
+                kept: part.copy.kept.as_deref(),
                 queue: &part.copy.queue,
+                commands: part.commands,
             })
             .collect();
         let answer = self.journal.append(&appends, unchanged_since).await?;

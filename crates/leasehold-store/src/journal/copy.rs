@@ -1,5 +1,7 @@
 //! A client's copy of a queue: the base, and the steps that were taken since.
 
+use std::sync::Arc;
+
 use leasehold_core::{Command, Event, Inbox, Key, Now, Outcome, Queue, StoreTime};
 
 use super::entry::{self, Flaw, Steps};
@@ -17,6 +19,8 @@ pub(super) struct Copy {
     /// How many bytes of the journal there are.
     pub(super) since_base: u64,
     pub(super) base_length: u64,
+    /// What the backend wants to have back.
+    pub(super) kept: Option<Arc<[u8]>>,
 }
 
 /// An event, and when it happened.
@@ -67,6 +71,7 @@ impl Copy {
         self.known = news.end;
         self.since_base = news.since_base;
         self.base_length = news.base_length;
+        self.kept.clone_from(&news.kept);
         Ok(heard)
     }
 

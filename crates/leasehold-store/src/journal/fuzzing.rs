@@ -34,9 +34,7 @@ pub fn follow(base: &[u8], entries: &[&[u8]]) -> Option<Queue> {
             record: 1,
             offset: 1,
         }),
-        since_base: 0,
-        base_length: 0,
-        dead: 0,
+        ..News::default()
     };
     let mut copy = Copy::default();
     let key = Key::new("orders/42").ok()?;

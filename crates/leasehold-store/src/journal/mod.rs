@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Inbox, Key, Queue, StoreTime};
+use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
 
 pub use self::store::JournalStore;
 
@@ -163,7 +163,10 @@ pub struct Append<'a> {
     pub bytes: &'a [u8],
     /// The inboxes to ring, at most [`RUNG`]. Which of them are dead becomes part of the entry.
     pub ring: &'a [Inbox],
+    /// What the backend has given to be kept, when the journal ended at [`known`](Self::known).
+    pub kept: Option<&'a [u8]>,
     queue: &'a Queue,
+    commands: &'a [Command],
 }
 
 impl Append<'_> {
@@ -174,6 +177,21 @@ impl Append<'_> {
     /// `Refused` if it cannot be written down.
     pub fn base(&self) -> Result<Vec<u8>, StoreError> {
         entry::encode(self.queue)
+    }
+
+    /// How many claims the queue has before this entry.
+    #[must_use]
+    pub fn claims(&self) -> usize {
+        self.queue.claims()
+    }
+
+    /// Whether the entry may add a claim: for a backend that keeps room for renewals.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        self.commands.iter().any(|command| match command {
+            Command::Claim(claim) => !self.queue.has(&claim.id),
+            _ => false,
+        })
     }
 }
 
@@ -189,7 +207,7 @@ pub struct Appended {
 }
 
 /// What a client did not know of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct News {
     /// If the client is too far behind, the base from which the entries go on. It is empty before
     /// a first base was written.
@@ -204,10 +222,23 @@ pub struct News {
     pub base_length: u64,
     /// As [`Entry::dead`], for the entry that was appended.
     pub dead: u64,
+    /// What the backend wants to have back with the next entry: [`Append::kept`].
+    pub kept: Option<Arc<[u8]>>,
+}
+
+impl News {
+    /// What there is to know of a key that nobody has used.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            base: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
 }
 
 /// An entry as it was appended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The backend's clock when it was appended.
     pub at: StoreTime,

@@ -102,9 +102,7 @@ fn news(base: Option<Vec<u8>>, entries: Vec<Entry>, offset: u64) -> News {
         base,
         entries,
         end: Some(Position { record: 1, offset }),
-        since_base: 0,
-        base_length: 0,
-        dead: 0,
+        ..News::default()
     }
 }
 

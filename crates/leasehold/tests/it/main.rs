@@ -76,3 +76,5 @@ mod redlock_store;
 mod redlock_support;
 mod strangers;
 mod support;
+mod zookeeper_server;
+mod zookeeper_store;

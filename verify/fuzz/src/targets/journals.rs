@@ -1,9 +1,9 @@
 //! The records of journals. The first byte says what follows: `b` a base as it lies there, `q` a
 //! queue, which is sealed as if a client had written it, `s` steps that follow an empty queue, one
-//! entry a line, `t` the tail of a row in PostgreSQL.
+//! entry a line, `t` the tail of a row in PostgreSQL, `z` a node of ZooKeeper.
 
 use leasehold::core::Queue;
-use leasehold::fuzzing::{journal, postgres};
+use leasehold::fuzzing::{journal, postgres, zookeeper};
 
 use super::local_files::behaves;
 
@@ -43,6 +43,14 @@ pub(crate) fn run(data: &[u8]) {
                 let length = |bytes: usize| bytes + 20;
                 let lengths = entries.iter().map(|entry| length(entry.bytes.len()));
                 assert_eq!(lengths.sum::<usize>(), rest.len(), "nothing is left out");
+            }
+        }
+        (b'z', _) => {
+            if let Some(news) = zookeeper::read(rest) {
+                let added = news.entries.last().cloned().unwrap_or_default();
+                let more = zookeeper::add(rest, &added, b"").unwrap();
+                let more = zookeeper::read(&more).unwrap();
+                assert_eq!(more.entries.last(), Some(&added));
             }
         }
         _ => {}

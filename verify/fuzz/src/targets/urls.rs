@@ -7,10 +7,11 @@
 use std::fmt::Debug;
 
 use leasehold::core::Invalid;
-use leasehold::fuzzing::{local, postgres};
+use leasehold::fuzzing::{local, postgres, zookeeper};
 use leasehold::store::local::LocalOptions;
 use leasehold::store::postgres::PostgresOptions;
 use leasehold::store::redis::{RedisAddress, RedisClusterOptions, RedisOptions, RedlockOptions};
+use leasehold::store::zookeeper::ZooKeeperOptions;
 
 use super::{SECRET, check_sentence};
 
@@ -45,7 +46,18 @@ pub(crate) fn run(data: &[u8]) {
         copy.servers = copy.servers.iter().map(masked).collect();
         (copy, options.redacted_url())
     });
-    check_postgres(&case);
+    check_shown(
+        &case,
+        PostgresOptions::from_url,
+        PostgresOptions::redacted_url,
+        postgres::holds,
+    );
+    check_shown(
+        &case,
+        ZooKeeperOptions::from_url,
+        ZooKeeperOptions::redacted_url,
+        zookeeper::holds,
+    );
     check_local(&case);
 }
 
@@ -98,17 +110,23 @@ impl Case<'_> {
     }
 }
 
-fn check_postgres(case: &Case<'_>) {
-    let options = match PostgresOptions::from_url(case.url) {
+/// Of a store whose options cannot be compared.
+fn check_shown<T>(
+    case: &Case<'_>,
+    read: fn(&str) -> Result<T, Invalid>,
+    show: fn(&T) -> String,
+    holds: fn(&T, &str) -> bool,
+) {
+    let options = match read(case.url) {
         Ok(options) => options,
         Err(invalid) => return case.refused(&invalid),
     };
-    let shown = options.redacted_url();
-    match PostgresOptions::from_url(&shown) {
-        Ok(again) => assert_eq!(again.redacted_url(), shown, "{:?}", case.url),
+    let shown = show(&options);
+    match read(&shown) {
+        Ok(again) => assert_eq!(show(&again), shown, "{:?}", case.url),
         Err(invalid) => panic!("{:?} is shown as {shown:?}: {invalid}", case.url),
     }
-    if case.secret && postgres::holds(&options, SECRET) {
+    if case.secret && holds(&options, SECRET) {
         assert!(!shown.contains(SECRET), "{shown}");
     }
 }

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "leasehold",
     "leasehold-cli",
     "leasehold-console",
     "leasehold-core",
     "leasehold-local",
     "leasehold-postgres",
+    "leasehold-zookeeper",
     "leasehold-redis",
     "leasehold-store",
 ];

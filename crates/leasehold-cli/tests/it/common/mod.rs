@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_testkit::postgres::Postgres;
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::RedisServer;
+use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 
 /// Each case on the local store and on real servers.
@@ -32,6 +33,12 @@ macro_rules! on_each_store {
             $(#[tokio::test]
             async fn $case() {
                 super::$case(&super::Store::postgres().await).await;
+            })*
+        }
+        mod zookeeper {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&super::Store::zookeeper()).await;
             })*
         }
     };
@@ -72,6 +79,14 @@ impl Store {
         let mut store = Self::at(url, None);
         store.has_server = true;
         store.run("init").await.has_code(Some(0));
+        store
+    }
+
+    /// A chroot of its own.
+    pub(crate) fn zookeeper() -> Self {
+        let server = ZooKeeper::shared();
+        let mut store = Self::at(server.url_of(&server.chroot()), None);
+        store.has_server = true;
         store
     }
 

@@ -1,0 +1,55 @@
+//! What the errors of ZooKeeper mean for locks.
+
+use leasehold_core::Key;
+use leasehold_store::{ErrorKind, StoreError};
+use zookeeper_client::Error;
+
+use super::options::ZooKeeperOptions;
+
+/// What to tell a caller.
+pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
+    let (hosts, chroot) = (options.hosts(), &options.chroot);
+    let unavailable = |message: String| StoreError::new(ErrorKind::Unavailable, message);
+    let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
+    let said = match &error {
+        Error::NoHosts | Error::Timeout => unavailable(format!(
+            "ZooKeeper at {hosts} cannot be reached"
+        ))
+        .with_hint("check that the servers run and that the URL names their hosts and ports"),
+        Error::ConnectionLoss
+        | Error::SessionMoved
+        | Error::NotReadOnly
+        | Error::Throttled
+        | Error::UnexpectedError(_)
+        | Error::Custom(_) => unavailable(format!("ZooKeeper at {hosts}: {error}")),
+        Error::SessionExpired | Error::ClientClosed => {
+            unavailable(format!("the session at ZooKeeper at {hosts} has ended"))
+        }
+        Error::NoAuth => refused(format!("ZooKeeper does not let this user change {chroot}"))
+            .with_hint("check the user and the password, or use another chroot"),
+        Error::AuthFailed => refused("ZooKeeper refuses the user or the password".to_owned())
+            .with_hint("check the user and the password"),
+        Error::QuotaExceeded => refused(format!("the quota of {chroot} is used up"))
+            .with_hint("raise it at the servers"),
+        Error::Unimplemented => refused(format!("ZooKeeper at {hosts} is too old"))
+            .with_hint("use ZooKeeper 3.6 or later"),
+        _ => refused(format!("ZooKeeper at {hosts}: {error}")),
+    };
+    said.with_source(error)
+}
+
+/// A node that others would need is missing.
+pub(crate) fn none() -> StoreError {
+    StoreError::new(
+        ErrorKind::Unavailable,
+        "ZooKeeper has lost the nodes of the locks",
+    )
+}
+
+/// The queue of a key does not fit.
+pub(crate) fn too_large(key: &Key, claims: usize, limit: usize) -> StoreError {
+    let message = format!("the queue of {key:?} is full: {claims} claims");
+    StoreError::new(ErrorKind::Refused, message).with_hint(format!(
+        "let fewer wait, or raise jute.maxbuffer at the servers and maxbuffer ({limit}) in the URL"
+    ))
+}

@@ -1,0 +1,215 @@
+//! Where a client is rung: an ephemeral node that others set to the key that they ring for.
+//!
+//! If it is missing, others know that nobody listens. Its version tells how often it was rung: a watch
+//! tells of some changes only once, and then the client looks at every key.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Inbox, Key, Push};
+use leasehold_store::journal::Doorbell;
+use leasehold_store::sync::{AtomicU64, Ordering, sleep};
+use leasehold_store::{Listening, StoreError};
+use tokio::sync::{Notify, mpsc, oneshot};
+use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, Stat};
+
+use super::node::path_of_inbox;
+use super::session::{Failure, Session, Sessions};
+
+/// The pauses between attempts to open the inbox again.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The inbox of a client.
+pub(crate) struct Bell {
+    sessions: Arc<Sessions>,
+    path: String,
+    epoch: AtomicU64,
+    last_epoch: AtomicU64,
+    doubted: Notify,
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bell").field(&self.path).finish()
+    }
+}
+
+/// An open inbox.
+struct Node {
+    session: Arc<Session>,
+    /// Something has happened to it; ends with the node, its session or its runtime.
+    news: mpsc::UnboundedReceiver<()>,
+    /// How often it has been rung.
+    rung: i32,
+}
+
+/// An inbox that is kept open; it ends with this value.
+struct Open {
+    bell: Arc<Bell>,
+    _closes: oneshot::Sender<()>,
+}
+
+impl Listening for Open {}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.bell.epoch.store(0, Ordering::Release);
+    }
+}
+
+impl Bell {
+    pub(crate) fn new(sessions: Arc<Sessions>, inbox: &Inbox) -> Self {
+        Self {
+            sessions,
+            path: path_of_inbox(inbox),
+            epoch: AtomicU64::new(0),
+            last_epoch: AtomicU64::new(0),
+            doubted: Notify::new(),
+        }
+    }
+
+    /// The number of the node that is open; zero for none.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Others have found no node.
+    pub(crate) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        bell: Arc<dyn Doorbell>,
+    ) -> Result<Box<dyn Listening>, StoreError> {
+        let node = self.make().await?;
+        self.begin();
+        let (closes, closed) = oneshot::channel();
+        let kept = self.clone();
+        tokio::spawn(async move { kept.keep(node, &*bell, closed).await });
+        Ok(Box::new(Open {
+            bell: self.clone(),
+            _closes: closes,
+        }))
+    }
+
+    fn begin(&self) {
+        let epoch = self.last_epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Listens until the inbox is closed, also over sessions that expire.
+    async fn keep(&self, mut node: Node, bell: &dyn Doorbell, mut closed: oneshot::Receiver<()>) {
+        loop {
+            tokio::select! {
+                () = self.hear(&mut node, bell) => {}
+                _ = &mut closed => {
+                    // If it cannot be removed, it goes with the session.
+                    node.session.client.delete(&self.path, None).await.ok();
+                    return;
+                }
+            }
+            self.epoch.store(0, Ordering::Release);
+            bell.push(Push::Disconnected);
+            tokio::select! {
+                again = self.make_again() => node = again,
+                _ = &mut closed => return,
+            }
+            self.begin();
+            bell.push(Push::Reset);
+        }
+    }
+
+    /// Rings the bell until the node or its session is gone.
+    async fn hear(&self, node: &mut Node, bell: &dyn Doorbell) {
+        loop {
+            let read = node.session.client.get_data(&self.path);
+            match self.sessions.answer(read).await {
+                Ok((content, stat)) => node.rung = ring(node.rung, &content, &stat, bell),
+                Err(Failure::ZooKeeper(Error::NoNode)) => return,
+                // There is news when the connection comes back.
+                Err(failure) => {
+                    let error = self.sessions.failed(failure);
+                    tracing::debug!(%error, "cannot read the inbox; again when there is news");
+                }
+            }
+            tokio::select! {
+                news = node.news.recv() => if news.is_none() { return },
+                () = self.doubted.notified() => {}
+            }
+        }
+    }
+
+    async fn make_again(&self) -> Node {
+        let mut pause = AGAIN.0;
+        loop {
+            match self.make().await {
+                Ok(node) => return node,
+                Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(AGAIN.1);
+        }
+    }
+
+    /// Makes the node, and watches it.
+    async fn make(&self) -> Result<Node, StoreError> {
+        let sessions = &self.sessions;
+        let session = sessions.get().await?;
+        let client = &session.client;
+        let options = CreateMode::Ephemeral.with_acls(sessions.acls());
+        loop {
+            match sessions
+                .answer(client.create(&self.path, b"", &options))
+                .await
+            {
+                Ok(_) => break,
+                // Of a session that nobody has any more.
+                Err(Failure::ZooKeeper(Error::NodeExists)) => {
+                    match sessions.answer(client.delete(&self.path, None)).await {
+                        Ok(()) | Err(Failure::ZooKeeper(Error::NoNode)) => {}
+                        Err(failure) => return Err(sessions.failed(failure)),
+                    }
+                }
+                Err(Failure::ZooKeeper(Error::NoNode)) => sessions.make_nodes(client).await?,
+                Err(failure) => return Err(sessions.failed(failure)),
+            }
+        }
+        let watched = client.watch(&self.path, AddWatchMode::Persistent);
+        let mut watcher = sessions.ask(watched).await?;
+        let (tell, news) = mpsc::unbounded_channel();
+        // A watcher may be asked only as long as its session has a runtime.
+        session.runtime.spawn(async move {
+            loop {
+                let event = tokio::select! {
+                    event = watcher.changed() => event,
+                    () = tell.closed() => return,
+                };
+                let is_over = event.event_type == EventType::NodeDeleted
+                    || event.session_state.is_terminated();
+                if is_over || tell.send(()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Node {
+            session,
+            news,
+            rung: 0,
+        })
+    }
+}
+
+/// Rings for the key in the node, or for all if there were others. Returns how often it has been rung
+/// now.
+fn ring(rung: i32, content: &[u8], stat: &Stat, bell: &dyn Doorbell) -> i32 {
+    let key = str::from_utf8(content).ok();
+    let key = key.and_then(|key| Key::new(key).ok());
+    match (stat.version.wrapping_sub(rung), key) {
+        (0, _) => {}
+        (1, Some(key)) => bell.ring(&key),
+        _ => bell.ring_all(),
+    }
+    stat.version
+}

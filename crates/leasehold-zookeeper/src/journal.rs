@@ -1,0 +1,456 @@
+//! The steps: transactions that compare the version of a key's node and set it, and the inboxes that
+//! are rung with it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_core::{Inbox, Key, StoreTime};
+use leasehold_store::journal::{
+    Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
+};
+use leasehold_store::random::random_u64;
+use leasehold_store::{Capabilities, Listening, StoreError};
+use zookeeper_client::{
+    Client, Error, MultiReadResult, MultiWriteError, MultiWriteResult, MultiWriter, Stat,
+};
+
+use super::errors;
+use super::inbox::Bell;
+use super::node::{self, KEYS, end_of, path_of, path_of_inbox, state_of, time_of, version_of};
+use super::options::ZooKeeperOptions;
+use super::session::{Failure, Sessions};
+
+/// How many nodes are read at once for a page.
+const PAGE: usize = 50;
+
+/// What a transaction has beside names and contents, for each of its operations.
+const OVERHEAD: usize = 128;
+
+/// A node whose version is greater is made again: versions have 31 bits.
+const LAST_VERSION: i32 = 1 << 30;
+
+/// The nodes, as one client has them.
+pub struct Nodes {
+    pub(crate) sessions: Arc<Sessions>,
+    inbox: Inbox,
+    bell: Arc<Bell>,
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Nodes").field(&self.sessions).finish()
+    }
+}
+
+/// Opens a store, and a session.
+pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Nodes>, StoreError> {
+    let inbox = Inbox::from_random(random_u64());
+    let sessions = Arc::new(Sessions::new(options.clone()));
+    sessions.get().await?;
+    let nodes = Nodes {
+        bell: Arc::new(Bell::new(sessions.clone(), &inbox)),
+        sessions,
+        inbox,
+    };
+    Ok(JournalStore::new(nodes, options.retention))
+}
+
+/// An operation of a transaction.
+enum Op<'a> {
+    /// What comes before the change of a node.
+    Clear,
+    Change,
+    Ring(&'a Inbox),
+}
+
+/// A transaction to be.
+struct Transaction<'a> {
+    writer: MultiWriter<'a>,
+    ops: Vec<Op<'a>>,
+    bytes: usize,
+}
+
+impl<'a> Transaction<'a> {
+    fn new(client: &'a Client) -> Self {
+        Self {
+            writer: client.new_multi_writer(),
+            ops: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    fn add(
+        &mut self,
+        op: Op<'a>,
+        path: &str,
+        content: &[u8],
+        add: impl FnOnce(&mut MultiWriter<'a>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.ops.push(op);
+        self.bytes += path.len() + content.len() + OVERHEAD;
+        add(&mut self.writer)
+    }
+
+    /// The change of a node, if it still ends where the client knows.
+    fn change(
+        &mut self,
+        sessions: &Sessions,
+        part: &'a Append<'a>,
+        content: &[u8],
+    ) -> Result<(), Error> {
+        let path = path_of(part.key);
+        let version = part.known.map(version_of);
+        if let Some(version) = version.filter(|version| *version < LAST_VERSION) {
+            return self.add(Op::Change, &path, content, |writer| {
+                writer.add_set_data(&path, content, Some(version))
+            });
+        }
+        if let Some(version) = version {
+            self.add(Op::Clear, &path, &[], |writer| {
+                writer.add_delete(&path, Some(version))
+            })?;
+        }
+        self.add(Op::Change, &path, content, |writer| {
+            writer.add_create(&path, content, &sessions.lasting())
+        })
+    }
+
+    fn ring(&mut self, key: &Key, inbox: &'a Inbox) -> Result<(), Error> {
+        let (path, content) = (path_of_inbox(inbox), key.as_str().as_bytes());
+        self.add(Op::Ring(inbox), &path, content, |writer| {
+            writer.add_set_data(&path, content, None)
+        })
+    }
+}
+
+/// What came of a transaction.
+enum Tried<'a> {
+    /// With what the nodes are now.
+    Done(Vec<(Stat, Vec<u8>)>),
+    /// Somebody has changed a key since.
+    Changed,
+    /// Nobody listens there.
+    Dead(&'a Inbox),
+}
+
+impl Nodes {
+    /// Takes a step, where nobody has died but these.
+    async fn attempt<'a>(
+        &self,
+        client: &'a Client,
+        parts: &'a [Append<'a>],
+        floor: StoreTime,
+        dead: &[&Inbox],
+    ) -> Result<Tried<'a>, StoreError> {
+        let unusable = |error| self.sessions.failed(Failure::ZooKeeper(error));
+        let mut transaction = Transaction::new(client);
+        let (mut contents, most) = (Vec::new(), self.sessions.options.maxbuffer / 2);
+        for part in parts {
+            let step = Entry {
+                at: floor,
+                dead: mask(part, dead),
+                bytes: part.bytes.to_vec(),
+            };
+            let content = node::add(part.kept, &step, || part.base(), most)?;
+            let changed = transaction.change(&self.sessions, part, &content);
+            changed.map_err(unusable)?;
+            contents.push(content);
+        }
+        for part in parts {
+            for inbox in part.ring.iter().filter(|inbox| !dead.contains(inbox)) {
+                transaction.ring(part.key, inbox).map_err(unusable)?;
+            }
+        }
+        self.check_size(parts, transaction.bytes)?;
+        let ops = transaction.ops;
+        let stats = match self.sessions.answer(transaction.writer.commit()).await {
+            Ok(results) => stats(results, &ops),
+            Err(Failure::ZooKeeper(MultiWriteError::OperationFailed { index, source })) => {
+                return match (ops.get(index), source) {
+                    (Some(Op::Ring(inbox)), Error::NoNode) => Ok(Tried::Dead(inbox)),
+                    (_, Error::NoNode | Error::BadVersion | Error::NodeExists) => {
+                        Ok(Tried::Changed)
+                    }
+                    (_, error) => Err(unusable(error)),
+                };
+            }
+            Err(failure) => return Err(self.sessions.failed(failure)),
+        };
+        let mut done = Vec::new();
+        for ((part, stat), content) in parts.iter().zip(stats).zip(contents) {
+            let stat = match stat {
+                Some(stat) => stat,
+                // Some servers do not tell it of a node that is made.
+                None => self.made(client, part.key).await?,
+            };
+            done.push((stat, content));
+        }
+        Ok(Tried::Done(done))
+    }
+
+    /// What a node was when it was made.
+    async fn made(&self, client: &Client, key: &Key) -> Result<Stat, StoreError> {
+        let mut stat = self.sessions.ask(client.check_stat(&path_of(key))).await?;
+        if let Some(stat) = &mut stat {
+            (stat.version, stat.mtime) = (0, stat.ctime);
+        }
+        stat.ok_or_else(errors::none)
+    }
+
+    /// A request that is too large would end the connection. A third is left for those who are in the
+    /// queue: they renew and leave.
+    fn check_size(&self, parts: &[Append<'_>], bytes: usize) -> Result<(), StoreError> {
+        let limit = self.sessions.options.maxbuffer;
+        let fits = |part: &&Append<'_>| match part.grows() {
+            true => bytes <= limit / 3 * 2,
+            false => bytes <= limit,
+        };
+        match parts.iter().find(|part| !fits(part)) {
+            Some(part) => Err(errors::too_large(part.key, part.claims(), limit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads nodes, all at one time.
+    async fn read_nodes(
+        &self,
+        client: &Client,
+        keys: &[Key],
+    ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
+        let sessions = &self.sessions;
+        if let [key] = keys {
+            return match sessions.answer(client.get_data(&path_of(key))).await {
+                Ok(found) => Ok(vec![Some(found)]),
+                Err(Failure::ZooKeeper(Error::NoNode)) => Ok(vec![None]),
+                Err(failure) => Err(sessions.failed(failure)),
+            };
+        }
+        let mut reader = client.new_multi_reader();
+        for key in keys {
+            let added = reader.add_get_data(&path_of(key));
+            added.map_err(|error| sessions.failed(Failure::ZooKeeper(error)))?;
+        }
+        let results = sessions.ask(reader.commit()).await?;
+        let found = results.into_iter().map(|result| match result {
+            MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
+            MultiReadResult::Error { err: Error::NoNode } => Ok(None),
+            MultiReadResult::Error { err } => Err(sessions.failed(Failure::ZooKeeper(err))),
+            _ => Err(errors::none()),
+        });
+        found.collect()
+    }
+
+    async fn news(
+        &self,
+        client: &Client,
+        keys: &[(&Key, Option<Position>)],
+    ) -> Result<(StoreTime, Vec<News>), StoreError> {
+        let names: Vec<_> = keys.iter().map(|(key, _)| (*key).clone()).collect();
+        let found = self.read_nodes(client, &names).await?;
+        let mut at = self.sessions.now(client).await?;
+        let mut all = Vec::with_capacity(keys.len());
+        for ((key, known), found) in keys.iter().zip(found) {
+            all.push(match found {
+                Some((bytes, stat)) => {
+                    at = at.max(time_of(&stat));
+                    node::news(key, &bytes, state_of(&stat), *known)?
+                }
+                None => News::nothing(),
+            });
+        }
+        Ok((at, all))
+    }
+
+    /// The answer to a step that was not taken.
+    async fn refused(&self, client: &Client, parts: &[Append<'_>]) -> Result<Appended, StoreError> {
+        let keys: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
+        let (at, news) = self.news(client, &keys).await?;
+        Ok(Appended {
+            at,
+            appended: false,
+            news,
+        })
+    }
+}
+
+/// Which of the inboxes of a part are dead.
+fn mask(part: &Append<'_>, dead: &[&Inbox]) -> u64 {
+    let places = part.ring.iter().enumerate();
+    let of = |(place, inbox)| u64::from(dead.contains(&inbox)) << place;
+    places.map(of).fold(0, |all, one| all | one)
+}
+
+/// What became of the nodes that were changed; none where the server does not say.
+fn stats(results: Vec<MultiWriteResult>, ops: &[Op<'_>]) -> Vec<Option<Stat>> {
+    let changes = results.into_iter().zip(ops);
+    let changes = changes.filter(|(_, op)| matches!(op, Op::Change));
+    let stat = |(result, _)| match result {
+        MultiWriteResult::SetData { stat } => Some(stat),
+        MultiWriteResult::Create { stat, .. } => Some(stat).filter(|stat| stat.czxid > 0),
+        _ => None,
+    };
+    changes.map(stat).collect()
+}
+
+#[async_trait]
+impl Journal for Nodes {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::queueing("zookeeper");
+        can.durable_tokens = true;
+        can
+    }
+
+    async fn append(
+        &self,
+        parts: &[Append<'_>],
+        unchanged_since: Option<StoreTime>,
+    ) -> Result<Appended, StoreError> {
+        let session = self.sessions.get().await?;
+        let client = &session.client;
+        // ZooKeeper cannot compare the time. So the step has at least this one.
+        let floor = unchanged_since.unwrap_or_default();
+        if parts.iter().any(|part| part.known.is_none()) {
+            // What is there is the base of the step.
+            let answer = self.refused(client, parts).await?;
+            let is_known = |(part, news): (&Append<'_>, &News)| part.known == news.end;
+            if !parts.iter().zip(&answer.news).all(is_known) {
+                return Ok(answer);
+            }
+        }
+        let mut dead = Vec::new();
+        let done = loop {
+            match self.attempt(client, parts, floor, &dead).await? {
+                Tried::Done(done) => break done,
+                Tried::Changed => {
+                    let answer = self.refused(client, parts).await?;
+                    if answer.news.iter().all(|news| news.end.is_none()) {
+                        // Somebody may have removed all nodes.
+                        self.sessions.make_nodes(client).await?;
+                    }
+                    return Ok(answer);
+                }
+                Tried::Dead(inbox) => dead.push(inbox),
+            }
+        };
+        let told = done.iter().map(|(stat, _)| time_of(stat)).max();
+        let told = told.unwrap_or_default();
+        self.sessions.hear(told);
+        let mut news = Vec::with_capacity(parts.len());
+        for (part, (stat, content)) in parts.iter().zip(done) {
+            let end = end_of(&stat);
+            let all = node::news(part.key, &content, (end, told), Some(end))?;
+            let dead = mask(part, &dead);
+            news.push(News { dead, ..all });
+        }
+        Ok(Appended {
+            at: told.max(floor),
+            appended: true,
+            news,
+        })
+    }
+
+    async fn read(
+        &self,
+        keys: &[(&Key, Option<Position>)],
+    ) -> Result<(StoreTime, Vec<News>), StoreError> {
+        let session = self.sessions.get().await?;
+        let client = &session.client;
+        // Both are on their way at once: the server that is read first catches up with the leader.
+        let synced = client.sync(KEYS);
+        let (synced, news) = tokio::join!(self.sessions.ask(synced), self.news(client, keys));
+        synced?;
+        news
+    }
+
+    fn base_after(&self) -> u64 {
+        // Each step brings one.
+        u64::MAX
+    }
+
+    async fn write_base(&self, _key: &Key, _base: &[u8], _at: Position) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
+        let session = self.sessions.get().await?;
+        let client = &session.client;
+        for inbox in inboxes {
+            let rung = client.set_data(&path_of_inbox(inbox), key.as_str().as_bytes(), None);
+            match self.sessions.answer(rung).await {
+                Ok(_) | Err(Failure::ZooKeeper(Error::NoNode)) => {}
+                Err(failure) => return Err(self.sessions.failed(failure)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
+        let session = self.sessions.get().await?;
+        let client = &session.client;
+        let names = self.sessions.ask(client.list_children(KEYS)).await?;
+        let keys = names.iter().filter_map(|name| node::key_of(name));
+        let mut keys: Vec<_> = keys
+            .filter(|key| {
+                let is_next = of.after.is_none_or(|after| key.as_str() > after);
+                is_next && key.as_str().starts_with(of.prefix)
+            })
+            .collect();
+        keys.sort_unstable();
+        let mut page = Page {
+            at: self.sessions.now(client).await?,
+            records: Vec::new(),
+        };
+        for keys in keys.chunks(PAGE) {
+            let found = self.read_nodes(client, keys).await?;
+            for (key, found) in keys.iter().zip(found) {
+                let Some((bytes, stat)) = found else { continue };
+                let touched = time_of(&stat);
+                let is_idle = |least| page.at.since(touched) >= least;
+                if of.idle_for.is_none_or(is_idle)
+                    && let Ok(news) = node::news(key, &bytes, state_of(&stat), None)
+                {
+                    page.records.push((key.to_string(), touched, news));
+                }
+            }
+            if !page.records.is_empty() {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
+        let session = self.sessions.get().await?;
+        let client = &session.client;
+        let path = path_of(key);
+        // Versions begin anew when a node is made again.
+        let Some(stat) = self.sessions.ask(client.check_stat(&path)).await? else {
+            return Ok(());
+        };
+        if end_of(&stat) != at {
+            return Ok(());
+        }
+        let deleted = client.delete(&path, Some(version_of(at)));
+        match self.sessions.answer(deleted).await {
+            Ok(()) | Err(Failure::ZooKeeper(Error::NoNode | Error::BadVersion)) => Ok(()),
+            Err(failure) => Err(self.sessions.failed(failure)),
+        }
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    fn epoch(&self) -> u64 {
+        self.bell.epoch()
+    }
+
+    fn doubt(&self, _at: StoreTime) {
+        self.bell.doubt();
+    }
+
+    async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+        self.bell.open(bell).await
+    }
+}

@@ -1,0 +1,46 @@
+//! `zookeeper://` — locks in ZooKeeper 3.6 or later: a store of
+//! [leasehold](https://docs.rs/leasehold).
+//!
+//! To use it, only the crate `leasehold` is needed, with the feature `zookeeper`:
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = leasehold::connect("zookeeper://zk1,zk2,zk3/app").await?;
+//! client.mutex("orders/42")?.with_lock(async |_| { /* the work */ }).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Each key is a node with the queue before its last step, and that step
+//! ([`leasehold_store::journal`]): a step is one transaction that compares the node's version and sets
+//! the node. A client has one session for everything, and an ephemeral node on which it is rung.
+//! `docs/stores/zookeeper.md` says what is promised.
+//!
+//! - `options`: the URL;
+//! - `session`: the session of a client, and the clock of the servers as it knows it;
+//! - `node`: names and contents of nodes;
+//! - `journal`: the steps; `inbox`: where a client is rung;
+//! - `errors`: what the errors of ZooKeeper mean;
+//! - `scheme`, `doctor`: how it is opened and examined.
+
+mod doctor;
+mod errors;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod inbox;
+mod journal;
+mod node;
+mod options;
+mod scheme;
+mod session;
+
+pub use self::options::ZooKeeperOptions;
+pub use self::scheme::ZooKeeper;
+
+use leasehold_store::journal::JournalStore;
+
+use self::journal::Nodes;
+
+/// A store in ZooKeeper. Each value is one client.
+pub type ZooKeeperStore = JournalStore<Nodes>;

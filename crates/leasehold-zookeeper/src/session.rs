@@ -1,0 +1,199 @@
+//! The session of a client, and the clock of the servers as it knows it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_core::{Moment, StoreTime};
+use leasehold_store::sync::{Mutex, Runtime, check_runtime, lock, timeout};
+use leasehold_store::{ErrorKind, StoreError, clock};
+use tokio::sync::Mutex as Turn;
+use tokio::task::AbortHandle;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+
+use super::errors;
+use super::node::{CLOCK, INBOXES, KEYS, time_of};
+use super::options::ZooKeeperOptions;
+
+/// After so long the time of the servers is asked for again.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// The session that a client has, or the next one.
+pub(crate) struct Sessions {
+    pub(crate) options: ZooKeeperOptions,
+    current: Turn<Option<Arc<Session>>>,
+    /// The time at the servers when they last told it, and when that was heard.
+    told: Mutex<Option<(StoreTime, Moment)>>,
+}
+
+/// A session, as long as anybody has it.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    /// Where its tasks run.
+    pub(crate) runtime: Runtime,
+    /// Ends with the session, and with its runtime.
+    keeper: AbortHandle,
+}
+
+impl Session {
+    fn is_over(&self) -> bool {
+        self.keeper.is_finished() || self.client.state().is_terminated()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sessions").field(&self.options).finish()
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(options: ZooKeeperOptions) -> Self {
+        Self {
+            options,
+            current: Turn::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// The session. Opens one if there is none, or the last has expired.
+    pub(crate) async fn get(&self) -> Result<Arc<Session>, StoreError> {
+        let runtime = check_runtime()?;
+        let mut current = self.current.lock().await;
+        if let Some(session) = current.as_ref().filter(|session| !session.is_over()) {
+            return Ok(session.clone());
+        }
+        *current = None;
+        let client = self.open().await?;
+        let mut state = client.state_watcher();
+        let keeper = runtime.spawn(async move { while !state.changed().await.is_terminated() {} });
+        let session = Arc::new(Session {
+            client,
+            keeper: keeper.abort_handle(),
+            runtime,
+        });
+        *current = Some(session.clone());
+        Ok(session)
+    }
+
+    async fn open(&self) -> Result<Client, StoreError> {
+        let options = &self.options;
+        let mut connector = Client::connector()
+            .with_session_timeout(options.session_timeout)
+            .with_fail_eagerly();
+        if let Some((user, password)) = options.identity() {
+            let identity = format!("{user}:{password}");
+            connector = connector.with_auth("digest", identity.as_bytes());
+        }
+        let hosts = options.hosts();
+        let connected = timeout(options.connect_timeout, connector.connect(&hosts)).await;
+        let connected = connected.map_err(|_| self.late("gave no session"))?;
+        let client = connected.map_err(|error| self.meaning(error))?;
+        let client = client
+            .chroot(&*options.chroot)
+            .map_err(|_| StoreError::new(ErrorKind::Invalid, "the URL has no path of a node"))?;
+        // Also the first word about the time.
+        match self.answer(client.set_data(CLOCK, b"", None)).await {
+            Ok(stat) => self.hear(time_of(&stat)),
+            Err(Failure::ZooKeeper(Error::NoNode)) => self.make_nodes(&client).await?,
+            Err(failure) => return Err(self.failed(failure)),
+        }
+        Ok(client)
+    }
+
+    /// Makes the nodes in which others are made.
+    pub(crate) async fn make_nodes(&self, client: &Client) -> Result<(), StoreError> {
+        let options = self.lasting();
+        // From the root: the chroot may not be there yet.
+        let root = client.clone().chroot("/").map_err(|_| errors::none())?;
+        for node in [KEYS, INBOXES, CLOCK] {
+            let path = format!("{}{node}", self.options.chroot);
+            self.ask(root.mkdir(&path, &options)).await?;
+        }
+        let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;
+        self.hear(time_of(&stat));
+        Ok(())
+    }
+
+    /// How nodes are made that stay.
+    pub(crate) fn lasting(&self) -> CreateOptions<'static> {
+        CreateMode::Persistent.with_acls(self.acls())
+    }
+
+    /// Who may use the nodes: if there is an identity, nobody without it.
+    pub(crate) fn acls(&self) -> Acls<'static> {
+        match self.options.identity() {
+            Some(_) => Acls::creator_all(),
+            None => Acls::anyone_all(),
+        }
+    }
+
+    pub(crate) async fn ask<T>(
+        &self,
+        asked: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let answer = self.answer(asked).await;
+        answer.map_err(|failure| self.failed(failure))
+    }
+
+    /// As [`ask`](Self::ask), where an error may mean something.
+    pub(crate) async fn answer<T, E>(
+        &self,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Failure<E>> {
+        match timeout(self.options.response_timeout, asked).await {
+            Ok(answer) => answer.map_err(Failure::ZooKeeper),
+            Err(_) => Err(Failure::Late),
+        }
+    }
+
+    pub(crate) fn failed<E: Into<Error>>(&self, failure: Failure<E>) -> StoreError {
+        match failure {
+            Failure::ZooKeeper(error) => self.meaning(error.into()),
+            Failure::Late => self.late("did not answer"),
+        }
+    }
+
+    fn meaning(&self, error: Error) -> StoreError {
+        errors::meaning(error, &self.options)
+    }
+
+    fn late(&self, what: &str) -> StoreError {
+        let message = format!("ZooKeeper at {} {what} in time", self.options.hosts());
+        StoreError::new(ErrorKind::Unavailable, message)
+    }
+
+    /// The servers have told the time.
+    pub(crate) fn hear(&self, at: StoreTime) {
+        *lock(&self.told) = Some((at, clock::now()));
+    }
+
+    /// The time at the servers: what they told last, and what has passed since. It may be later
+    /// there by as long as a request takes. ZooKeeper tells it to those who write only.
+    pub(crate) async fn now(&self, client: &Client) -> Result<StoreTime, StoreError> {
+        let told = *lock(&self.told);
+        if let Some((at, heard)) = told {
+            let passed = clock::now().since(heard);
+            if passed < FRESH {
+                return Ok(at + passed);
+            }
+        }
+        let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;
+        self.hear(time_of(&stat));
+        Ok(time_of(&stat))
+    }
+}
+
+/// Why there is no answer that can be used.
+#[derive(Debug)]
+pub(crate) enum Failure<E> {
+    ZooKeeper(E),
+    Late,
+}

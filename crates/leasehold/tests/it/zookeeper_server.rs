@@ -1,0 +1,344 @@
+//! What clients of `zookeeper://` see when something is not as it should be.
+
+use leasehold::{Client, ErrorKind, Released};
+use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
+use tokio::task::JoinSet;
+use zookeeper_client::{Acls, Client as Raw, CreateMode};
+
+use super::support::{in_line, soon, try_lock, until, waiting};
+use super::zookeeper_store::Fresh;
+
+async fn connect(url: &str) -> Client {
+    leasehold::connect(url).await.expect("a client")
+}
+
+/// A client of ZooKeeper that knows nothing of locks.
+async fn raw(hosts: &str) -> Raw {
+    Raw::connect(hosts).await.expect("a session")
+}
+
+/// The inboxes that are open, each with the transaction that made it.
+struct Inboxes<'a>(Vec<(String, i64)>, &'a Raw);
+
+impl<'a> Inboxes<'a> {
+    async fn of(raw: &'a Raw, chroot: &str) -> Self {
+        let directory = format!("{chroot}/inboxes");
+        let mut all = Vec::new();
+        for name in raw.list_children(&directory).await.unwrap() {
+            let path = format!("{directory}/{name}");
+            if let Some(stat) = raw.check_stat(&path).await.unwrap() {
+                all.push((path, stat.czxid));
+            }
+        }
+        Self(all, raw)
+    }
+
+    /// Whether one of them is gone, or made again.
+    async fn has_changed(&self) -> bool {
+        for (path, made) in &self.0 {
+            let stat = self.1.check_stat(path).await.unwrap();
+            if stat.is_none_or(|stat| stat.czxid != *made) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What is committed is on the disk, and a lease goes on.
+#[tokio::test]
+async fn a_server_that_is_killed_has_kept_all() {
+    let server = ZooKeeper::start();
+    let client = connect(&server.url_of("/locks")).await;
+    let held = client.mutex("held").unwrap().lock().await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let token = lease.token();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    server.kill();
+    let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.start_again();
+    let lease = soon("another grant", client.mutex("k").unwrap().lock()).await;
+    assert!(lease.unwrap().token() > token);
+    soon("a renewal", async { while held.renew().await.is_err() {} }).await;
+    assert!(held.is_valid());
+}
+
+/// A session is only a way to send: leases and places in line outlive it.
+#[tokio::test]
+async fn a_session_that_expires_takes_nothing_along() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let proxy = Proxy::start(server.address());
+    let theirs = format!(
+        "zookeeper://127.0.0.1:{}{chroot}?session_timeout=400ms",
+        proxy.port()
+    );
+    let (client, other) = (
+        connect(&theirs).await,
+        connect(&server.url_of(&chroot)).await,
+    );
+    let held = client.mutex("held").unwrap().lock().await.unwrap();
+    let before = other.mutex("k").unwrap().lock().await.unwrap();
+    let waiter = waiting(&client, "k");
+    in_line(&other, "k", 1).await;
+    let raw = raw(&server.hosts()).await;
+    // Of both: who holds listens, too.
+    let inboxes = Inboxes::of(&raw, &chroot).await;
+    proxy.refuse();
+    proxy.reset();
+    until("a session to expire", async || inboxes.has_changed().await).await;
+    proxy.accept();
+    let whole = async || Inboxes::of(&raw, &chroot).await.0.len() == inboxes.0.len();
+    until("another session", whole).await;
+    assert_eq!(before.release().await.unwrap(), Released::StillOurs);
+    let lease = soon("the grant", waiter).await.unwrap().unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert!(held.is_valid());
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+}
+
+/// Who has died is passed over when its session has expired.
+#[tokio::test]
+async fn a_waiter_that_has_died_holds_up_nobody() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let proxy = Proxy::start(server.address());
+    let theirs = format!(
+        "zookeeper://127.0.0.1:{}{chroot}?session_timeout=400ms",
+        proxy.port()
+    );
+    let (dying, other) = (
+        connect(&theirs).await,
+        connect(&server.url_of(&chroot)).await,
+    );
+    let held = other.mutex("k").unwrap().lock().await.unwrap();
+    let dead = waiting(&dying, "k");
+    in_line(&other, "k", 1).await;
+    let alive = waiting(&other, "k");
+    in_line(&other, "k", 2).await;
+    let raw = raw(&server.hosts()).await;
+    let inboxes = Inboxes::of(&raw, &chroot).await;
+    proxy.refuse();
+    proxy.reset();
+    until("a session to expire", async || inboxes.has_changed().await).await;
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let lease = soon("the grant", alive).await.unwrap().unwrap();
+    // Its claim had been there first.
+    assert!(!dead.is_finished(), "{:?}", dead.await);
+    drop(lease);
+}
+
+/// What cannot be read is left as it is, and other keys go on.
+#[tokio::test]
+async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let client = connect(&server.url_of(&chroot)).await;
+    for key in ["format", "torn", "theirs", "fine"] {
+        let lease = try_lock(&client, key).await.expect("free");
+        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    }
+    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    let read = async |key: &str| raw.get_data(&format!("/keys/{key}")).await.unwrap().0;
+    let write = async |key: &str, content: &[u8]| {
+        let path = format!("/keys/{key}");
+        raw.set_data(&path, content, None).await.unwrap();
+    };
+    let mut other_format = read("format").await;
+    other_format[4] = 7;
+    write("format", &other_format).await;
+    let mut torn = read("torn").await;
+    torn.truncate(torn.len() - 1);
+    write("torn", &torn).await;
+    write("theirs", b"somebody's").await;
+    let other = connect(&server.url_of(&chroot)).await;
+    for (key, kind) in [
+        ("format", ErrorKind::Unsupported),
+        ("torn", ErrorKind::Corrupt),
+        ("theirs", ErrorKind::Corrupt),
+    ] {
+        let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{key}: {error}");
+    }
+    assert_eq!(read("format").await, other_format);
+    assert_eq!(read("torn").await, torn);
+    assert_eq!(read("theirs").await, b"somebody's");
+    let _held = try_lock(&other, "fine").await.expect("free");
+    assert_eq!(other.list("*").await.unwrap().len(), 1);
+}
+
+/// Nodes that an administrator has removed are made again, and higher tokens follow.
+#[tokio::test]
+async fn nodes_that_are_removed_are_made_again() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let client = connect(&server.url_of(&chroot)).await;
+    let lease = try_lock(&client, "k").await.expect("free");
+    let token = lease.token();
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    raw.delete("/keys/k", None).await.unwrap();
+    raw.delete("/keys", None).await.unwrap();
+    let lease = try_lock(&client, "k").await.expect("free");
+    assert!(lease.token() > token);
+}
+
+/// With a user, nobody else can use what it has made, and no message repeats the password.
+#[tokio::test]
+async fn a_user_has_nodes_of_its_own() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let with = |identity: &str| {
+        server
+            .url_of(&chroot)
+            .replace("//", &format!("//{identity}@"))
+    };
+    let ours = connect(&with("app:sesame%2F1")).await;
+    let _held = try_lock(&ours, "k").await.expect("free");
+    let again = connect(&with("app:sesame%2F1")).await;
+    assert!(try_lock(&again, "k").await.is_none());
+    for url in [with("app:other"), server.url_of(&chroot)] {
+        let error = leasehold::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(
+            error.to_string().contains("does not let this user"),
+            "{error}"
+        );
+        assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
+    }
+}
+
+/// A claim that would leave no room is refused before it is sent, and those in the queue renew.
+#[tokio::test]
+async fn a_queue_that_is_full_takes_no_more() {
+    let server = ZooKeeper::shared();
+    let url = format!("{}?maxbuffer=20000", server.url_of(&server.chroot()));
+    let client = connect(&url).await;
+    let held = client.mutex("k").unwrap().lock().await.unwrap();
+    let mut waiters = JoinSet::new();
+    let refused = loop {
+        let lock = client.mutex("k").unwrap();
+        waiters.spawn(async move { lock.lock().await });
+        let came = waiters.len();
+        let seen = async || client.inspect("k").await.unwrap().waiters.len();
+        until("its place or its refusal", async || {
+            seen().await == came || waiters.try_join_next().is_some()
+        })
+        .await;
+        if seen().await < came {
+            let lock = client.mutex("k").unwrap();
+            break lock.lock().await.unwrap_err();
+        }
+        assert!(came < 1_000, "it is never full");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    assert!(refused.to_string().contains("is full"), "{refused}");
+    assert!(refused.hint().unwrap().contains("jute.maxbuffer"));
+    assert!(waiters.len() > 20, "{}", waiters.len());
+    held.renew().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let next = soon("the next grant", waiters.join_next()).await;
+    drop(next.unwrap().unwrap().unwrap());
+}
+
+/// Clients in each other's way, one of which comes and goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicts_let_one_in_at_a_time() {
+    let fresh = Fresh::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let client = fresh.connect().await;
+        for _ in 0..3 {
+            let lock = client.mutex("k").unwrap();
+            tasks.spawn(async move {
+                let mut tokens = Vec::new();
+                for _ in 0..10 {
+                    let lease = lock.lock().await.unwrap();
+                    tokens.push(lease.token());
+                    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                }
+                tokens
+            });
+        }
+    }
+    let mut tokens = Vec::new();
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        tokens.extend(done.unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 4 * 3 * 10, "no token twice");
+}
+
+/// No grant is lost and none doubled when the leader is killed, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_killed_takes_nothing_along() {
+    const KILLS: usize = 3;
+    let ensemble = Ensemble::start();
+    let url = ensemble.url_of("/locks");
+    let held = connect(&url).await;
+    let held = held.mutex("held").unwrap().lock().await.unwrap();
+    let mut tasks = JoinSet::new();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    for _ in 0..3 {
+        let (client, stopped) = (connect(&url).await, stopped.clone());
+        tasks.spawn(async move {
+            let mut tokens = Vec::new();
+            while !*stopped.borrow() {
+                let Ok(lease) = client.mutex("k").unwrap().lock().await else {
+                    continue;
+                };
+                tokens.push(lease.token());
+                // Its outcome may not be known.
+                lease.release().await.ok();
+            }
+            tokens
+        });
+    }
+    for _ in 0..KILLS {
+        let leader = ensemble.leader();
+        ensemble.kill(leader);
+        soon("another leader", ensemble.until_led()).await;
+        let served = connect(&url).await;
+        drop(
+            soon("a grant", served.mutex("k").unwrap().lock())
+                .await
+                .unwrap(),
+        );
+        ensemble.start_again(leader);
+        soon("it follows", ensemble.until_led()).await;
+    }
+    stop.send_replace(true);
+    let mut tokens = Vec::new();
+    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
+        let theirs = done.unwrap();
+        assert!(theirs.is_sorted(), "tokens rise");
+        tokens.extend(theirs);
+    }
+    let count = tokens.len();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), count, "no token twice");
+    soon("a renewal", async { while held.renew().await.is_err() {} }).await;
+    assert!(held.is_valid());
+}
+
+/// A path whose parents are there, with something else below.
+#[tokio::test]
+async fn it_lives_beside_others() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let raw = raw(&server.hosts()).await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    raw.create(&chroot, b"theirs", &options).await.unwrap();
+    raw.create(&format!("{chroot}/other"), b"", &options)
+        .await
+        .unwrap();
+    let client = connect(&server.url_of(&format!("{chroot}/our%20locks"))).await;
+    let _held = try_lock(&client, "k").await.expect("free");
+    assert_eq!(raw.get_data(&chroot).await.unwrap().0, b"theirs");
+    let below = raw.list_children(&chroot).await.unwrap();
+    assert_eq!(below.len(), 2, "{below:?}");
+}

@@ -1,0 +1,48 @@
+//! The contract of a store and what clients rely on, in ZooKeeper.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold::Client;
+use leasehold::store::LockStore;
+use leasehold_store::access::Access;
+use leasehold_store::contract::Fixture;
+use leasehold_store::scheme::Scheme as _;
+use leasehold_testkit::zookeeper::ZooKeeper;
+
+/// A chroot of its own for each case.
+pub(crate) struct Fresh(pub(crate) String);
+
+impl Fresh {
+    pub(crate) fn new() -> Self {
+        let server = ZooKeeper::shared();
+        Self(server.url_of(&server.chroot()))
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        leasehold::connect(&self.0).await.expect("a client")
+    }
+}
+
+#[async_trait]
+impl Fixture for Fresh {
+    async fn client(&self) -> Arc<dyn LockStore> {
+        let opened = leasehold_zookeeper::ZooKeeper
+            .open(&self.0, &Access::default())
+            .await;
+        opened.expect("a store").store
+    }
+}
+
+impl leasehold_testkit::facade::Fixture for Fresh {
+    fn cancellations(&self) -> usize {
+        20
+    }
+}
+
+mod direct {
+    use super::Fresh;
+
+    leasehold_store::contract!(Fresh::new());
+    leasehold_testkit::facade!(Fresh::new());
+}

@@ -1,6 +1,7 @@
 //! The session that is rung. It holds an advisory lock as long as it lives, by which others see
 //! that this client does.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -34,8 +35,9 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = 15000; set idle_session_timeout = 0";
 
-/// How often who hears nothing looks.
+/// How often who hears nothing looks, and after which pauses it tries to hear.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
+const DEAF_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// What is said where nothing is heard, and what to do about it.
 pub(crate) const DEAF: &str = "PostgreSQL tells this client nothing, as through a pooler";
@@ -122,12 +124,7 @@ impl Listener {
         let session = self.connect().await?;
         self.begin(session.is_some());
         let listener = self.clone();
-        let keep = async move {
-            match session {
-                Some(session) => listener.keep(session, &*bell).await,
-                None => look(&*bell).await,
-            }
-        };
+        let keep = async move { listener.keep(session, &*bell).await };
         Ok(Box::new(Open {
             listener: self.clone(),
             _keeps: JoinSet::from_iter([keep]),
@@ -140,29 +137,48 @@ impl Listener {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// Hears, and connects again when the session is lost.
-    async fn keep(&self, mut session: Session, bell: &dyn Doorbell) {
+    /// Hears, and connects again when the session is lost. Where nothing is heard, looks, and tries
+    /// again more and more rarely: a server or a network may only have been slow.
+    async fn keep(&self, mut session: Option<Session>, bell: &dyn Doorbell) {
+        let mut pause = DEAF_PAUSES.0;
         loop {
-            let error = self.hear(&mut session, bell).await;
-            tracing::debug!(%error, "the session that listens is lost; another is opened");
-            self.epoch.store(0, Ordering::Release);
-            bell.push(Push::Disconnected);
-            let mut pause = AGAIN.0;
-            session = loop {
-                match self.connect().await {
-                    Ok(Some(session)) => break session,
-                    Ok(None) => {
-                        self.begin(false);
-                        bell.push(Push::Reset);
-                        return look(bell).await;
-                    }
-                    Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
+            if let Some(session) = &mut session {
+                let error = self.hear(session, bell).await;
+                tracing::debug!(%error, "the session that listens is lost; another is opened");
+                self.epoch.store(0, Ordering::Release);
+                bell.push(Push::Disconnected);
+                pause = DEAF_PAUSES.0;
+            }
+            let was_deaf = session.is_none();
+            session = if was_deaf {
+                let again = async {
+                    sleep(pause).await;
+                    self.connect_again().await
+                };
+                pause = (2 * pause).min(DEAF_PAUSES.1);
+                tokio::select! {
+                    again = again => again,
+                    never = look(bell) => match never {},
                 }
-                sleep(pause).await;
-                pause = (2 * pause).min(AGAIN.1);
+            } else {
+                self.connect_again().await
             };
-            self.begin(true);
-            bell.push(Push::Reset);
+            if session.is_some() || !was_deaf {
+                self.begin(session.is_some());
+                bell.push(Push::Reset);
+            }
+        }
+    }
+
+    async fn connect_again(&self) -> Option<Session> {
+        let mut pause = AGAIN.0;
+        loop {
+            match self.connect().await {
+                Ok(session) => return session,
+                Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(AGAIN.1);
         }
     }
 
@@ -281,7 +297,7 @@ impl Listener {
 }
 
 /// Looks again and again, where nothing is heard.
-async fn look(bell: &dyn Doorbell) {
+async fn look(bell: &dyn Doorbell) -> Infallible {
     loop {
         sleep(LOOK_PAUSE).await;
         bell.ring_all();

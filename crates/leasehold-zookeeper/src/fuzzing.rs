@@ -1,7 +1,7 @@
 //! What a node has, for `leasehold-fuzz`.
 
 use leasehold_core::{Key, StoreTime};
-use leasehold_store::journal::{Entry, News, Position};
+use leasehold_store::journal::{Entry, News};
 
 use super::ZooKeeperOptions;
 use super::node;
@@ -9,18 +9,14 @@ use super::node;
 /// What a client reads of the content of a node, if it is whole: the base and the steps.
 #[must_use]
 pub fn read(content: &[u8]) -> Option<News> {
-    let end = Position {
-        record: 1,
-        offset: 1 << 20,
-    };
     let key = Key::new("k").ok()?;
-    node::news(&key, content, (end, StoreTime(0)), None).ok()
+    node::news(&key, content, (1 << 20, StoreTime(0)), None).ok()
 }
 
 /// What a client writes with one more step.
 #[must_use]
 pub fn add(kept: &[u8], step: &Entry, base: &[u8]) -> Option<Vec<u8>> {
-    node::add(Some(kept), step, || Ok(base.to_vec()), usize::MAX).ok()
+    node::add(1, Some(kept), step, || Ok(base.to_vec()), usize::MAX).ok()
 }
 
 /// Whether that is a part of the password.

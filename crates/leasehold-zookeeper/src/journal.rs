@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Inbox, Key, StoreTime};
 use leasehold_store::journal::{
-    Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
+    Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position, damaged,
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{Capabilities, Listening, StoreError};
@@ -26,6 +26,9 @@ const PAGE: usize = 50;
 
 /// What a transaction has beside names and contents, for each of its operations.
 const OVERHEAD: usize = 128;
+
+/// Any version.
+const ANY: i32 = -1;
 
 /// A node whose version is greater is made again: versions have 31 bits.
 const LAST_VERSION: i32 = 1 << 30;
@@ -58,9 +61,9 @@ pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Node
 
 /// An operation of a transaction.
 enum Op<'a> {
-    /// What comes before the change of a node.
-    Clear,
     Change,
+    /// What goes with it.
+    Other,
     Ring(&'a Inbox),
 }
 
@@ -92,27 +95,45 @@ impl<'a> Transaction<'a> {
         add(&mut self.writer)
     }
 
-    /// The change of a node, if it still ends where the client knows.
+    /// The change of a node, if it is still the record that the client knows, and ends there.
     fn change(
         &mut self,
         sessions: &Sessions,
-        part: &'a Append<'a>,
+        part: &Append<'_>,
+        record: u64,
         content: &[u8],
     ) -> Result<(), Error> {
         let path = path_of(part.key);
-        let version = part.known.map(version_of);
-        if let Some(version) = version.filter(|version| *version < LAST_VERSION) {
+        if let Some(known) = part.known.filter(|known| known.record == record) {
+            let child = path_of_record(part.key, record);
+            self.add(Op::Other, &child, &[], |writer| {
+                writer.add_check_version(&child, ANY)
+            })?;
             return self.add(Op::Change, &path, content, |writer| {
-                writer.add_set_data(&path, content, Some(version))
+                writer.add_set_data(&path, content, Some(version_of(known)))
             });
         }
-        if let Some(version) = version {
-            self.add(Op::Clear, &path, &[], |writer| {
-                writer.add_delete(&path, Some(version))
-            })?;
+        if let Some(known) = part.known {
+            self.remove(part.key, known)?;
         }
+        let child = path_of_record(part.key, record);
+        let lasting = sessions.lasting();
         self.add(Op::Change, &path, content, |writer| {
-            writer.add_create(&path, content, &sessions.lasting())
+            writer.add_create(&path, content, &lasting)
+        })?;
+        self.add(Op::Other, &child, &[], |writer| {
+            writer.add_create(&child, &[], &lasting)
+        })
+    }
+
+    /// The end of a record, if it still ends there.
+    fn remove(&mut self, key: &Key, at: Position) -> Result<(), Error> {
+        let (path, child) = (path_of(key), path_of_record(key, at.record));
+        self.add(Op::Other, &child, &[], |writer| {
+            writer.add_delete(&child, None)
+        })?;
+        self.add(Op::Other, &path, &[], |writer| {
+            writer.add_delete(&path, Some(version_of(at)))
         })
     }
 
@@ -127,7 +148,7 @@ impl<'a> Transaction<'a> {
 /// What came of a transaction.
 enum Tried<'a> {
     /// With what the nodes are now.
-    Done(Vec<(Stat, Vec<u8>)>),
+    Done(Vec<(Stat, u64, Vec<u8>)>),
     /// Somebody has changed a key since.
     Changed,
     /// Nobody listens there.
@@ -147,15 +168,17 @@ impl Nodes {
         let mut transaction = Transaction::new(client);
         let (mut contents, most) = (Vec::new(), self.sessions.options.maxbuffer / 2);
         for part in parts {
+            let known = part.known.filter(|known| version_of(*known) < LAST_VERSION);
+            let record = known.map_or_else(random_u64, |known| known.record);
             let step = Entry {
                 at: floor,
                 dead: mask(part, dead),
                 bytes: part.bytes.to_vec(),
             };
-            let content = node::add(part.kept, &step, || part.base(), most)?;
-            let changed = transaction.change(&self.sessions, part, &content);
+            let content = node::add(record, part.kept, &step, || part.base(), most)?;
+            let changed = transaction.change(&self.sessions, part, record, &content);
             changed.map_err(unusable)?;
-            contents.push(content);
+            contents.push((record, content));
         }
         for part in parts {
             for inbox in part.ring.iter().filter(|inbox| !dead.contains(inbox)) {
@@ -178,13 +201,13 @@ impl Nodes {
             Err(failure) => return Err(self.sessions.failed(failure)),
         };
         let mut done = Vec::new();
-        for ((part, stat), content) in parts.iter().zip(stats).zip(contents) {
+        for ((part, stat), (record, content)) in parts.iter().zip(stats).zip(contents) {
             let stat = match stat {
                 Some(stat) => stat,
                 // Some servers do not tell it of a node that is made.
                 None => self.made(client, part.key).await?,
             };
-            done.push((stat, content));
+            done.push((stat, record, content));
         }
         Ok(Tried::Done(done))
     }
@@ -209,6 +232,14 @@ impl Nodes {
         match parts.iter().find(|part| !fits(part)) {
             Some(part) => Err(errors::too_large(part.key, part.claims(), limit)),
             None => Ok(()),
+        }
+    }
+
+    /// Nothing has changed, and yet a step cannot be taken: nodes are missing.
+    async fn mend(&self, client: &Client, parts: &[Append<'_>]) -> Result<(), StoreError> {
+        match parts.iter().find(|part| part.known.is_some()) {
+            Some(part) => Err(damaged(part.key)),
+            None => self.sessions.make_nodes(client).await,
         }
     }
 
@@ -254,7 +285,7 @@ impl Nodes {
             all.push(match found {
                 Some((bytes, stat)) => {
                     at = at.max(time_of(&stat));
-                    node::news(key, &bytes, state_of(&stat), *known)?
+                    node::news(key, &bytes, (stat.version, time_of(&stat)), *known)?
                 }
                 None => News::nothing(),
             });
@@ -324,24 +355,25 @@ impl Journal for Nodes {
                 Tried::Done(done) => break done,
                 Tried::Changed => {
                     let answer = self.refused(client, parts).await?;
-                    if answer.news.iter().all(|news| news.end.is_none()) {
-                        // Somebody may have removed all nodes.
-                        self.sessions.make_nodes(client).await?;
+                    let mut all = parts.iter().zip(&answer.news);
+                    if all.all(|(part, news)| part.known == news.end) {
+                        self.mend(client, parts).await?;
                     }
                     return Ok(answer);
                 }
                 Tried::Dead(inbox) => dead.push(inbox),
             }
         };
-        let told = done.iter().map(|(stat, _)| time_of(stat)).max();
+        let told = done.iter().map(|(stat, ..)| time_of(stat)).max();
         let told = told.unwrap_or_default();
         self.sessions.hear(told);
         let mut news = Vec::with_capacity(parts.len());
-        for (part, (stat, content)) in parts.iter().zip(done) {
-            let end = end_of(&stat);
-            let all = node::news(part.key, &content, (end, told), Some(end))?;
-            let dead = mask(part, &dead);
-            news.push(News { dead, ..all });
+        for (part, (stat, record, content)) in parts.iter().zip(done) {
+            // The client has taken the steps itself.
+            let end = end_of(record, stat.version);
+            let mut all = node::news(part.key, &content, (stat.version, told), Some(end))?;
+            all.dead = mask(part, &dead);
+            news.push(all);
         }
         Ok(Appended {
             at: told.max(floor),
@@ -408,7 +440,7 @@ impl Journal for Nodes {
                 let touched = time_of(&stat);
                 let is_idle = |least| page.at.since(touched) >= least;
                 if of.idle_for.is_none_or(is_idle)
-                    && let Ok(news) = node::news(key, &bytes, state_of(&stat), None)
+                    && let Ok(news) = node::news(key, &bytes, (stat.version, time_of(&stat)), None)
                 {
                     page.records.push((key.to_string(), touched, news));
                 }
@@ -423,17 +455,11 @@ impl Journal for Nodes {
     async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
         let session = self.sessions.get().await?;
         let client = &session.client;
-        let path = path_of(key);
-        // Versions begin anew when a node is made again.
-        let Some(stat) = self.sessions.ask(client.check_stat(&path)).await? else {
-            return Ok(());
-        };
-        if end_of(&stat) != at {
-            return Ok(());
-        }
-        let deleted = client.delete(&path, Some(version_of(at)));
-        match self.sessions.answer(deleted).await {
-            Ok(()) | Err(Failure::ZooKeeper(Error::NoNode | Error::BadVersion)) => Ok(()),
+        let mut transaction = Transaction::new(client);
+        let removed = transaction.remove(key, at);
+        removed.map_err(|error| self.sessions.failed(Failure::ZooKeeper(error)))?;
+        match self.sessions.answer(transaction.writer.commit()).await {
+            Ok(_) | Err(Failure::ZooKeeper(MultiWriteError::OperationFailed { .. })) => Ok(()),
             Err(failure) => Err(self.sessions.failed(failure)),
         }
     }

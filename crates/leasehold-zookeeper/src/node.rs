@@ -3,9 +3,13 @@
 //! ```text
 //! /CHROOT/keys/orders%2F42    the journal of a key: head, length of the base, the base compressed,
 //!                             then the steps since: [time][dead][length][bytes]
+//! /CHROOT/keys/orders%2F42/1f…  the number of the record, which its head has, too
 //! /CHROOT/inboxes/k3v…        ephemeral: a client that listens; the key that it was rung for last
 //! /CHROOT/clock               written to learn the time of the servers
 //! ```
+//!
+//! A node that is made again counts its changes from zero. So a step asks for the child with the
+//! record's number: nobody takes one record for another, whoever has removed the node.
 //!
 //! The time of the last step is at least the one that stands there; when it was taken, the server has
 //! kept as the time of the change.
@@ -24,8 +28,9 @@ pub(crate) const KEYS: &str = "/keys";
 pub(crate) const INBOXES: &str = "/inboxes";
 pub(crate) const CLOCK: &str = "/clock";
 
-/// What stands before the format.
+/// What stands before the format, and how long that and the number are.
 const MAGIC: [u8; 4] = *b"lhzk";
+const HEAD: usize = 16;
 
 /// The largest content that is read, uncompressed.
 const LARGEST: usize = 64 << 20;
@@ -43,6 +48,11 @@ pub(crate) fn key_of(name: &str) -> Option<Key> {
     Key::new(&*decoded).ok()
 }
 
+/// The child that a key's node has as long as it is that record.
+pub(crate) fn path_of_record(key: &Key, record: u64) -> String {
+    format!("{}/{record:016x}", path_of(key))
+}
+
 pub(crate) fn path_of_inbox(inbox: &Inbox) -> String {
     format!("{INBOXES}/{}", inbox.as_str())
 }
@@ -50,6 +60,7 @@ pub(crate) fn path_of_inbox(inbox: &Inbox) -> String {
 /// The content of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Content<'a> {
+    record: u64,
     /// The queue before the steps, compressed; empty if they are the first.
     base: &'a [u8],
     steps: &'a [u8],
@@ -66,13 +77,20 @@ impl<'a> Content<'a> {
             FORMAT => {}
             other => return Err(other_format(key, other)),
         }
-        let parts = part(rest).ok_or_else(|| damaged(key))?;
-        let (base, steps) = parts;
-        Ok(Self { base, steps })
+        let parts = rest.split_first_chunk();
+        let parts = parts.and_then(|(record, rest)| Some((u64::from_le_bytes(*record), part(rest)?)));
+        let (record, (base, steps)) = parts.ok_or_else(|| damaged(key))?;
+        Ok(Self {
+            record,
+            base,
+            steps,
+        })
     }
 
     fn write(&self) -> Vec<u8> {
-        let mut bytes = [MAGIC, FORMAT.to_le_bytes(), length_of(self.base)].concat();
+        let mut bytes = [MAGIC, FORMAT.to_le_bytes()].concat();
+        bytes.extend(self.record.to_le_bytes());
+        bytes.extend(length_of(self.base));
         bytes.extend(self.base);
         bytes.extend(self.steps);
         bytes
@@ -94,6 +112,7 @@ const STEPS: usize = 8 * 1024;
 
 /// Adds a step to what a client has kept of a node, or to a new base, if there are `most` bytes.
 pub(crate) fn add(
+    record: u64,
     kept: Option<&[u8]>,
     step: &Entry,
     base: impl FnOnce() -> Result<Vec<u8>, StoreError>,
@@ -102,7 +121,7 @@ pub(crate) fn add(
     let added = steps_of(std::slice::from_ref(step));
     if let Some(kept) = kept {
         let base = kept
-            .get(8..)
+            .get(HEAD..)
             .and_then(part)
             .map_or(0, |(base, _)| base.len());
         let steps = kept.len() - base;
@@ -111,6 +130,7 @@ pub(crate) fn add(
         }
     }
     let content = Content {
+        record,
         base: &compress_to_vec_zlib(&base()?, 1),
         steps: &added,
     };
@@ -156,17 +176,12 @@ pub(crate) fn time_of(stat: &Stat) -> StoreTime {
     StoreTime(stat.mtime.cast_unsigned().saturating_mul(1000))
 }
 
-/// Where a journal ends. A node that was made again has another number.
-pub(crate) fn end_of(stat: &Stat) -> Position {
+/// Where a record ends.
+pub(crate) fn end_of(record: u64, version: i32) -> Position {
     Position {
-        record: stat.czxid.cast_unsigned(),
-        offset: u64::from(stat.version.cast_unsigned()),
+        record,
+        offset: u64::from(version.cast_unsigned()),
     }
-}
-
-/// Where a node ends, and when it was changed.
-pub(crate) fn state_of(stat: &Stat) -> (Position, StoreTime) {
-    (end_of(stat), time_of(stat))
 }
 
 /// The version of a node that ends there.
@@ -174,14 +189,16 @@ pub(crate) fn version_of(end: Position) -> i32 {
     u32::try_from(end.offset).unwrap_or(u32::MAX).cast_signed()
 }
 
-/// What a client does not know of a node that was read: of one that was changed then, and ends there.
+/// What a client does not know of a node that was read: of one that has that version, and was changed
+/// then.
 pub(crate) fn news(
     key: &Key,
     bytes: &[u8],
-    (end, changed): (Position, StoreTime),
+    (version, changed): (i32, StoreTime),
     known: Option<Position>,
 ) -> Result<News, StoreError> {
     let content = Content::read(key, bytes)?;
+    let end = end_of(content.record, version);
     let mut entries = content.entries(key)?;
     if let Some(last) = entries.last_mut() {
         last.at = last.at.max(changed);
@@ -262,8 +279,9 @@ mod tests {
         let (mut kept, mut since_base) = (None::<Vec<u8>>, 0);
         for number in 0..60 {
             let base = || Ok(format!("before {number}").into_bytes());
-            let content = add(kept.as_deref(), &step(number), base, 100_000).unwrap();
-            let read = |known| news(&key, &content, (end(number), StoreTime(5)), known).unwrap();
+            let content = add(7, kept.as_deref(), &step(number), base, 100_000).unwrap();
+            let version = i32::try_from(number).unwrap();
+            let read = |known| news(&key, &content, (version, StoreTime(5)), known).unwrap();
             let all = read(None);
             let first = number + 1 - all.entries.len() as u64;
             assert_eq!(all.base, Some(format!("before {first}").into_bytes()));
@@ -292,18 +310,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_begins_anew() {
-        let kept = add(None, &step(1), || Ok(Vec::new()), 10_000).unwrap();
-        let more = add(Some(&kept), &step(2), || Ok(Vec::new()), 1_000).unwrap();
+        let kept = add(7, None, &step(1), || Ok(Vec::new()), 10_000).unwrap();
+        let more = add(7, Some(&kept), &step(2), || Ok(Vec::new()), 1_000).unwrap();
         assert_eq!(more.len(), kept.len());
-        let more = add(Some(&kept), &step(2), || Ok(Vec::new()), 10_000).unwrap();
+        let more = add(7, Some(&kept), &step(2), || Ok(Vec::new()), 10_000).unwrap();
         assert!(more.len() > kept.len());
     }
 
     #[test]
     fn what_is_cut_changed_or_not_ours_is_refused() {
         let key = Key::new("k").unwrap();
-        let state = (end(0), StoreTime(1));
-        let whole = add(None, &step(1), || Ok(b"base".to_vec()), 10_000).unwrap();
+        let state = (0, StoreTime(1));
+        let whole = add(7, None, &step(1), || Ok(b"base".to_vec()), 10_000).unwrap();
         let said = |bytes: &[u8]| {
             news(&key, bytes, state, None)
                 .map(drop)
@@ -319,7 +337,7 @@ mod tests {
         assert_eq!(said(b"{\"owner\": \"somebody\"}"), Err(ErrorKind::Corrupt));
         // A bit of the base.
         let mut changed = whole;
-        changed[14] ^= 1;
+        changed[HEAD + 6] ^= 1;
         assert_eq!(said(&changed), Err(ErrorKind::Corrupt));
     }
 }

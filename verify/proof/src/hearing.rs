@@ -26,11 +26,14 @@ enum State {
     Listens,
     /// Nobody listens, and since when a claim waits.
     Silent(Option<Instant>),
+    /// Nobody listens any more: claims that wait may be passed over. Where requests have connections
+    /// of their own, they are answered all the same.
+    Lost,
 }
 
 impl Hearing {
-    /// Calls `deaf` when the client listens again, or late for a claim that waits, and with each
-    /// answer until then.
+    /// Calls `deaf` when the client does not listen any more, when it listens again, or late for a
+    /// claim that waits, and with each answer until then.
     pub(crate) fn new(store: Arc<dyn LockStore>, deaf: impl Fn() + Send + Sync + 'static) -> Self {
         let ears = Arc::new(Ears {
             deaf: Box::new(deaf),
@@ -46,7 +49,7 @@ impl Ears {
         match (*now, state) {
             // The first that waits counts.
             (State::Silent(Some(_)), State::Silent(Some(_))) => *now,
-            (State::Listens, State::Silent(Some(_))) => State::Listens,
+            (State::Listens | State::Lost, State::Silent(Some(_))) => *now,
             _ => std::mem::replace(&mut now, state),
         }
     }
@@ -58,9 +61,14 @@ impl Ears {
 }
 
 impl State {
-    /// Whether a claim has waited for so long without a listener that it may have been passed.
+    /// Whether a claim has waited for so long without a listener that it may have been passed, or has
+    /// lost its listener.
     fn is_late(self) -> bool {
-        matches!(self, Self::Silent(Some(since)) if since.elapsed() >= UNHEARD_CUT)
+        match self {
+            Self::Silent(Some(since)) => since.elapsed() >= UNHEARD_CUT,
+            Self::Lost => true,
+            Self::Silent(None) | Self::Listens => false,
+        }
     }
 }
 
@@ -127,9 +135,9 @@ struct Ear {
 impl PushSink for Ear {
     fn push(&self, push: Push) {
         match push {
-            // Requests may go on by other connections: claims that come now may be passed over.
             Push::Disconnected => {
-                self.ears.replace(State::Silent(None));
+                self.ears.replace(State::Lost);
+                (self.ears.deaf)();
             }
             Push::Reset => {
                 self.ears.replace(State::Listens);

@@ -13,7 +13,7 @@ use leasehold_testkit::tls::Certificates;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::postgres_store::Fresh;
-use super::support::{soon, try_lock, until, waiting};
+use super::support::{in_line, soon, try_lock, until, waiting};
 
 async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
     let access = Access::default();
@@ -405,4 +405,25 @@ async fn connections_are_encrypted() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("TLS"), "{error}");
+}
+
+/// Who hears nothing tries again: it may have been the network.
+#[tokio::test]
+async fn who_could_not_hear_hears_later() {
+    let server = Postgres::start();
+    let bouncer = PgBouncer::start(&server);
+    let fresh = Fresh::at(&server.url(), &format!("&listen={}", bouncer.url()));
+    let url = fresh.url().await.to_owned();
+    let (client, other) = (fresh.connect().await, fresh.connect().await);
+    let before = other.mutex("k").unwrap().lock().await.unwrap();
+    let waiter = waiting(&client, "k");
+    in_line(&other, "k", 1).await;
+    let held = "select count(*) from pg_locks where locktype = 'advisory'";
+    assert_eq!(sql(&url, held), "0", "nobody is heard");
+    bouncer.kill();
+    bouncer.configure(&server, "pool_mode = session");
+    bouncer.start_again(&server);
+    until("they are heard", async || sql(&url, held) != "0").await;
+    assert_eq!(before.release().await.unwrap(), Released::StillOurs);
+    drop(soon("the grant", waiter).await.unwrap().unwrap());
 }

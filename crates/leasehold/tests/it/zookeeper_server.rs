@@ -18,6 +18,14 @@ async fn raw(hosts: &str) -> Raw {
     Raw::connect(hosts).await.expect("a session")
 }
 
+/// As an administrator does it.
+async fn remove(raw: &Raw, path: &str) {
+    for child in raw.list_children(path).await.unwrap() {
+        raw.delete(&format!("{path}/{child}"), None).await.unwrap();
+    }
+    raw.delete(path, None).await.unwrap();
+}
+
 /// The inboxes that are open, each with the transaction that made it.
 struct Inboxes<'a>(Vec<(String, i64)>, &'a Raw);
 
@@ -136,7 +144,7 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     let server = ZooKeeper::shared();
     let chroot = server.chroot();
     let client = connect(&server.url_of(&chroot)).await;
-    for key in ["format", "torn", "theirs", "fine"] {
+    for key in ["format", "torn", "theirs", "maimed", "fine"] {
         let lease = try_lock(&client, key).await.expect("free");
         assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     }
@@ -153,11 +161,16 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     torn.truncate(torn.len() - 1);
     write("torn", &torn).await;
     write("theirs", b"somebody's").await;
+    let children = raw.list_children("/keys/maimed").await.unwrap();
+    for child in children {
+        raw.delete(&format!("/keys/maimed/{child}"), None).await.unwrap();
+    }
     let other = connect(&server.url_of(&chroot)).await;
     for (key, kind) in [
         ("format", ErrorKind::Unsupported),
         ("torn", ErrorKind::Corrupt),
         ("theirs", ErrorKind::Corrupt),
+        ("maimed", ErrorKind::Corrupt),
     ] {
         let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{key}: {error}");
@@ -167,6 +180,31 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     assert_eq!(read("theirs").await, b"somebody's");
     let _held = try_lock(&other, "fine").await.expect("free");
     assert_eq!(other.list("*").await.unwrap().len(), 1);
+}
+
+/// A node that was removed and made again counts its changes anew. Who knew the former one does not take
+/// the one for the other.
+#[tokio::test]
+async fn a_node_that_was_made_again_is_another() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let (one, other) = (
+        connect(&server.url_of(&chroot)).await,
+        connect(&server.url_of(&chroot)).await,
+    );
+    let lease = try_lock(&one, "k").await.expect("free");
+    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    let version = async || raw.check_stat("/keys/k").await.unwrap().unwrap().version;
+    let before = version().await;
+    remove(&raw, "/keys/k").await;
+    let held = try_lock(&other, "k").await.expect("free");
+    while version().await < before {
+        held.renew().await.unwrap();
+    }
+    assert_eq!(version().await, before);
+    assert!(try_lock(&one, "k").await.is_none(), "it is held");
+    held.renew().await.unwrap();
 }
 
 /// Nodes that an administrator has removed are made again, and higher tokens follow.
@@ -179,8 +217,8 @@ async fn nodes_that_are_removed_are_made_again() {
     let token = lease.token();
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
-    raw.delete("/keys/k", None).await.unwrap();
-    raw.delete("/keys", None).await.unwrap();
+    remove(&raw, "/keys/k").await;
+    remove(&raw, "/keys").await;
     let lease = try_lock(&client, "k").await.expect("free");
     assert!(lease.token() > token);
 }
@@ -221,15 +259,14 @@ async fn a_queue_that_is_full_takes_no_more() {
     let refused = loop {
         let lock = client.mutex("k").unwrap();
         waiters.spawn(async move { lock.lock().await });
-        let came = waiters.len();
-        let seen = async || client.inspect("k").await.unwrap().waiters.len();
+        let (came, mut ended) = (waiters.len(), None);
         until("its place or its refusal", async || {
-            seen().await == came || waiters.try_join_next().is_some()
+            ended = waiters.try_join_next();
+            ended.is_some() || client.inspect("k").await.unwrap().waiters.len() == came
         })
         .await;
-        if seen().await < came {
-            let lock = client.mutex("k").unwrap();
-            break lock.lock().await.unwrap_err();
+        if let Some(ended) = ended {
+            break ended.unwrap().unwrap_err();
         }
         assert!(came < 1_000, "it is never full");
     };

@@ -64,6 +64,13 @@ impl PgBouncer {
         process.wait().expect("a child can be waited for");
     }
 
+    /// Adds lines of configuration, which count when it is started again.
+    pub fn configure(&self, postgres: &Postgres, config: &str) {
+        let file = file(postgres, &self.port, "ini");
+        let lines = fs::read_to_string(&file).expect("it was started with a file");
+        fs::write(file, lines + config + "\n").expect("the configuration can be written");
+    }
+
     /// Starts one that was killed again, on the same port. `postgres` is its server.
     pub fn start_again(&self, postgres: &Postgres) {
         *self.process() = spawn(postgres, &self.port);

@@ -155,7 +155,6 @@ impl Listener {
                     sleep(pause).await;
                     self.connect_again().await
                 };
-                pause = (2 * pause).min(DEAF_PAUSES.1);
                 tokio::select! {
                     again = again => again,
                     never = look(bell) => match never {},
@@ -163,6 +162,7 @@ impl Listener {
             } else {
                 self.connect_again().await
             };
+            pause = (2 * pause).min(DEAF_PAUSES.1);
             if session.is_some() || !was_deaf {
                 self.begin(session.is_some());
                 bell.push(Push::Reset);

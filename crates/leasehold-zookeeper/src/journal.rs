@@ -17,7 +17,9 @@ use zookeeper_client::{
 
 use super::errors;
 use super::inbox::Bell;
-use super::node::{self, KEYS, end_of, path_of, path_of_inbox, state_of, time_of, version_of};
+use super::node::{
+    self, KEYS, end_of, path_of, path_of_inbox, path_of_record, time_of, version_of,
+};
 use super::options::ZooKeeperOptions;
 use super::session::{Failure, Sessions};
 

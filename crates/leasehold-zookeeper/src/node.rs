@@ -78,7 +78,8 @@ impl<'a> Content<'a> {
             other => return Err(other_format(key, other)),
         }
         let parts = rest.split_first_chunk();
-        let parts = parts.and_then(|(record, rest)| Some((u64::from_le_bytes(*record), part(rest)?)));
+        let parts =
+            parts.and_then(|(record, rest)| Some((u64::from_le_bytes(*record), part(rest)?)));
         let (record, (base, steps)) = parts.ok_or_else(|| damaged(key))?;
         Ok(Self {
             record,

@@ -151,7 +151,7 @@ async fn a_server_that_is_killed_has_kept_all() {
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
     let lease = holder.mutex("k").unwrap().lock().await.unwrap();
     let wait = waiting(&waiter, "k");
-    super::support::in_line(&holder, "k", 1).await;
+    in_line(&holder, "k", 1).await;
     server.kill();
     assert!(lease.is_valid());
     server.start_again();
@@ -211,7 +211,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
     let lease = holder.mutex("k").unwrap().lock().await.unwrap();
     let wait = waiting(&waiter, "k");
-    super::support::in_line(&holder, "k", 1).await;
+    in_line(&holder, "k", 1).await;
     listens(&url).await;
     sql(
         &url,
@@ -241,7 +241,7 @@ async fn who_cannot_hear_asks() {
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
     let lease = holder.mutex("k").unwrap().lock().await.unwrap();
     let wait = waiting(&waiter, "k");
-    super::support::in_line(&holder, "k", 1).await;
+    in_line(&holder, "k", 1).await;
     assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
     let next = soon("the grant", wait).await.unwrap().unwrap();
     assert_eq!(next.release().await.unwrap(), Released::StillOurs);

@@ -163,7 +163,9 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     write("theirs", b"somebody's").await;
     let children = raw.list_children("/keys/maimed").await.unwrap();
     for child in children {
-        raw.delete(&format!("/keys/maimed/{child}"), None).await.unwrap();
+        raw.delete(&format!("/keys/maimed/{child}"), None)
+            .await
+            .unwrap();
     }
     let other = connect(&server.url_of(&chroot)).await;
     for (key, kind) in [

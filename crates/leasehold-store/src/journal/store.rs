@@ -197,14 +197,9 @@ impl<J: Journal> Client<J> {
         let was_known = copy.known.is_some();
         let mut is_fresh = false;
         if !commands.is_empty() {
-            let taken = self.append_surely(slot, &mut copy, &commands).await;
-            is_fresh = taken.is_ok();
-            let mut outcomes = taken.map(Vec::into_iter);
-            for answer in answers {
-                let outcome = match &mut outcomes {
-                    Ok(outcomes) => outcomes.next().ok_or_else(nothing_came),
-                    Err(error) => Err(error.clone()),
-                };
+            let outcomes = self.append_each(slot, &mut copy, &commands).await;
+            is_fresh = outcomes.iter().any(Result::is_ok);
+            for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 // Who has asked may have given up.
                 answer.send(outcome).ok();
             }
@@ -235,6 +230,31 @@ impl<J: Journal> Client<J> {
         if is_rung && !was_known {
             // What it was rung for may have been in what the base stands for.
             self.push(Push::Reset);
+        }
+    }
+
+    /// Takes steps together. Where they are refused, each is taken alone: a claim for which there is no
+    /// room does not take along a renewal.
+    async fn append_each(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        copy: &mut Copy,
+        commands: &[Command],
+    ) -> Vec<Result<Outcome, StoreError>> {
+        match self.append_surely(slot, copy, commands).await {
+            Ok(taken) => taken.into_iter().map(Ok).collect(),
+            Err(error) if error.kind() == ErrorKind::Refused && commands.len() > 1 => {
+                let mut outcomes = Vec::with_capacity(commands.len());
+                for command in commands.chunks(1) {
+                    let taken = self.append_surely(slot, copy, command).await;
+                    outcomes.push(taken.and_then(|taken| {
+                        let one = taken.into_iter().next();
+                        one.ok_or_else(nothing_came)
+                    }));
+                }
+                outcomes
+            }
+            Err(error) => vec![Err(error); commands.len()],
         }
     }
 

@@ -20,7 +20,7 @@ use leasehold_testkit::dice::Dice;
 use tokio::task::{JoinSet, yield_now};
 use toy_store::journal::{Shelf, ToyJournal};
 
-use super::support::soon;
+use super::support::{in_line, soon};
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ struct Fickle {
     rewrites: bool,
     /// It takes itself for a listener, and nobody can ring it.
     is_half_open: bool,
+    /// How many claims have room in a queue.
+    room: usize,
 }
 
 impl Fickle {
@@ -93,6 +95,12 @@ impl Journal for Fickle {
         unchanged_since: Option<StoreTime>,
     ) -> Result<Appended, StoreError> {
         self.hesitate().await;
+        if parts
+            .iter()
+            .any(|part| part.grows() && part.claims() >= self.room)
+        {
+            return Err(StoreError::new(ErrorKind::Refused, "there is no room"));
+        }
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
         if answer.appended && self.rewrites {
@@ -166,6 +174,7 @@ struct Place {
     conflicts: u64,
     losses: u64,
     rewrites: bool,
+    room: Option<usize>,
 }
 
 impl Place {
@@ -197,6 +206,7 @@ impl Place {
             losses: self.losses,
             rewrites: self.rewrites,
             is_half_open,
+            room: self.room.unwrap_or(usize::MAX),
         };
         JournalStore::new(fickle, Duration::from_secs(60))
     }
@@ -314,6 +324,28 @@ async fn a_step_is_one_round_trip() {
         .map(|(.., news)| news.entries.len())
         .sum();
     assert_eq!(entries, 22, "what was refused has left nothing");
+}
+
+/// A claim for which there is no room is refused, and takes along nothing that is asked with it.
+#[tokio::test]
+async fn who_has_no_room_holds_up_nobody() {
+    let place = Place {
+        room: Some(2),
+        ..Place::default()
+    };
+    let client = place.connect().await;
+    let held = client.mutex("k").unwrap().lock().await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    in_line(&client, "k", 1).await;
+    for _ in 0..10 {
+        let more = client.mutex("k").unwrap();
+        let (renewed, refused) = tokio::join!(held.renew(), more.lock());
+        renewed.unwrap();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
+    }
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    drop(soon("the grant", waiter).await.unwrap().unwrap());
 }
 
 /// Who was away while others wrote bases takes the last of them, once.

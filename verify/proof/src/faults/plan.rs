@@ -29,7 +29,7 @@ pub enum Way {
 pub enum Which {
     /// By its place.
     At(usize),
-    /// The primary; of a cluster, that of the first key.
+    /// The primary; of a cluster, that of the first key; of an ensemble, the leader.
     Primary,
     /// A replica of that primary, by its place among them.
     Replica(usize),
@@ -71,7 +71,7 @@ pub enum Fault {
     Stop(Which, u64),
     /// Killed, and started again: with what is on its disk.
     Kill(Which, u64),
-    /// Shut down in an orderly way and started again.
+    /// Shut down in an orderly way (ZooKeeper: killed) and started again.
     Restart(Which, Data),
     /// Killed all at once, and started again.
     KillAll(u64),
@@ -110,7 +110,7 @@ pub enum Fault {
     EndSessions,
     /// Somebody has locked the table of the keys.
     LockTable(u64),
-    /// The files of the local store are deleted, or the rows of the database.
+    /// The files of the local store are deleted, or the rows of the database, or the nodes.
     DeleteRecords,
     /// A client is killed, and another started in its place.
     KillClient(usize),

@@ -5,6 +5,7 @@
 )]
 
 mod database;
+mod keepers;
 mod network;
 mod replaced;
 mod server;
@@ -22,6 +23,7 @@ use leasehold_testkit::server::{RedisServer, RedisServerBuilder};
 use tokio::time::sleep;
 
 use self::database::Database;
+use self::keepers::Keepers;
 use super::client::Algorithm;
 use super::clock::{Shim, WrongClock};
 use super::plan::{Deployment, Fault, Plan, Which};
@@ -45,6 +47,7 @@ enum Servers {
     Cluster(Cluster),
     Independent(Independent),
     Postgres(Database),
+    ZooKeeper(Keepers),
 }
 
 /// For how long others are told nothing but `BUSY` at most, before they are.
@@ -62,7 +65,7 @@ impl Site {
         let goes_by_a_clock = match plan.deployment {
             Deployment::Server | Deployment::ServerQuarantine | Deployment::ServerAof => 1,
             Deployment::Postgres | Deployment::PostgresPooled => 1,
-            it if it.is_redlock() => it.servers(),
+            it if it.is_redlock() || it.is_zookeeper() => it.servers(),
             _ => 0,
         };
         let clock = |at: usize| WrongClock::create(&directory.join(format!("clock-{at}")));
@@ -99,6 +102,10 @@ impl Site {
                 let pooled = it == Deployment::PostgresPooled;
                 Servers::Postgres(Database::start(pooled, &shim.environment(&clocks[0])))
             }
+            Deployment::Zookeeper | Deployment::ZookeeperEnsemble => {
+                let environments = clocks.iter().map(|clock| shim.environment(clock));
+                Servers::ZooKeeper(Keepers::start(&environments.collect::<Vec<_>>()))
+            }
         };
         let mut site = Self {
             servers,
@@ -123,6 +130,7 @@ impl Site {
 
     fn url_of(&self, plan: &Plan) -> String {
         const LIMITS: &str = "connect_timeout=1s&response_timeout=1s";
+        const PATIENT: &str = "connect_timeout=2s&response_timeout=3s";
         let (audit, and_audit) = match plan.algorithm {
             Algorithm::Leasehold => ("?audit=1000000", "&audit=1000000"),
             _ => ("", ""),
@@ -142,10 +150,17 @@ impl Site {
                 let commit = if plan.is_unsynced() { "async" } else { "sync" };
                 database.url(&format!("{LIMITS}&commit={commit}"))
             }
+            Servers::ZooKeeper(keepers) => {
+                let limits = match plan.deployment.takes_time() {
+                    true => PATIENT,
+                    false => LIMITS,
+                };
+                // The dead are passed over in time.
+                keepers.url(&format!("{limits}&session_timeout=1s"))
+            }
             Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
-                let limits = "connect_timeout=2s&response_timeout=3s";
-                let url = format!("{}?{limits}{and_audit}", sentinels.url());
+                let url = format!("{}?{PATIENT}{and_audit}", sentinels.url());
                 match plan.acknowledge {
                     Some(count) => format!("{url}&acknowledge={count}&acknowledge_timeout=500ms"),
                     None => url,
@@ -223,8 +238,11 @@ impl Site {
     /// Whether its clients have the time of day from a clock of their own.
     #[must_use]
     pub fn clients_have_clocks(&self) -> bool {
-        use Servers::{Files, Independent, Postgres};
-        matches!(self.servers, Files(_) | Independent(_) | Postgres(_))
+        use Servers::{Files, Independent, Postgres, ZooKeeper};
+        matches!(
+            self.servers,
+            Files(_) | Independent(_) | Postgres(_) | ZooKeeper(_)
+        )
     }
 
     fn server(&self, which: Which) -> &RedisServer {
@@ -244,9 +262,7 @@ impl Site {
                 replicas[at % replicas.len()]
             }
             (Servers::Cluster(all), _) => all.owner_of(self.slot(all)),
-            (Servers::Files(_) | Servers::Independent(_) | Servers::Postgres(_), _) => {
-                unreachable!("there is no such server")
-            }
+            (_, _) => unreachable!("there is no such server"),
         }
     }
 
@@ -257,6 +273,7 @@ impl Site {
             Servers::Sentinels(all) => all.proxy(self.server(which)),
             Servers::Cluster(all) => all.proxy(self.server(which)),
             Servers::Postgres(database) => database.proxy(which),
+            Servers::ZooKeeper(keepers) => keepers.proxy(which),
             Servers::Files(_) => unreachable!("files have no network"),
         }
     }
@@ -285,6 +302,7 @@ impl Site {
             | Fault::Swallow(..)
             | Fault::LoseAnswers(..)
             | Fault::LoseRequest(_) => self.disturb(fault).await,
+            Fault::StepClock(..) => self.strike(fault).await,
             Fault::FailOver
             | Fault::KillPrimary
             | Fault::StopPrimary
@@ -293,9 +311,9 @@ impl Site {
             | Fault::TakeOver { .. }
             | Fault::MoveSlot
             | Fault::StopSentinel(..) => self.replace(fault).await,
-            Fault::StepClock(..) => self.strike(fault).await,
             _ => match &self.servers {
                 Servers::Postgres(database) => database.strike(fault).await,
+                Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
                 _ => self.strike(fault).await,
             },
         }
@@ -310,6 +328,7 @@ impl Site {
             Servers::Files(_) => {}
             Servers::One(_, proxy) => proxy.heal(),
             Servers::Postgres(database) => database.heal(),
+            Servers::ZooKeeper(keepers) => keepers.heal().await,
             Servers::Independent(all) => all.servers().iter().for_each(|it| all.proxy(it).heal()),
             Servers::Sentinels(all) => {
                 all.servers().iter().for_each(|it| all.proxy(it).heal());

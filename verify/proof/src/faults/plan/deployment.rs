@@ -40,11 +40,15 @@ pub enum Deployment {
     Postgres,
     /// The same behind a pooler, which gives each transaction a session.
     PostgresPooled,
+    /// A ZooKeeper server that has every change on disk before it answers.
+    Zookeeper,
+    /// Three of them, of which two make a majority. Clients know all.
+    ZookeeperEnsemble,
 }
 
 impl Deployment {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Local,
         Self::Server,
         Self::ServerQuarantine,
@@ -56,6 +60,8 @@ impl Deployment {
         Self::Redlock5,
         Self::Postgres,
         Self::PostgresPooled,
+        Self::Zookeeper,
+        Self::ZookeeperEnsemble,
     ];
 
     /// As the command line and tables name it.
@@ -77,14 +83,42 @@ impl Deployment {
         matches!(self, Self::Postgres | Self::PostgresPooled)
     }
 
+    /// ZooKeeper, one server or several.
+    #[must_use]
+    pub fn is_zookeeper(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::ZookeeperEnsemble)
+    }
+
+    /// Servers of Redis, however many.
+    #[must_use]
+    pub fn is_redis(self) -> bool {
+        !(self == Self::Local || self.is_postgres() || self.is_zookeeper())
+    }
+
+    /// Whether a fail-over is part of it.
+    #[must_use]
+    pub fn takes_time(self) -> bool {
+        matches!(
+            self,
+            Self::Sentinel | Self::Acknowledged | Self::Cluster | Self::ZookeeperEnsemble
+        )
+    }
+
+    /// Whether its store keeps an audit log.
+    #[must_use]
+    pub fn keeps_audit(self) -> bool {
+        self == Self::Local || self.is_redis()
+    }
+
     /// How many servers there are, Sentinels not counted. A pooler is the last of them.
     #[must_use]
     pub fn servers(self) -> usize {
         match self {
             Self::Local => 0,
-            Self::Server | Self::ServerQuarantine | Self::ServerAof | Self::Postgres => 1,
+            Self::Server | Self::ServerQuarantine | Self::ServerAof => 1,
+            Self::Postgres | Self::Zookeeper => 1,
             Self::PostgresPooled => 2,
-            Self::Sentinel | Self::Acknowledged | Self::Redlock3 => 3,
+            Self::Sentinel | Self::Acknowledged | Self::Redlock3 | Self::ZookeeperEnsemble => 3,
             Self::Redlock5 => 5,
             Self::Cluster => 6,
         }

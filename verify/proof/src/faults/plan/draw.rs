@@ -24,7 +24,7 @@ impl Plan {
         let drawn = random.u8(0..4) == 0;
         let beyond = choice.beyond.unwrap_or(drawn);
         let ours = algorithm == Algorithm::Leasehold;
-        let ttl = if takes_time(deployment) {
+        let ttl = if deployment.takes_time() {
             2000..4000
         } else {
             500..1500
@@ -62,12 +62,6 @@ impl Plan {
             lasts,
         }
     }
-}
-
-/// Whether a fail-over is part of it.
-fn takes_time(deployment: Deployment) -> bool {
-    use Deployment::{Acknowledged, Cluster, Sentinel};
-    matches!(deployment, Sentinel | Acknowledged | Cluster)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -168,8 +162,8 @@ impl Drawing {
 
     fn steps_clients(&self) -> bool {
         let it = self.deployment;
-        // PostgreSQL gives its own time: theirs must not matter.
-        it.is_redlock() || it.is_postgres() || it == Deployment::Local
+        // PostgreSQL and ZooKeeper give their own time: theirs must not matter.
+        !it.is_redis() || it.is_redlock()
     }
 
     /// The longest TTL that a set of servers allows.
@@ -186,7 +180,10 @@ impl Drawing {
 
     /// How long something may last that is not to lead to a fail-over.
     pub(super) fn a_while(&self, random: &mut Rng) -> u64 {
-        if takes_time(self.deployment) {
+        if self.deployment == Deployment::ZookeeperEnsemble {
+            // It may lead to one, of a leader that was silent for two seconds.
+            random.u64(50..2_500)
+        } else if self.deployment.takes_time() {
             random.u64(50..400)
         } else {
             random.u64(50..self.ttl * 5 / 4)

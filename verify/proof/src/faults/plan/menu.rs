@@ -19,7 +19,7 @@ impl Drawing {
         }
         use Deployment::{
             Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine,
+            Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
         };
         let mut menu: Vec<Draw> = Vec::new();
         if self.deployment != Local {
@@ -39,7 +39,7 @@ impl Drawing {
                 |it, random| Fault::HalfOpen(it.which(random)),
             ]);
         }
-        if self.deployment != Local && !self.deployment.is_postgres() {
+        if self.deployment.is_redis() {
             menu.extend::<[Draw; 6]>([
                 |it, random| Fault::Swallow(it.which(random), random.u64(1..4)),
                 |it, random| Fault::LoseRequest(it.which(random)),
@@ -107,6 +107,25 @@ impl Drawing {
                 |_, _| Fault::EndSessions,
                 |it, random| Fault::LockTable(it.a_while(random)),
             ]),
+            Zookeeper => menu.extend::<[Draw; 6]>([
+                |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
+                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
+                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
+                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
+                |it, random| Fault::Kill(it.which(random), 0),
+                |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
+            ]),
+            // Whichever is struck may lead.
+            ZookeeperEnsemble => menu.extend::<[Draw; 8]>([
+                |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
+                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
+                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
+                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
+                |_, _| Fault::KillPrimary,
+                |_, _| Fault::KillPrimary,
+                |_, _| Fault::StopPrimary,
+                |_, _| Fault::StopPrimary,
+            ]),
             Redlock3 | Redlock5 => menu.extend::<[Draw; 8]>([
                 |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
                 |it, random| Fault::Kill(it.which(random), it.a_while(random)),
@@ -125,7 +144,7 @@ impl Drawing {
     pub(super) fn menu_beyond(&self) -> Vec<Draw> {
         use Deployment::{
             Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine,
+            Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
         };
         let forward: Draw = |it, random| {
             Fault::StepClock(
@@ -171,6 +190,16 @@ impl Drawing {
                 |_, _| Fault::DeleteRecords,
                 |_, _| Fault::Kill(Which::At(0), 0),
                 |_, _| Fault::Kill(Which::At(0), 0),
+            ],
+            Zookeeper => vec![forward, |_, _| Fault::DeleteRecords, |it, random| {
+                Fault::Restart(it.which(random), Data::Lost)
+            }],
+            // The clock of a new leader may be that of one that was behind, too.
+            ZookeeperEnsemble => vec![
+                forward,
+                |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
+                |_, _| Fault::DeleteRecords,
+                |it, random| Fault::Restart(it.which(random), Data::Lost),
             ],
             // Nobody waits there until what was forgotten is over.
             Redlock3 | Redlock5 if self.algorithm != Algorithm::Leasehold => {

@@ -164,3 +164,34 @@ fn place(which: Which) -> usize {
         Which::Primary | Which::Replica(_) => unreachable!("servers are named by their places"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::Settings;
+
+    use super::*;
+    use crate::faults::clock::{Shim, WrongClock};
+
+    /// Whoever has last heard the time before it stepped back believes it to be later than it is.
+    #[tokio::test]
+    async fn a_lease_is_kept_where_the_clock_of_the_server_has_stepped_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let shim = Shim::compile(directory.path()).unwrap();
+        let clock = WrongClock::create(&directory.path().join("clock")).unwrap();
+        let keepers = Keepers::start(&[shim.environment(&clock)]);
+        let url = keepers.url("session_timeout=1s");
+        let client = async || {
+            let settings = Settings::default().with_ttl(Duration::from_secs(2));
+            let builder = leasehold::Client::builder().settings(settings);
+            builder.store(&url).connect().await.unwrap()
+        };
+        let early = client().await;
+        clock.step_to(-5_000_000).unwrap();
+        let late = client().await;
+        let lease = late.mutex("k").unwrap().lock().await.unwrap();
+        let taken = early.mutex("k").unwrap().try_lock().await.unwrap();
+        assert!(taken.is_none(), "{taken:?} beside {lease:?}");
+    }
+}

@@ -341,7 +341,7 @@ impl Journal for Nodes {
     ) -> Result<Appended, StoreError> {
         let session = self.sessions.get().await?;
         let client = &session.client;
-        // ZooKeeper cannot compare the time. So the step has at least this one.
+        // ZooKeeper cannot compare the time: a step that it takes earlier than this is void.
         let floor = unchanged_since.unwrap_or_default();
         if parts.iter().any(|part| part.known.is_none()) {
             // What is there is the base of the step.
@@ -378,8 +378,8 @@ impl Journal for Nodes {
             news.push(all);
         }
         Ok(Appended {
-            at: told.max(floor),
-            appended: true,
+            at: told,
+            appended: told >= floor,
             news,
         })
     }

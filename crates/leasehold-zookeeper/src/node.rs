@@ -11,8 +11,9 @@
 //! A node that is made again counts its changes from zero. So a step asks for the child with the
 //! record's number: nobody takes one record for another, whoever has removed the node.
 //!
-//! The time of the last step is at least the one that stands there; when it was taken, the server has
-//! kept as the time of the change.
+//! The time of the last step is the one that the server has kept as the time of the change. If it is
+//! earlier than the one that stands there, the step is void: it counts as an entry, and does nothing.
+//! Whoever writes the node next empties it.
 
 use std::sync::Arc;
 
@@ -202,7 +203,10 @@ pub(crate) fn news(
     let end = end_of(content.record, version);
     let mut entries = content.entries(key)?;
     if let Some(last) = entries.last_mut() {
-        last.at = last.at.max(changed);
+        if last.at > changed {
+            last.bytes.clear();
+        }
+        last.at = changed;
     }
     let steps = steps_of(&entries);
     let kept = Content {
@@ -221,6 +225,7 @@ pub(crate) fn news(
             base = Some(plain.map_err(|_| damaged(key))?);
         }
     }
+    entries.retain(|entry| !entry.bytes.is_empty());
     Ok(News {
         base,
         entries,
@@ -281,14 +286,14 @@ mod tests {
         for number in 0..60 {
             let base = || Ok(format!("before {number}").into_bytes());
             let content = add(7, kept.as_deref(), &step(number), base, 100_000).unwrap();
-            let version = i32::try_from(number).unwrap();
-            let read = |known| news(&key, &content, (version, StoreTime(5)), known).unwrap();
+            let state = (i32::try_from(number).unwrap(), StoreTime(100));
+            let read = |known| news(&key, &content, state, known).unwrap();
             let all = read(None);
             let first = number + 1 - all.entries.len() as u64;
             assert_eq!(all.base, Some(format!("before {first}").into_bytes()));
             assert_eq!(all.end, Some(end(number)));
             let last = all.entries.last().unwrap();
-            assert_eq!((last.at, last.dead), (StoreTime(number.max(5)), number));
+            assert_eq!((last.at, last.dead), (StoreTime(100), number));
             if number > first {
                 let near = read(Some(end(number - 1)));
                 assert_eq!((near.base, near.entries.len()), (None, 1));
@@ -307,6 +312,34 @@ mod tests {
             kept = all.kept.map(|kept| kept.to_vec());
         }
         assert!((10..20).contains(&since_base), "{since_base}");
+    }
+
+    /// A clock that stepped back shows an earlier time than a client has seen.
+    #[test]
+    fn a_step_that_was_taken_too_early_does_nothing() {
+        let key = Key::new("k").unwrap();
+        let first = add(7, None, &step(1), || Ok(Vec::new()), 10_000).unwrap();
+        let mut seen = news(&key, &first, (0, StoreTime(1)), None).unwrap();
+        for (number, at) in [(1, 9), (2, 9), (3, 8)] {
+            let content = add(
+                7,
+                seen.kept.as_deref(),
+                &step(at),
+                || Ok(Vec::new()),
+                10_000,
+            );
+            let content = content.unwrap();
+            let read = |known| news(&key, &content, (number, StoreTime(8)), known).unwrap();
+            let is_void = at > 8;
+            let near = read(Some(end_of(7, number - 1)));
+            assert_eq!(
+                (near.base, near.entries.len()),
+                (None, usize::from(!is_void))
+            );
+            assert_eq!(near.end, Some(end_of(7, number)));
+            seen = read(None);
+            assert_eq!(seen.entries.len(), if is_void { 1 } else { 2 });
+        }
     }
 
     #[test]

@@ -176,13 +176,15 @@ impl Sessions {
     }
 
     /// The time at the servers: what they told last, and what has passed since. It may be later
-    /// there by as long as a request takes. ZooKeeper tells it to those who write only.
+    /// there by as long as a request takes, and earlier where a clock has stepped back. ZooKeeper tells
+    /// it to those who write only, in milliseconds.
     pub(crate) async fn now(&self, client: &Client) -> Result<StoreTime, StoreError> {
         let told = *lock(&self.told);
         if let Some((at, heard)) = told {
             let passed = clock::now().since(heard);
             if passed < FRESH {
-                return Ok(at + passed);
+                let begun = u64::from(passed.subsec_nanos() % 1_000_000);
+                return Ok(at + passed.saturating_sub(Duration::from_nanos(begun)));
             }
         }
         let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;

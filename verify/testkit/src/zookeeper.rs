@@ -53,6 +53,7 @@ pub struct ZooKeeper {
     scratch: Scratch,
     process: Mutex<Option<Running>>,
     chroots: AtomicU32,
+    environment: Vec<(String, String)>,
 }
 
 /// The process of a server that is not down.
@@ -70,7 +71,12 @@ impl ZooKeeper {
 
     /// The same with more lines of `zoo.cfg`, which override the testkit's: `maxSessionTimeout=1000`.
     pub fn start_with(config: &str) -> Self {
-        let server = Self::prepare(Vec::new());
+        Self::start_in(config, Vec::new())
+    }
+
+    /// The same with more variables in its environment, also when it is started again.
+    pub fn start_in(config: &str, environment: Vec<(String, String)>) -> Self {
+        let server = Self::prepare(Vec::new(), environment);
         server.configure(config);
         server.start_again();
         server
@@ -84,7 +90,7 @@ impl ZooKeeper {
 
     /// The same with more lines of `zoo.cfg`, such as `ssl.clientAuth=need`.
     pub fn start_encrypted_with(certificates: &Certificates, config: &str) -> Self {
-        let server = Self::prepare(vec![Port::reserve()]);
+        let server = Self::prepare(vec![Port::reserve()], Vec::new());
         let (key, certificate) = (&certificates.server_key, &certificates.server_certificate);
         let identity = format!("{}{}", key.text, certificate.text);
         server.scratch.write_secret("server.pem", &identity);
@@ -116,7 +122,7 @@ impl ZooKeeper {
     }
 
     /// A server that is not configured yet, and does not run.
-    fn prepare(more_ports: Vec<Port>) -> Self {
+    fn prepare(more_ports: Vec<Port>, environment: Vec<(String, String)>) -> Self {
         let scratch = Scratch::new("zookeeper", None);
         fs::create_dir(scratch.path("data")).expect("a directory can be made");
         Self {
@@ -125,6 +131,7 @@ impl ZooKeeper {
             scratch,
             process: Mutex::new(None),
             chroots: AtomicU32::new(0),
+            environment,
         }
     }
 
@@ -236,6 +243,13 @@ impl ZooKeeper {
         running.kill();
     }
 
+    /// Loses all that a server that is down has written. Its configuration stays.
+    pub fn lose_data(&self) {
+        assert!(self.process().is_none(), "the server is running");
+        let written = fs::remove_dir_all(self.scratch.path("data/version-2"));
+        written.expect("a server that has run has written something");
+    }
+
     /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by the
     /// kernel, but nothing is answered. Returns when it stands still.
     pub fn pause(&self) {
@@ -270,6 +284,7 @@ impl ZooKeeper {
         let mut process = self.process();
         assert!(process.is_none(), "the server is running");
         let mut command = java::command(&self.scratch);
+        command.envs(self.environment.clone());
         open_log(&mut command, &self.scratch.path("log"));
         *process = Some(Running {
             child: spawn_tied(command).expect("`java` can be started: is it in the PATH?"),

@@ -46,11 +46,12 @@ pub(crate) fn run(data: &[u8]) {
             }
         }
         (b'z', _) => {
-            if let Some(news) = zookeeper::read(rest) {
-                let added = news.entries.last().cloned().unwrap_or_default();
-                let more = zookeeper::add(rest, &added, b"").unwrap();
+            if let Some(news) = zookeeper::read(rest)
+                && let Some(added) = news.entries.last()
+            {
+                let more = zookeeper::add(rest, added, b"").unwrap();
                 let more = zookeeper::read(&more).unwrap();
-                assert_eq!(more.entries.last(), Some(&added));
+                assert_eq!(more.entries.last(), Some(added));
             }
         }
         _ => {}

@@ -1,7 +1,9 @@
 //! A schedule: which servers and clients there are, and what goes wrong when. Drawn from
 //! a seed; the same seed is the same schedule.
 
+mod deployment;
 mod draw;
+mod menu;
 
 use std::fmt;
 use std::time::Duration;
@@ -10,96 +12,8 @@ use leasehold::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::client::{Algorithm, Task};
+pub use deployment::Deployment;
 pub(super) use draw::MAX_TTL;
-
-/// Where the locks are.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Deployment {
-    /// `local:`, files of one machine.
-    Local,
-    /// One server that keeps nothing on disk.
-    Server,
-    /// One server that has every write on disk before it answers.
-    ServerAof,
-    /// A primary with two replicas under three Sentinels; nothing is acknowledged.
-    Sentinel,
-    /// The same; both replicas acknowledge.
-    Acknowledged,
-    /// Three primaries with a replica each.
-    Cluster,
-    /// Three independent servers.
-    Redlock3,
-    /// Five independent servers.
-    Redlock5,
-    /// One server that keeps nothing on disk, and grants nothing for a while after a restart.
-    ServerQuarantine,
-    /// A PostgreSQL server that has every commit on disk before it answers.
-    Postgres,
-    /// The same behind a pooler, which gives each transaction a session.
-    PostgresPooled,
-}
-
-impl Deployment {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Local,
-        Self::Server,
-        Self::ServerQuarantine,
-        Self::ServerAof,
-        Self::Sentinel,
-        Self::Acknowledged,
-        Self::Cluster,
-        Self::Redlock3,
-        Self::Redlock5,
-        Self::Postgres,
-        Self::PostgresPooled,
-    ];
-
-    /// As the command line and tables name it.
-    #[must_use]
-    pub fn name(self) -> String {
-        let value = clap::ValueEnum::to_possible_value(&self);
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// Independent servers.
-    #[must_use]
-    pub fn is_redlock(self) -> bool {
-        matches!(self, Self::Redlock3 | Self::Redlock5)
-    }
-
-    /// PostgreSQL, with or without a pooler.
-    #[must_use]
-    pub fn is_postgres(self) -> bool {
-        matches!(self, Self::Postgres | Self::PostgresPooled)
-    }
-
-    /// How many servers there are, Sentinels not counted. A pooler is the last of them.
-    #[must_use]
-    pub fn servers(self) -> usize {
-        match self {
-            Self::Local => 0,
-            Self::Server | Self::ServerQuarantine | Self::ServerAof | Self::Postgres => 1,
-            Self::PostgresPooled => 2,
-            Self::Sentinel | Self::Acknowledged | Self::Redlock3 => 3,
-            Self::Redlock5 => 5,
-            Self::Cluster => 6,
-        }
-    }
-}
 
 /// A way through the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +29,7 @@ pub enum Way {
 pub enum Which {
     /// By its place.
     At(usize),
-    /// The primary; of a cluster, that of the first key.
+    /// The primary; of a cluster, that of the first key; of an ensemble, the leader.
     Primary,
     /// A replica of that primary, by its place among them.
     Replica(usize),
@@ -157,7 +71,7 @@ pub enum Fault {
     Stop(Which, u64),
     /// Killed, and started again: with what is on its disk.
     Kill(Which, u64),
-    /// Shut down in an orderly way and started again.
+    /// Shut down in an orderly way (ZooKeeper: killed) and started again.
     Restart(Which, Data),
     /// Killed all at once, and started again.
     KillAll(u64),
@@ -196,7 +110,7 @@ pub enum Fault {
     EndSessions,
     /// Somebody has locked the table of the keys.
     LockTable(u64),
-    /// The files of the local store are deleted, or the rows of the database.
+    /// The files of the local store are deleted, or the rows of the database, or the nodes.
     DeleteRecords,
     /// A client is killed, and another started in its place.
     KillClient(usize),

@@ -45,7 +45,7 @@ enum Expected {
 const ENOUGH: usize = 3;
 
 /// Locks, where they are tried, and what is known of them.
-const KNOWN: [(Algorithm, Deployment, Expected); 8] = [
+const KNOWN: [(Algorithm, Deployment, Expected); 9] = [
     (
         Algorithm::DelWithoutOwner,
         Deployment::ServerAof,
@@ -70,6 +70,7 @@ const KNOWN: [(Algorithm, Deployment, Expected); 8] = [
     (Algorithm::Leasehold, Deployment::Redlock3, Expected::Sound),
     (Algorithm::Leasehold, Deployment::Local, Expected::Sound),
     (Algorithm::Leasehold, Deployment::Postgres, Expected::Sound),
+    (Algorithm::Leasehold, Deployment::Zookeeper, Expected::Sound),
 ];
 
 /// The published ones; what they are known for depends on their versions.

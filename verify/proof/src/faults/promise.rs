@@ -54,22 +54,25 @@ impl Promise {
         };
         let evicted = any(|_, fault| matches!(fault, Fault::Evict(..) | Fault::DeleteRecords));
         let forward = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by > 0));
+        // Whoever leads next brings another time.
+        let differ = any(|it, fault| {
+            it == Deployment::ZookeeperEnsemble && matches!(fault, Fault::StepClock(..))
+        });
         let back = plan.faults().map(steps_back).sum::<u64>();
         // A quarantine is twice as long as a lease.
         let too_far_back = loses && u128::from(back) >= 2 * plan.ttl.as_millis();
         let skewed =
             any(|it, fault| it.is_redlock() && matches!(fault, Fault::StepClientClock(..)));
-        let exclusion = !(forgets || replaced || evicted || forward);
+        let exclusion = !(forgets || replaced || evicted || forward || differ);
         Self {
             exclusion,
             // Where nobody waits until what is forgotten is over, only clocks keep tokens rising.
-            tokens: !((back > 0 || skewed) && (forgets || evicted))
+            tokens: !((back > 0 || skewed || differ) && (forgets || evicted))
                 && (deployment.is_redlock() || !too_far_back),
             // What the promoted server had not received are also places in line.
             order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
             service: true,
-            // PostgreSQL has no such log.
-            audit: !(deployment.is_postgres() || any(spoils_audit) || evicted || unplanned),
+            audit: deployment.keeps_audit() && !(any(spoils_audit) || evicted || unplanned),
         }
     }
 
@@ -113,8 +116,9 @@ pub(super) fn spoils_audit(deployment: Deployment, fault: Fault) -> bool {
 fn loses_data(deployment: Deployment, fault: Fault) -> bool {
     match fault {
         Fault::Flush(_) | Fault::Restart(_, Data::Lost) => true,
+        // Those that answer before they have written it down.
         Fault::Kill(..) | Fault::KillAll(_) => {
-            deployment != Deployment::ServerAof && !deployment.is_postgres()
+            deployment.is_redis() && deployment != Deployment::ServerAof
         }
         _ => false,
     }
@@ -174,6 +178,11 @@ mod tests {
         let mut unsynced = plan(Deployment::Postgres, &killed);
         unsynced.beyond = true;
         assert!(!Promise::of(&unsynced, 0).exclusion);
+        for keepers in [Deployment::Zookeeper, Deployment::ZookeeperEnsemble] {
+            assert_eq!(promised(keepers, &killed), (true, true));
+            let lost = [Fault::Restart(at, Data::Lost)];
+            assert_eq!(promised(keepers, &lost), (false, true));
+        }
         assert_eq!(promised(Deployment::Redlock5, &killed), (true, true));
         let waits = Deployment::ServerQuarantine;
         assert_eq!(promised(waits, &killed), (true, true));
@@ -197,6 +206,18 @@ mod tests {
         assert_eq!(
             promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]),
             (false, true)
+        );
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_is_made_up_for_by_the_queue_unless_another_takes_its_place() {
+        let back = [Fault::StepClock(Which::At(0), -1)];
+        assert_eq!(promised(Deployment::Zookeeper, &back), (true, true));
+        let three = Deployment::ZookeeperEnsemble;
+        assert_eq!(promised(three, &back), (false, true));
+        assert_eq!(
+            promised(three, &[back[0], Fault::DeleteRecords]),
+            (false, false)
         );
     }
 

@@ -193,7 +193,7 @@ async fn befall<F: Future<Output = ()>>(
 /// What is wrong with the audit log, where the store keeps one. On `local:` a client that is killed
 /// between the record and the log leaves a gap.
 fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
-    if plan.algorithm != Algorithm::Leasehold || plan.deployment.is_postgres() {
+    if plan.algorithm != Algorithm::Leasehold || !plan.deployment.keeps_audit() {
         return Vec::new();
     }
     let findings = check::audit(ops, log);

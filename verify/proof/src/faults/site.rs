@@ -5,7 +5,10 @@
 )]
 
 mod database;
+mod keepers;
+mod network;
 mod replaced;
+mod server;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +18,15 @@ use leasehold::audit::AuditRecord;
 use leasehold::store::redis::{RedisOptions, RedisStore, RedlockOptions, RedlockStore};
 use leasehold::{Client, Settings};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
-use leasehold_testkit::proxy::{Direction, End, Proxy};
-use leasehold_testkit::server::{self, RedisServer, RedisServerBuilder};
+use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::server::{RedisServer, RedisServerBuilder};
 use tokio::time::sleep;
 
 use self::database::Database;
+use self::keepers::Keepers;
 use super::client::Algorithm;
 use super::clock::{Shim, WrongClock};
-use super::plan::{Data, Deployment, Fault, Plan, Way, Which};
+use super::plan::{Deployment, Fault, Plan, Which};
 
 /// The servers of a schedule, with a proxy in front of each.
 #[derive(Debug)]
@@ -43,16 +47,11 @@ enum Servers {
     Cluster(Cluster),
     Independent(Independent),
     Postgres(Database),
+    ZooKeeper(Keepers),
 }
 
 /// For how long others are told nothing but `BUSY` at most, before they are.
 const BUSY_AFTER: &str = "50";
-
-/// With what clients' clocks are off, in microseconds, this is less than the longest TTL.
-const FURTHEST_BEHIND: i64 = 800_000;
-
-/// So many turns of a loop take a script some tenths of a second.
-const TURNS: &str = "20000000";
 
 impl Site {
     /// Starts the servers of a schedule.
@@ -66,7 +65,7 @@ impl Site {
         let goes_by_a_clock = match plan.deployment {
             Deployment::Server | Deployment::ServerQuarantine | Deployment::ServerAof => 1,
             Deployment::Postgres | Deployment::PostgresPooled => 1,
-            it if it.is_redlock() => it.servers(),
+            it if it.is_redlock() || it.is_zookeeper() => it.servers(),
             _ => 0,
         };
         let clock = |at: usize| WrongClock::create(&directory.join(format!("clock-{at}")));
@@ -103,6 +102,10 @@ impl Site {
                 let pooled = it == Deployment::PostgresPooled;
                 Servers::Postgres(Database::start(pooled, &shim.environment(&clocks[0])))
             }
+            Deployment::Zookeeper | Deployment::ZookeeperEnsemble => {
+                let environments = clocks.iter().map(|clock| shim.environment(clock));
+                Servers::ZooKeeper(Keepers::start(&environments.collect::<Vec<_>>()))
+            }
         };
         let mut site = Self {
             servers,
@@ -127,6 +130,7 @@ impl Site {
 
     fn url_of(&self, plan: &Plan) -> String {
         const LIMITS: &str = "connect_timeout=1s&response_timeout=1s";
+        const PATIENT: &str = "connect_timeout=2s&response_timeout=3s";
         let (audit, and_audit) = match plan.algorithm {
             Algorithm::Leasehold => ("?audit=1000000", "&audit=1000000"),
             _ => ("", ""),
@@ -146,10 +150,17 @@ impl Site {
                 let commit = if plan.is_unsynced() { "async" } else { "sync" };
                 database.url(&format!("{LIMITS}&commit={commit}"))
             }
+            Servers::ZooKeeper(keepers) => {
+                let limits = match plan.deployment.takes_time() {
+                    true => PATIENT,
+                    false => LIMITS,
+                };
+                // The dead are passed over in time.
+                keepers.url(&format!("{limits}&session_timeout=1s"))
+            }
             Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
-                let limits = "connect_timeout=2s&response_timeout=3s";
-                let url = format!("{}?{limits}{and_audit}", sentinels.url());
+                let url = format!("{}?{PATIENT}{and_audit}", sentinels.url());
                 match plan.acknowledge {
                     Some(count) => format!("{url}&acknowledge={count}&acknowledge_timeout=500ms"),
                     None => url,
@@ -227,8 +238,11 @@ impl Site {
     /// Whether its clients have the time of day from a clock of their own.
     #[must_use]
     pub fn clients_have_clocks(&self) -> bool {
-        use Servers::{Files, Independent, Postgres};
-        matches!(self.servers, Files(_) | Independent(_) | Postgres(_))
+        use Servers::{Files, Independent, Postgres, ZooKeeper};
+        matches!(
+            self.servers,
+            Files(_) | Independent(_) | Postgres(_) | ZooKeeper(_)
+        )
     }
 
     fn server(&self, which: Which) -> &RedisServer {
@@ -248,9 +262,7 @@ impl Site {
                 replicas[at % replicas.len()]
             }
             (Servers::Cluster(all), _) => all.owner_of(self.slot(all)),
-            (Servers::Files(_) | Servers::Independent(_) | Servers::Postgres(_), _) => {
-                unreachable!("there is no such server")
-            }
+            (_, _) => unreachable!("there is no such server"),
         }
     }
 
@@ -261,6 +273,7 @@ impl Site {
             Servers::Sentinels(all) => all.proxy(self.server(which)),
             Servers::Cluster(all) => all.proxy(self.server(which)),
             Servers::Postgres(database) => database.proxy(which),
+            Servers::ZooKeeper(keepers) => keepers.proxy(which),
             Servers::Files(_) => unreachable!("files have no network"),
         }
     }
@@ -289,6 +302,7 @@ impl Site {
             | Fault::Swallow(..)
             | Fault::LoseAnswers(..)
             | Fault::LoseRequest(_) => self.disturb(fault).await,
+            Fault::StepClock(..) => self.strike(fault).await,
             Fault::FailOver
             | Fault::KillPrimary
             | Fault::StopPrimary
@@ -297,145 +311,11 @@ impl Site {
             | Fault::TakeOver { .. }
             | Fault::MoveSlot
             | Fault::StopSentinel(..) => self.replace(fault).await,
-            Fault::StepClock(..) => self.strike(fault).await,
             _ => match &self.servers {
                 Servers::Postgres(database) => database.strike(fault).await,
+                Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
                 _ => self.strike(fault).await,
             },
-        }
-    }
-
-    /// What goes wrong on the way.
-    async fn disturb(&self, fault: Fault) {
-        match fault {
-            Fault::Reset(which) => self.proxy(which).reset(),
-            Fault::Refuse(which, time) => {
-                let proxy = self.proxy(which);
-                proxy.refuse();
-                proxy.reset();
-                pause(time).await;
-                proxy.accept();
-            }
-            Fault::Delay(which, way, by, time) => {
-                let proxy = self.proxy(which);
-                proxy.delay(direction(way), Duration::from_millis(by));
-                pause(time).await;
-                proxy.delay(direction(way), Duration::ZERO);
-            }
-            Fault::Hold(which, way, time) => {
-                let proxy = self.proxy(which);
-                proxy.hold(direction(way));
-                pause(time).await;
-                proxy.resume(direction(way));
-            }
-            Fault::BlackHole(which, way, time) => {
-                let proxy = self.proxy(which);
-                proxy.black_hole(direction(way));
-                pause(time).await;
-                // What has lost bytes stays silent: clients have to find out by themselves.
-                proxy.heal();
-                if let Servers::Postgres(_) = &self.servers {
-                    // There are as few sessions as a server has room for: it finds out, too.
-                    proxy.half_open(End::Client);
-                }
-            }
-            Fault::CutOff(which, time) => {
-                use leasehold_testkit::proxy::Peers;
-                let proxy = self.proxy(which);
-                proxy.isolate(Peers::All);
-                pause(time).await;
-                proxy.rejoin(Peers::All);
-            }
-            Fault::HalfOpen(which) => self.proxy(which).half_open(End::Client),
-            Fault::Swallow(which, count) => {
-                let _ = self.proxy(which).swallow_replies(count);
-            }
-            Fault::LoseAnswers(which, time) => {
-                let proxy = self.proxy(which);
-                proxy.black_hole(Direction::ToClient);
-                pause(time).await;
-                proxy.reset();
-                proxy.heal();
-            }
-            Fault::LoseRequest(which) => {
-                let script = |it: &leasehold_testkit::proxy::Command| it.is("EVALSHA");
-                let _ = self.proxy(which).swallow_request(script, 1);
-            }
-            _ => {}
-        }
-    }
-
-    /// What happens to a server.
-    async fn strike(&self, fault: Fault) {
-        match fault {
-            Fault::Stop(which, time) => {
-                let server = self.server(which);
-                server.stop();
-                pause(time).await;
-                server.cont();
-            }
-            Fault::Kill(which, time) => {
-                let server = self.server(which);
-                server.kill();
-                pause(time).await;
-                server.start_again();
-            }
-            Fault::KillAll(time) => {
-                let Servers::Independent(all) = &self.servers else {
-                    return;
-                };
-                all.servers().iter().for_each(RedisServer::kill);
-                pause(time).await;
-                all.servers().iter().for_each(RedisServer::start_again);
-            }
-            Fault::Restart(which, data) => self.server(which).restart(match data {
-                Data::Kept => server::Data::Keep,
-                Data::Lost => server::Data::Lose,
-            }),
-            Fault::SlowScript(which) => {
-                let script = "local x = 0 for i = 1, ARGV[1] do x = x + i end return x";
-                let _ = self
-                    .server(which)
-                    .try_command(&["EVAL", script, "0", TURNS]);
-            }
-            Fault::MemoryFull(which, time) => {
-                let server = self.server(which);
-                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "1"]);
-                pause(time).await;
-                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
-            }
-            Fault::Evict(which, time) => {
-                let server = self.server(which);
-                let set = ["CONFIG", "SET", "maxmemory-policy"];
-                let _ = server.try_command(&[&set[..], &["allkeys-random"]].concat());
-                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "1"]);
-                pause(time).await;
-                let _ = server.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
-                let _ = server.try_command(&[&set[..], &["noeviction"]].concat());
-            }
-            Fault::ForgetScripts(which) => {
-                let _ = self.server(which).try_command(&["SCRIPT", "FLUSH"]);
-            }
-            Fault::Flush(which) => {
-                let _ = self.server(which).try_command(&["FLUSHALL"]);
-            }
-            Fault::StepClock(which, by) => {
-                let Which::At(at) = which else { return };
-                let clock = &self.clocks[at];
-                let ahead = clock.ahead() + by * 1000;
-                let ahead = match self.servers {
-                    // Much further behind, and it refuses clients whose clocks are right.
-                    Servers::Independent(_) => ahead.max(-FURTHEST_BEHIND),
-                    _ => ahead,
-                };
-                clock.step_to(ahead).expect("a file can be written");
-            }
-            Fault::DeleteRecords => {
-                if let Servers::Files(directory) = &self.servers {
-                    delete_files(directory);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -448,6 +328,7 @@ impl Site {
             Servers::Files(_) => {}
             Servers::One(_, proxy) => proxy.heal(),
             Servers::Postgres(database) => database.heal(),
+            Servers::ZooKeeper(keepers) => keepers.heal().await,
             Servers::Independent(all) => all.servers().iter().for_each(|it| all.proxy(it).heal()),
             Servers::Sentinels(all) => {
                 all.servers().iter().for_each(|it| all.proxy(it).heal());
@@ -475,27 +356,6 @@ fn one(builder: RedisServerBuilder) -> Servers {
     Servers::One(server, proxy)
 }
 
-fn direction(way: Way) -> Direction {
-    match way {
-        Way::There => Direction::ToServer,
-        Way::Back => Direction::ToClient,
-    }
-}
-
 async fn pause(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
-}
-
-/// All files below a directory, one by one as somebody would who tidies up.
-fn delete_files(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            delete_files(&path);
-        } else {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }

@@ -23,7 +23,7 @@ fn is_well(output: &Output) {
 #[test]
 fn within_what_is_assumed_no_promise_is_broken() {
     is_well(&leasehold_proof(
-        "faults --schedules 1 --seed 7 --at-once 11 --assumptions within",
+        "faults --schedules 1 --seed 7 --at-once 13 --assumptions within",
     ));
 }
 

@@ -41,9 +41,15 @@ impl Ensemble {
 
     /// The same with more lines of each `zoo.cfg`; see [`ZooKeeper::start_with`].
     pub fn start_with(config: &str) -> Self {
+        Self::start_in(config, Default::default())
+    }
+
+    /// The same with more variables in the environment of each, also when it is started again.
+    pub fn start_in(config: &str, environments: [Vec<(String, String)>; 3]) -> Self {
         // One for data, one for elections.
         let ports = || vec![Port::reserve(), Port::reserve()];
-        let servers: Vec<_> = (0..3).map(|_| ZooKeeper::prepare(ports())).collect();
+        let prepare = |environment| ZooKeeper::prepare(ports(), environment);
+        let servers: Vec<_> = environments.into_iter().map(prepare).collect();
         let mut lines = "initLimit=25\nsyncLimit=10\n".to_owned();
         for (number, server) in (1..).zip(&servers) {
             let ports = server.more_ports.iter().map(|it| it.address().port());

@@ -10,7 +10,8 @@ use leasehold::{
     Access, Acquire, Any, Client, Error, Lease, Loss, Released, Settings, StoreError, Wait,
 };
 use leasehold_postgres::Postgres;
-use leasehold_store::scheme::Scheme as _;
+use leasehold_store::scheme::Scheme;
+use leasehold_zookeeper::ZooKeeper;
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
@@ -44,8 +45,11 @@ impl Ours {
 
 /// Opens a store in which those are passed over that do not listen; `None` for others.
 async fn passing_over(url: &str) -> Result<Option<Arc<dyn LockStore>>, StoreError> {
-    if Postgres.describe(url).is_ok() {
-        return Ok(Some(Postgres.open(url, &Access::default()).await?.store));
+    let schemes: [&dyn Scheme; 2] = [&Postgres, &ZooKeeper];
+    for scheme in schemes {
+        if scheme.describe(url).is_ok() {
+            return Ok(Some(scheme.open(url, &Access::default()).await?.store));
+        }
     }
     match RedisOptions::from_url(url) {
         Ok(options) => Ok(Some(Arc::new(RedisStore::connect(options).await?))),

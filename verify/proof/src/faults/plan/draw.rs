@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Choice, Data, Deployment, Fault, Kind, Plan, Timed, Way, Which};
+use super::{Choice, Deployment, Fault, Kind, Plan, Timed, Which};
 use crate::faults::client::{Algorithm, Task};
 use crate::faults::promise::spoils_audit;
 
@@ -24,7 +24,7 @@ impl Plan {
         let drawn = random.u8(0..4) == 0;
         let beyond = choice.beyond.unwrap_or(drawn);
         let ours = algorithm == Algorithm::Leasehold;
-        let ttl = if takes_time(deployment) {
+        let ttl = if deployment.takes_time() {
             2000..4000
         } else {
             500..1500
@@ -64,12 +64,6 @@ impl Plan {
     }
 }
 
-/// Whether a fail-over is part of it.
-fn takes_time(deployment: Deployment) -> bool {
-    use Deployment::{Acknowledged, Cluster, Sentinel};
-    matches!(deployment, Sentinel | Acknowledged | Cluster)
-}
-
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -99,15 +93,15 @@ fn clients(deployment: Deployment, ours: bool, random: &mut Rng) -> Vec<Vec<Task
         .collect()
 }
 
-struct Drawing {
-    deployment: Deployment,
+pub(super) struct Drawing {
+    pub(super) deployment: Deployment,
     beyond: bool,
-    ttl: u64,
+    pub(super) ttl: u64,
     clients: usize,
-    algorithm: Algorithm,
+    pub(super) algorithm: Algorithm,
 }
 
-type Draw = fn(&Drawing, &mut Rng) -> Fault;
+pub(super) type Draw = fn(&Drawing, &mut Rng) -> Fault;
 
 impl Drawing {
     /// One after the other, with pauses.
@@ -168,8 +162,8 @@ impl Drawing {
 
     fn steps_clients(&self) -> bool {
         let it = self.deployment;
-        // PostgreSQL gives its own time: theirs must not matter.
-        it.is_redlock() || it.is_postgres() || it == Deployment::Local
+        // PostgreSQL and ZooKeeper give their own time: theirs must not matter.
+        !it.is_redis() || it.is_redlock()
     }
 
     /// The longest TTL that a set of servers allows.
@@ -177,7 +171,7 @@ impl Drawing {
         MAX_TTL
     }
 
-    fn which(&self, random: &mut Rng) -> Which {
+    pub(super) fn which(&self, random: &mut Rng) -> Which {
         match self.deployment {
             Deployment::Sentinel | Deployment::Acknowledged | Deployment::Cluster => Which::Primary,
             _ => Which::At(random.usize(0..self.deployment.servers().max(1))),
@@ -185,198 +179,20 @@ impl Drawing {
     }
 
     /// How long something may last that is not to lead to a fail-over.
-    fn a_while(&self, random: &mut Rng) -> u64 {
-        if takes_time(self.deployment) {
+    pub(super) fn a_while(&self, random: &mut Rng) -> u64 {
+        if self.deployment == Deployment::ZookeeperEnsemble {
+            // It may lead to one, of a leader that was silent for two seconds.
+            random.u64(50..2_500)
+        } else if self.deployment.takes_time() {
             random.u64(50..400)
         } else {
             random.u64(50..self.ttl * 5 / 4)
-        }
-    }
-
-    /// What the deployment claims to survive.
-    fn menu(&self) -> Vec<Draw> {
-        if self.algorithm == Algorithm::ValidFromAnswer {
-            // All that it is wrong about: a grant that is told late, and whoever comes next
-            // is told in time.
-            return vec![|it, random| {
-                let late = random.u64(200..500);
-                Fault::Delay(it.which(random), Way::Back, late, late + 100)
-            }];
-        }
-        use Deployment::{
-            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine,
-        };
-        let mut menu: Vec<Draw> = Vec::new();
-        if self.deployment != Local {
-            menu.extend::<[Draw; 6]>([
-                |it, random| Fault::Reset(it.which(random)),
-                |it, random| Fault::Refuse(it.which(random), it.a_while(random)),
-                |it, random| {
-                    Fault::Delay(
-                        it.which(random),
-                        way(random),
-                        random.u64(5..300),
-                        it.a_while(random),
-                    )
-                },
-                |it, random| Fault::Hold(it.which(random), way(random), it.a_while(random)),
-                |it, random| Fault::BlackHole(it.which(random), way(random), it.a_while(random)),
-                |it, random| Fault::HalfOpen(it.which(random)),
-            ]);
-        }
-        if self.deployment != Local && !self.deployment.is_postgres() {
-            menu.extend::<[Draw; 6]>([
-                |it, random| Fault::Swallow(it.which(random), random.u64(1..4)),
-                |it, random| Fault::LoseRequest(it.which(random)),
-                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
-                |it, random| Fault::SlowScript(it.which(random)),
-                |it, random| Fault::MemoryFull(it.which(random), it.a_while(random)),
-                |it, random| Fault::ForgetScripts(it.which(random)),
-            ]);
-        }
-        match self.deployment {
-            Local => {}
-            Server => menu.extend::<[Draw; 2]>([
-                |it, random| Fault::Restart(it.which(random), Data::Kept),
-                |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
-            ]),
-            // Little steps: all of them together are less than the quarantine.
-            ServerQuarantine => menu.extend::<[Draw; 7]>([
-                |it, random| Fault::Restart(it.which(random), Data::Kept),
-                |it, random| Fault::Restart(it.which(random), Data::Lost),
-                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
-                |it, random| Fault::Kill(it.which(random), 0),
-                |it, random| Fault::Kill(it.which(random), 0),
-                |it, random| Fault::Flush(it.which(random)),
-                |it, random| Fault::StepClock(it.which(random), -random.i64(10..100)),
-            ]),
-            ServerAof => menu.extend::<[Draw; 4]>([
-                |it, random| Fault::Restart(it.which(random), Data::Kept),
-                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
-                |it, random| Fault::Kill(it.which(random), 0),
-                |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
-            ]),
-            Sentinel => menu.extend::<[Draw; 2]>([
-                |_, random| Fault::Stop(Which::Replica(random.usize(0..2)), random.u64(100..2000)),
-                |_, random| Fault::StopSentinel(random.usize(0..3), random.u64(200..2500)),
-            ]),
-            Acknowledged => menu.extend::<[Draw; 10]>([
-                |_, random| Fault::Stop(Which::Replica(random.usize(0..2)), random.u64(100..2000)),
-                |_, random| Fault::StopSentinel(random.usize(0..3), random.u64(200..2500)),
-                |_, _| Fault::FailOver,
-                |_, _| Fault::FailOver,
-                |_, _| Fault::KillPrimary,
-                |_, _| Fault::KillPrimary,
-                |_, _| Fault::StopPrimary,
-                |_, _| Fault::StopPrimary,
-                |_, _| Fault::CutOffPrimary,
-                |_, _| Fault::CutOffPrimary,
-            ]),
-            Cluster => menu.extend::<[Draw; 7]>([
-                |_, random| Fault::Stop(Which::Replica(0), random.u64(100..1000)),
-                |_, _| Fault::MoveSlot,
-                |_, _| Fault::MoveSlot,
-                |_, _| Fault::MoveSlot,
-                |_, _| Fault::TakeOver { agreed: true },
-                |_, _| Fault::TakeOver { agreed: true },
-                |_, _| Fault::TakeOver { agreed: true },
-            ]),
-            Postgres | PostgresPooled => menu.extend::<[Draw; 9]>([
-                |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
-                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
-                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
-                |it, random| Fault::Restart(it.which(random), Data::Kept),
-                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
-                |it, random| Fault::Kill(it.which(random), 0),
-                |_, random| Fault::StepClock(Which::At(0), -random.i64(100..5_000)),
-                |_, _| Fault::EndSessions,
-                |it, random| Fault::LockTable(it.a_while(random)),
-            ]),
-            Redlock3 | Redlock5 => menu.extend::<[Draw; 8]>([
-                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
-                |it, random| Fault::Kill(it.which(random), it.a_while(random)),
-                |it, random| Fault::Kill(it.which(random), 0),
-                |it, random| Fault::Restart(it.which(random), Data::Kept),
-                |it, random| Fault::Restart(it.which(random), Data::Lost),
-                |it, random| Fault::Flush(it.which(random)),
-                |_, random| Fault::KillAll(random.u64(0..300)),
-                |it, random| Fault::StepClock(it.which(random), -random.i64(100..2_000)),
-            ]),
-        }
-        menu
-    }
-
-    /// What it does not.
-    fn menu_beyond(&self) -> Vec<Draw> {
-        use Deployment::{
-            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine,
-        };
-        let forward: Draw = |it, random| {
-            Fault::StepClock(
-                it.which(random),
-                random.i64(200..=i64::try_from(it.ttl * 2).unwrap_or(2000)),
-            )
-        };
-        let flush: Draw = |it, random| Fault::Flush(it.which(random));
-        match self.deployment {
-            Local => vec![|_, _| Fault::DeleteRecords],
-            Server => vec![
-                forward,
-                flush,
-                |it, random| Fault::Kill(it.which(random), 0),
-                |it, random| Fault::Restart(it.which(random), Data::Lost),
-                |it, random| Fault::Evict(it.which(random), random.u64(20..200)),
-            ],
-            ServerQuarantine => vec![forward, |it, random| {
-                Fault::Evict(it.which(random), random.u64(20..200))
-            }],
-            ServerAof => vec![forward, flush, |it, random| {
-                Fault::Evict(it.which(random), random.u64(20..200))
-            }],
-            Sentinel => vec![
-                |_, _| Fault::FailOver,
-                |_, _| Fault::KillPrimary,
-                |_, _| Fault::StopPrimary,
-                |_, _| Fault::CutOffPrimary,
-                |_, _| Fault::PromoteStale,
-            ],
-            Acknowledged => vec![|_, _| Fault::PromoteStale],
-            Cluster => vec![
-                |_, _| Fault::KillPrimary,
-                |_, _| Fault::PromoteStale,
-                |_, _| Fault::TakeOver { agreed: false },
-            ],
-            // Its commits are not synced there.
-            Postgres | PostgresPooled => vec![
-                |it, random| {
-                    let most = i64::try_from(it.ttl * 2).unwrap_or(2000);
-                    Fault::StepClock(Which::At(0), random.i64(200..=most))
-                },
-                |_, _| Fault::DeleteRecords,
-                |_, _| Fault::Kill(Which::At(0), 0),
-                |_, _| Fault::Kill(Which::At(0), 0),
-            ],
-            // Nobody waits there until what was forgotten is over.
-            Redlock3 | Redlock5 if self.algorithm != Algorithm::Leasehold => {
-                vec![|_, random| Fault::KillAll(random.u64(0..300))]
-            }
-            Redlock3 | Redlock5 => vec![
-                forward,
-                |it, random| Fault::Evict(it.which(random), random.u64(20..200)),
-                |_, random| Fault::KillAll(random.u64(0..300)),
-            ],
         }
     }
 }
 
 /// In milliseconds; the quarantine is twice this.
 pub(in crate::faults) const MAX_TTL: u64 = 1500;
-
-fn way(random: &mut Rng) -> Way {
-    if random.bool() { Way::There } else { Way::Back }
-}
 
 #[cfg(test)]
 mod tests {

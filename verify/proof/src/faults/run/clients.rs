@@ -17,7 +17,7 @@ use crate::faults::client::{Spec, Task};
 use crate::faults::clock::{Shim, WrongClock};
 use crate::faults::gate::Gate;
 use crate::faults::history::{Micros, Op, assemble, now, read};
-use crate::faults::plan::{Deployment, Fault, Plan};
+use crate::faults::plan::{Fault, Plan};
 use crate::faults::site::Site;
 
 /// How long a client may take to end.
@@ -54,10 +54,7 @@ struct Maker {
 impl Maker {
     fn start(&self, number: usize, tasks: Vec<Task>) -> io::Result<Running> {
         let journal = self.directory.join(format!("client-{number}.jsonl"));
-        let waits = matches!(
-            self.plan.deployment,
-            Deployment::Sentinel | Deployment::Acknowledged | Deployment::Cluster
-        );
+        let waits = self.plan.deployment.takes_time();
         let spec = Spec {
             client: number,
             seed: self.plan.seed.wrapping_add(1_000 * number as u64),

@@ -11,6 +11,7 @@ impl Site {
         match &self.servers {
             Servers::Sentinels(all) => replace_under_sentinels(all, fault).await,
             Servers::Cluster(all) => self.replace_in_cluster(all, fault).await,
+            Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
             _ => {}
         }
     }

@@ -1,0 +1,126 @@
+//! Where the locks of a schedule are.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the locks are.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deployment {
+    /// `local:`, files of one machine.
+    Local,
+    /// One server that keeps nothing on disk.
+    Server,
+    /// One server that has every write on disk before it answers.
+    ServerAof,
+    /// A primary with two replicas under three Sentinels; nothing is acknowledged.
+    Sentinel,
+    /// The same; both replicas acknowledge.
+    Acknowledged,
+    /// Three primaries with a replica each.
+    Cluster,
+    /// Three independent servers.
+    Redlock3,
+    /// Five independent servers.
+    Redlock5,
+    /// One server that keeps nothing on disk, and grants nothing for a while after a restart.
+    ServerQuarantine,
+    /// A PostgreSQL server that has every commit on disk before it answers.
+    Postgres,
+    /// The same behind a pooler, which gives each transaction a session.
+    PostgresPooled,
+    /// A ZooKeeper server that has every change on disk before it answers.
+    Zookeeper,
+    /// Three of them, of which two make a majority. Clients know all.
+    ZookeeperEnsemble,
+}
+
+impl Deployment {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Local,
+        Self::Server,
+        Self::ServerQuarantine,
+        Self::ServerAof,
+        Self::Sentinel,
+        Self::Acknowledged,
+        Self::Cluster,
+        Self::Redlock3,
+        Self::Redlock5,
+        Self::Postgres,
+        Self::PostgresPooled,
+        Self::Zookeeper,
+        Self::ZookeeperEnsemble,
+    ];
+
+    /// As the command line and tables name it.
+    #[must_use]
+    pub fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Independent servers.
+    #[must_use]
+    pub fn is_redlock(self) -> bool {
+        matches!(self, Self::Redlock3 | Self::Redlock5)
+    }
+
+    /// PostgreSQL, with or without a pooler.
+    #[must_use]
+    pub fn is_postgres(self) -> bool {
+        matches!(self, Self::Postgres | Self::PostgresPooled)
+    }
+
+    /// ZooKeeper, one server or several.
+    #[must_use]
+    pub fn is_zookeeper(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::ZookeeperEnsemble)
+    }
+
+    /// Servers of Redis, however many.
+    #[must_use]
+    pub fn is_redis(self) -> bool {
+        !(self == Self::Local || self.is_postgres() || self.is_zookeeper())
+    }
+
+    /// Whether a fail-over is part of it.
+    #[must_use]
+    pub fn takes_time(self) -> bool {
+        matches!(
+            self,
+            Self::Sentinel | Self::Acknowledged | Self::Cluster | Self::ZookeeperEnsemble
+        )
+    }
+
+    /// Whether its store keeps an audit log.
+    #[must_use]
+    pub fn keeps_audit(self) -> bool {
+        self == Self::Local || self.is_redis()
+    }
+
+    /// How many servers there are, Sentinels not counted. A pooler is the last of them.
+    #[must_use]
+    pub fn servers(self) -> usize {
+        match self {
+            Self::Local => 0,
+            Self::Server | Self::ServerQuarantine | Self::ServerAof => 1,
+            Self::Postgres | Self::Zookeeper => 1,
+            Self::PostgresPooled => 2,
+            Self::Sentinel | Self::Acknowledged | Self::Redlock3 | Self::ZookeeperEnsemble => 3,
+            Self::Redlock5 => 5,
+            Self::Cluster => 6,
+        }
+    }
+}

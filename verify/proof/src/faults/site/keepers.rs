@@ -1,0 +1,197 @@
+//! ZooKeeper: one server, or three that elect a leader. A proxy is in front of each.
+#![allow(
+    clippy::expect_used,
+    reason = "a schedule that cannot be carried out fails with its text, as with the testkit"
+)]
+
+use std::sync::Arc;
+
+use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
+use tokio::task::spawn_blocking;
+use zookeeper_client::{Client, Error};
+
+use super::pause;
+use crate::faults::plan::{Data, Fault, Which};
+
+#[derive(Debug)]
+pub(super) struct Keepers {
+    servers: Arc<Servers>,
+    proxies: Vec<Proxy>,
+}
+
+#[derive(Debug)]
+enum Servers {
+    One(ZooKeeper),
+    Three(Ensemble),
+}
+
+/// Where the keys are.
+const KEYS: &str = "/leasehold/keys";
+
+type Environment = [(String, String); 2];
+
+impl Keepers {
+    /// Starts as many servers as there are environments: one, or three.
+    pub(super) fn start(environments: &[Environment]) -> Self {
+        let servers = match environments {
+            [one] => Servers::One(ZooKeeper::start_in("", one.to_vec())),
+            [one, two, three] => {
+                let all = [one, two, three].map(|environment| environment.to_vec());
+                Servers::Three(Ensemble::start_in("", all))
+            }
+            _ => unreachable!("there are one or three servers"),
+        };
+        let places = 0..environments.len();
+        let proxies = places.map(|at| Proxy::start(servers.at(at).address()));
+        Self {
+            proxies: proxies.collect(),
+            servers: Arc::new(servers),
+        }
+    }
+
+    /// Where clients find it.
+    pub(super) fn url(&self, params: &str) -> String {
+        let hosts = self.proxies.iter().map(|proxy| proxy.address().to_string());
+        let hosts: Vec<_> = hosts.collect();
+        format!("zookeeper://{}?{params}", hosts.join(","))
+    }
+
+    pub(super) fn proxy(&self, which: Which) -> &Proxy {
+        &self.proxies[place(which)]
+    }
+
+    /// Does something to a server, and returns when it is over.
+    pub(super) async fn strike(&self, fault: Fault) {
+        match fault {
+            Fault::Stop(which, time) => self.stop(place(which), async || pause(time).await).await,
+            Fault::Kill(which, time) => {
+                self.kill(place(which), Data::Kept, async || pause(time).await)
+                    .await;
+            }
+            Fault::Restart(which, data) => self.kill(place(which), data, async || {}).await,
+            Fault::KillPrimary => {
+                let leader = self.led().await;
+                self.kill(leader, Data::Kept, async || {
+                    self.led().await;
+                })
+                .await;
+            }
+            Fault::StopPrimary => {
+                let leader = self.led().await;
+                self.stop(leader, async || {
+                    self.led().await;
+                })
+                .await;
+            }
+            Fault::DeleteRecords => self.delete_keys().await.expect("keys can be deleted"),
+            _ => {}
+        }
+    }
+
+    async fn stop(&self, at: usize, meanwhile: impl AsyncFnOnce()) {
+        self.servers.at(at).pause();
+        meanwhile().await;
+        self.servers.at(at).resume();
+    }
+
+    /// A server takes a second to start, in which others go on.
+    async fn kill(&self, at: usize, data: Data, meanwhile: impl AsyncFnOnce()) {
+        self.servers.at(at).kill();
+        meanwhile().await;
+        if data == Data::Lost {
+            self.servers.at(at).lose_data();
+        }
+        let servers = self.servers.clone();
+        let started = spawn_blocking(move || servers.start_again(at)).await;
+        started.expect("the server starts");
+    }
+
+    /// Waits until there is a leader, and returns its place.
+    async fn led(&self) -> usize {
+        match &*self.servers {
+            Servers::One(_) => 0,
+            Servers::Three(ensemble) => ensemble.until_led().await,
+        }
+    }
+
+    /// Deletes the nodes of all keys, one by one as somebody would who tidies up.
+    async fn delete_keys(&self) -> Result<(), Error> {
+        let client = Client::connect(&self.servers.hosts()).await?;
+        for name in client.list_children(KEYS).await? {
+            match client.delete(&format!("{KEYS}/{name}"), None).await {
+                Ok(()) | Err(Error::NoNode) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all that still lasts.
+    pub(super) async fn heal(&self) {
+        self.proxies.iter().for_each(Proxy::heal);
+        self.led().await;
+    }
+}
+
+impl Servers {
+    fn at(&self, at: usize) -> &ZooKeeper {
+        match self {
+            Self::One(server) => server,
+            Self::Three(ensemble) => ensemble.server(at),
+        }
+    }
+
+    fn hosts(&self) -> String {
+        match self {
+            Self::One(server) => server.hosts(),
+            Self::Three(ensemble) => ensemble.hosts(),
+        }
+    }
+
+    fn start_again(&self, at: usize) {
+        match self {
+            Self::One(server) => server.start_again(),
+            Self::Three(ensemble) => ensemble.start_again(at),
+        }
+    }
+}
+
+/// The place of a server that a fault names; the leader is found when it is struck.
+fn place(which: Which) -> usize {
+    match which {
+        Which::At(at) => at,
+        Which::Primary | Which::Replica(_) => unreachable!("servers are named by their places"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold::Settings;
+
+    use super::*;
+    use crate::faults::clock::{Shim, WrongClock};
+
+    /// Whoever has last heard the time before it stepped back believes it to be later than it is.
+    #[tokio::test]
+    async fn a_lease_is_kept_where_the_clock_of_the_server_has_stepped_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let shim = Shim::compile(directory.path()).unwrap();
+        let clock = WrongClock::create(&directory.path().join("clock")).unwrap();
+        let keepers = Keepers::start(&[shim.environment(&clock)]);
+        let url = keepers.url("session_timeout=1s");
+        let client = async || {
+            let settings = Settings::default().with_ttl(Duration::from_secs(2));
+            let builder = leasehold::Client::builder().settings(settings);
+            builder.store(&url).connect().await.unwrap()
+        };
+        let early = client().await;
+        clock.step_to(-5_000_000).unwrap();
+        let late = client().await;
+        let lease = late.mutex("k").unwrap().lock().await.unwrap();
+        let taken = early.mutex("k").unwrap().try_lock().await.unwrap();
+        assert!(taken.is_none(), "{taken:?} beside {lease:?}");
+    }
+}

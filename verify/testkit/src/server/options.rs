@@ -4,12 +4,13 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use super::port::Port;
 use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer, StartError};
 use crate::process::PATIENCE;
+use crate::scratch::Scratch;
 use crate::tls::Certificates;
 
 /// Options for a [`RedisServer`].
@@ -175,10 +176,10 @@ impl RedisServerBuilder {
 
     fn try_start_at(self, port: Port) -> Result<RedisServer, StartError> {
         let directory = tempfile::Builder::new()
-            .prefix("leasehold-redis-")
+            .prefix("redis-")
             // Redis may not be started by the user it runs as.
             .permissions(fs::Permissions::from_mode(0o755))
-            .tempdir()
+            .tempdir_in(of_this_process())
             .expect("a temporary directory can be made");
         let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
         let server = RedisServer {
@@ -253,4 +254,16 @@ fn configuration(server: &RedisServer) -> String {
     }
     lines.extend(builder.config.iter().cloned());
     lines.join("\n") + "\n"
+}
+
+/// Where all servers of this process have their directories: those of servers that are never dropped
+/// go with it, too.
+fn of_this_process() -> &'static Path {
+    static DIRECTORY: LazyLock<Scratch> = LazyLock::new(|| {
+        let scratch = Scratch::new("redis", None);
+        let readable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(scratch.directory(), readable).expect("it is ours");
+        scratch
+    });
+    DIRECTORY.directory()
 }

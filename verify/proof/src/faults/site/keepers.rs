@@ -118,7 +118,12 @@ impl Keepers {
     /// Deletes the nodes of all keys, one by one as somebody would who tidies up.
     async fn delete_keys(&self) -> Result<(), Error> {
         let client = Client::connect(&self.servers.hosts()).await?;
-        for name in client.list_children(KEYS).await? {
+        let names = match client.list_children(KEYS).await {
+            // The server has lost its data.
+            Err(Error::NoNode) => return Ok(()),
+            names => names?,
+        };
+        for name in names {
             match client.delete(&format!("{KEYS}/{name}"), None).await {
                 Ok(()) | Err(Error::NoNode) => {}
                 Err(error) => return Err(error),

@@ -37,6 +37,18 @@ pub use ensemble::Ensemble;
 /// whoever waits for an answer has to ask again.
 const ANSWER: Duration = Duration::from_millis(500);
 
+/// Asks with more patience each time: on a busy machine an answer takes long as well.
+fn patiently<T>(
+    mut ask: impl FnMut(Duration) -> Result<T, String>,
+) -> impl FnMut() -> Result<T, String> {
+    let mut limit = ANSWER;
+    move || {
+        let answer = ask(limit);
+        limit = (2 * limit).min(8 * ANSWER);
+        answer
+    }
+}
+
 /// A running ZooKeeper server on a loopback port, in a temporary directory.
 ///
 /// Its writes are durable. It expires sessions five times a second, and grants time-outs from 400 ms
@@ -217,8 +229,12 @@ impl ZooKeeper {
     ///
     /// Why there is none, such as that the server is down, or took more than half a second.
     pub fn ask(&self, word: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.address(), ANSWER)?;
-        stream.set_read_timeout(Some(ANSWER))?;
+        self.ask_within(word, ANSWER)
+    }
+
+    fn ask_within(&self, word: &str, limit: Duration) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), limit)?;
+        stream.set_read_timeout(Some(limit))?;
         stream.write_all(word.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -227,12 +243,13 @@ impl ZooKeeper {
 
     /// Whether it serves sessions.
     pub fn is_serving(&self) -> bool {
-        self.mode().is_ok()
+        self.mode(ANSWER).is_ok()
     }
 
     /// What it is while it serves sessions: `standalone`, `leader` or `follower`.
-    fn mode(&self) -> Result<String, String> {
-        let answer = self.ask("srvr").map_err(|error| error.to_string())?;
+    fn mode(&self, limit: Duration) -> Result<String, String> {
+        let answer = self.ask_within("srvr", limit);
+        let answer = answer.map_err(|error| error.to_string())?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
         mode.map(str::to_owned).ok_or(answer)
     }
@@ -277,7 +294,8 @@ impl ZooKeeper {
     /// it serves sessions.
     pub fn start_again(&self) {
         self.launch();
-        until_blocking("ZooKeeper to serve sessions", &[], || self.started());
+        let started = patiently(|limit| self.started(limit));
+        until_blocking("ZooKeeper to serve sessions", &[], started);
     }
 
     fn launch(&self) {
@@ -293,11 +311,12 @@ impl ZooKeeper {
     }
 
     /// What it is, or why it does not serve yet; panics if it never will.
-    fn started(&self) -> Result<String, String> {
+    fn started(&self, limit: Duration) -> Result<String, String> {
         let ended = self.running(|running| running.child.try_wait());
         let ended = ended.expect("a child can be waited for");
         assert!(ended.is_none(), "it has ended: {ended:?}\n{}", self.log());
-        self.mode().map_err(|why| format!("{why}\n{}", self.log()))
+        self.mode(limit)
+            .map_err(|why| format!("{why}\n{}", self.log()))
     }
 
     /// Whether it can answer: it runs, and is not paused.

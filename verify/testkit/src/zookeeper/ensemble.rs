@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use super::ZooKeeper;
+use super::{ANSWER, ZooKeeper, patiently};
 use crate::deployment::{until, until_blocking};
 use crate::server::Port;
 
@@ -66,7 +67,8 @@ impl Ensemble {
             servers,
             chroots: AtomicU32::new(0),
         };
-        until_blocking("an ensemble to elect a leader", &[], || ensemble.led());
+        let led = patiently(|limit| ensemble.led(limit));
+        until_blocking("an ensemble to elect a leader", &[], led);
         ensemble
     }
 
@@ -103,18 +105,20 @@ impl Ensemble {
     ///
     /// When none does, or more than one says so; [`Self::until_led`] waits for one.
     pub fn leader(&self) -> usize {
-        self.leads().unwrap_or_else(|why| panic!("{why}"))
+        self.leads(ANSWER).unwrap_or_else(|why| panic!("{why}"))
     }
 
     /// Waits until one server leads, and all others that are neither down nor paused follow. Returns
     /// the leader's place.
     pub async fn until_led(&self) -> usize {
-        until("an ensemble to elect a leader", &[], || self.led()).await
+        // The clients of this runtime wait as long as a server does not answer.
+        let led = patiently(|limit| self.led(limit));
+        until("an ensemble to elect a leader", &[], led).await
     }
 
-    fn leads(&self) -> Result<usize, String> {
+    fn leads(&self, limit: Duration) -> Result<usize, String> {
         let modes = self.servers.iter().map(|server| {
-            let up = server.is_up().then(|| server.mode());
+            let up = server.is_up().then(|| server.mode(limit));
             up.unwrap_or_else(|| Err("down or paused".to_owned()))
         });
         let modes: Vec<_> = modes.collect();
@@ -125,11 +129,11 @@ impl Ensemble {
         }
     }
 
-    fn led(&self) -> Result<usize, String> {
+    fn led(&self, limit: Duration) -> Result<usize, String> {
         for server in self.servers.iter().filter(|server| server.is_up()) {
-            server.started()?;
+            server.started(limit)?;
         }
-        self.leads()
+        self.leads(limit)
     }
 
     /// Kills the server at a place (SIGKILL), and returns when it is gone.
@@ -154,7 +158,8 @@ impl Ensemble {
         server.launch();
         let up = self.servers.iter().filter(|server| server.is_up());
         if up.count() >= MAJORITY {
-            until_blocking("ZooKeeper to serve sessions", &[], || server.started());
+            let started = patiently(|limit| server.started(limit));
+            until_blocking("ZooKeeper to serve sessions", &[], started);
         }
     }
 }

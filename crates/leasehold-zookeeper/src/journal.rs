@@ -11,26 +11,17 @@ use leasehold_store::journal::{
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{Capabilities, Listening, StoreError};
-use zookeeper_client::{
-    Client, Error, MultiReadResult, MultiWriteError, MultiWriteResult, MultiWriter, Stat,
-};
+use zookeeper_client::{Client, Error, MultiReadResult, MultiWriteError, Stat};
 
 use super::errors;
 use super::inbox::Bell;
-use super::node::{
-    self, KEYS, end_of, path_of, path_of_inbox, path_of_record, time_of, version_of,
-};
+use super::node::{self, KEYS, end_of, path_of, path_of_inbox, time_of, version_of};
 use super::options::ZooKeeperOptions;
 use super::session::{Failure, Sessions};
+use super::transaction::{Op, Transaction, stats};
 
 /// How many nodes are read at once for a page.
 const PAGE: usize = 50;
-
-/// What a transaction has beside names and contents, for each of its operations.
-const OVERHEAD: usize = 128;
-
-/// Any version.
-const ANY: i32 = -1;
 
 /// A node whose version is greater is made again: versions have 31 bits.
 const LAST_VERSION: i32 = 1 << 30;
@@ -59,92 +50,6 @@ pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Node
         inbox,
     };
     Ok(JournalStore::new(nodes, options.retention))
-}
-
-/// An operation of a transaction.
-enum Op<'a> {
-    Change,
-    /// What goes with it.
-    Other,
-    Ring(&'a Inbox),
-}
-
-/// A transaction to be.
-struct Transaction<'a> {
-    writer: MultiWriter<'a>,
-    ops: Vec<Op<'a>>,
-    bytes: usize,
-}
-
-impl<'a> Transaction<'a> {
-    fn new(client: &'a Client) -> Self {
-        Self {
-            writer: client.new_multi_writer(),
-            ops: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    fn add(
-        &mut self,
-        op: Op<'a>,
-        path: &str,
-        content: &[u8],
-        add: impl FnOnce(&mut MultiWriter<'a>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.ops.push(op);
-        self.bytes += path.len() + content.len() + OVERHEAD;
-        add(&mut self.writer)
-    }
-
-    /// The change of a node, if it is still the record that the client knows, and ends there.
-    fn change(
-        &mut self,
-        sessions: &Sessions,
-        part: &Append<'_>,
-        record: u64,
-        content: &[u8],
-    ) -> Result<(), Error> {
-        let path = path_of(part.key);
-        if let Some(known) = part.known.filter(|known| known.record == record) {
-            let child = path_of_record(part.key, record);
-            self.add(Op::Other, &child, &[], |writer| {
-                writer.add_check_version(&child, ANY)
-            })?;
-            return self.add(Op::Change, &path, content, |writer| {
-                writer.add_set_data(&path, content, Some(version_of(known)))
-            });
-        }
-        if let Some(known) = part.known {
-            self.remove(part.key, known)?;
-        }
-        let child = path_of_record(part.key, record);
-        let lasting = sessions.lasting();
-        self.add(Op::Change, &path, content, |writer| {
-            writer.add_create(&path, content, &lasting)
-        })?;
-        self.add(Op::Other, &child, &[], |writer| {
-            writer.add_create(&child, &[], &lasting)
-        })
-    }
-
-    /// The end of a record, if it still ends there.
-    fn remove(&mut self, key: &Key, at: Position) -> Result<(), Error> {
-        let (path, child) = (path_of(key), path_of_record(key, at.record));
-        self.add(Op::Other, &child, &[], |writer| {
-            writer.add_delete(&child, None)
-        })?;
-        self.add(Op::Other, &path, &[], |writer| {
-            writer.add_delete(&path, Some(version_of(at)))
-        })
-    }
-
-    fn ring(&mut self, key: &Key, inbox: &'a Inbox) -> Result<(), Error> {
-        let (path, content) = (path_of_inbox(inbox), key.as_str().as_bytes());
-        self.add(Op::Ring(inbox), &path, content, |writer| {
-            writer.add_set_data(&path, content, None)
-        })
-    }
 }
 
 /// What came of a transaction.
@@ -312,18 +217,6 @@ fn mask(part: &Append<'_>, dead: &[&Inbox]) -> u64 {
     let places = part.ring.iter().enumerate();
     let of = |(place, inbox)| u64::from(dead.contains(&inbox)) << place;
     places.map(of).fold(0, |all, one| all | one)
-}
-
-/// What became of the nodes that were changed; none where the server does not say.
-fn stats(results: Vec<MultiWriteResult>, ops: &[Op<'_>]) -> Vec<Option<Stat>> {
-    let changes = results.into_iter().zip(ops);
-    let changes = changes.filter(|(_, op)| matches!(op, Op::Change));
-    let stat = |(result, _)| match result {
-        MultiWriteResult::SetData { stat } => Some(stat),
-        MultiWriteResult::Create { stat, .. } => Some(stat).filter(|stat| stat.czxid > 0),
-        _ => None,
-    };
-    changes.map(stat).collect()
 }
 
 #[async_trait]

@@ -19,7 +19,7 @@
 //! - `options`: the URL;
 //! - `session`: the session of a client, and the clock of the servers as it knows it;
 //! - `node`: names and contents of nodes;
-//! - `journal`: the steps; `inbox`: where a client is rung;
+//! - `transaction`: what changes together; `journal`: the steps; `inbox`: where a client is rung;
 //! - `errors`: what the errors of ZooKeeper mean;
 //! - `scheme`, `doctor`: how it is opened and examined.
 
@@ -34,6 +34,7 @@ mod node;
 mod options;
 mod scheme;
 mod session;
+mod transaction;
 
 pub use self::options::ZooKeeperOptions;
 pub use self::scheme::ZooKeeper;

@@ -124,6 +124,8 @@ impl Bell {
     /// Rings the bell until the node or its session is gone.
     async fn hear(&self, node: &mut Node, bell: &dyn Doorbell) {
         loop {
+            // One look for all that has happened until now.
+            while node.news.try_recv().is_ok() {}
             let read = node.session.client.get_data(&self.path);
             match self.sessions.answer(read).await {
                 Ok((content, stat)) => node.rung = ring(node.rung, &content, &stat, bell),

@@ -31,6 +31,7 @@ pub struct Nodes {
     pub(crate) sessions: Arc<Sessions>,
     inbox: Inbox,
     bell: Arc<Bell>,
+    last_version: i32,
 }
 
 impl fmt::Debug for Nodes {
@@ -41,14 +42,8 @@ impl fmt::Debug for Nodes {
 
 /// Opens a store, and a session.
 pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Nodes>, StoreError> {
-    let inbox = Inbox::from_random(random_u64());
-    let sessions = Arc::new(Sessions::new(options.clone()));
-    sessions.get().await?;
-    let nodes = Nodes {
-        bell: Arc::new(Bell::new(sessions.clone(), &inbox)),
-        sessions,
-        inbox,
-    };
+    let nodes = Nodes::new(options);
+    nodes.sessions.get().await?;
     Ok(JournalStore::new(nodes, options.retention))
 }
 
@@ -63,6 +58,17 @@ enum Tried<'a> {
 }
 
 impl Nodes {
+    fn new(options: &ZooKeeperOptions) -> Self {
+        let inbox = Inbox::from_random(random_u64());
+        let sessions = Arc::new(Sessions::new(options.clone()));
+        Self {
+            bell: Arc::new(Bell::new(sessions.clone(), &inbox)),
+            sessions,
+            inbox,
+            last_version: LAST_VERSION,
+        }
+    }
+
     /// Takes a step, where nobody has died but these.
     async fn attempt<'a>(
         &self,
@@ -75,14 +81,16 @@ impl Nodes {
         let mut transaction = Transaction::new(client);
         let (mut contents, most) = (Vec::new(), self.sessions.options.maxbuffer / 2);
         for part in parts {
-            let known = part.known.filter(|known| version_of(*known) < LAST_VERSION);
+            let is_last = |known: &Position| version_of(*known) >= self.last_version;
+            let known = part.known.filter(|known| !is_last(known));
             let record = known.map_or_else(random_u64, |known| known.record);
+            let kept = part.kept.filter(|_| known.is_some());
             let step = Entry {
                 at: floor,
                 dead: mask(part, dead),
                 bytes: part.bytes.to_vec(),
             };
-            let content = node::add(record, part.kept, &step, || part.base(), most)?;
+            let content = node::add(record, kept, &step, || part.base(), most)?;
             let changed = transaction.change(&self.sessions, part, record, &content);
             changed.map_err(unusable)?;
             contents.push((record, content));
@@ -200,16 +208,20 @@ impl Nodes {
         Ok((at, all))
     }
 
-    /// The answer to a step that was not taken.
+    /// The answer to a step that was not taken, after a conflict: the server that has told of it has
+    /// seen what was in between.
     async fn refused(&self, client: &Client, parts: &[Append<'_>]) -> Result<Appended, StoreError> {
-        let keys: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
-        let (at, news) = self.news(client, &keys).await?;
+        let (at, news) = self.news(client, &known_of(parts)).await?;
         Ok(Appended {
             at,
             appended: false,
             news,
         })
     }
+}
+
+fn known_of<'a>(parts: &[Append<'a>]) -> Vec<(&'a Key, Option<Position>)> {
+    parts.iter().map(|part| (part.key, part.known)).collect()
 }
 
 /// Which of the inboxes of a part are dead.
@@ -238,10 +250,14 @@ impl Journal for Nodes {
         let floor = unchanged_since.unwrap_or_default();
         if parts.iter().any(|part| part.known.is_none()) {
             // What is there is the base of the step.
-            let answer = self.refused(client, parts).await?;
+            let (at, news) = self.read(&known_of(parts)).await?;
             let is_known = |(part, news): (&Append<'_>, &News)| part.known == news.end;
-            if !parts.iter().zip(&answer.news).all(is_known) {
-                return Ok(answer);
+            if !parts.iter().zip(&news).all(is_known) {
+                return Ok(Appended {
+                    at,
+                    appended: false,
+                    news,
+                });
             }
         }
         let mut dead = Vec::new();
@@ -373,5 +389,60 @@ impl Journal for Nodes {
 
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
         self.bell.open(bell).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_core::{Claim, ClaimId, ClaimReply, Mode, Release};
+    use leasehold_store::Verbs as _;
+    use leasehold_testkit::zookeeper::ZooKeeper;
+
+    use super::*;
+
+    /// Versions end, and a node that is made again in time goes on with the queue.
+    #[tokio::test]
+    async fn a_node_is_made_again_before_its_versions_end() {
+        let server = ZooKeeper::shared();
+        let url = server.url_of(&server.chroot());
+        let options = ZooKeeperOptions::from_url(&url).unwrap();
+        let client = || {
+            let nodes = Nodes {
+                last_version: 3,
+                ..Nodes::new(&options)
+            };
+            JournalStore::new(nodes, options.retention)
+        };
+        let (clients, key) = ([client(), client()], Key::new("k").unwrap());
+        let (mut last, mut records) = (None, Vec::new());
+        for number in 0..20_u32 {
+            let client = &clients[usize::from(number % 3 == 0)];
+            let id = ClaimId::from_random(u128::from(number));
+            let ttl = Duration::from_secs(60);
+            let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, ttl);
+            let answer = client.claim(&key, &claim).await.unwrap();
+            let ClaimReply::Standing(standing) = answer.reply else {
+                panic!("{answer:?}");
+            };
+            assert!(standing.token > last, "{number}: {standing:?}");
+            last = standing.token;
+            let release = Release {
+                id,
+                hand_off: true,
+                settled: true,
+                unused: false,
+            };
+            let _released = client.release(&key, &release).await.unwrap();
+            let session = client.journal().sessions.get().await.unwrap();
+            let children = session.client.list_children(&path_of(&key)).await.unwrap();
+            let stat = session.client.check_stat(&path_of(&key)).await.unwrap();
+            assert!(stat.unwrap().version <= 3);
+            assert_eq!(children.len(), 1, "{children:?}");
+            records.extend(children);
+        }
+        records.dedup();
+        assert_eq!(records.len(), 40 / 4, "{records:?}");
     }
 }

@@ -43,10 +43,10 @@ impl Queue {
         all.any(|one| one == inbox)
     }
 
-    /// Returns whether this client holds or waits, and was not listening when it last said so.
+    /// Returns whether this client waits, and was not listening when it last said so.
     #[must_use]
     pub fn is_deaf(&self, inbox: &Inbox) -> bool {
-        let mut all = self.waiting.values().chain(self.granted.values());
+        let mut all = self.waiting.values();
         all.any(|entry| !entry.listens && entry.inbox.as_ref() == Some(inbox))
     }
 

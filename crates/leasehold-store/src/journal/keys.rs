@@ -117,15 +117,13 @@ impl Keys {
         known.slots.insert(key.clone(), slot.clone());
         slot
     }
-}
 
-impl Keys {
-    /// The keys that concern this client. Those that are asked just now are left out.
+    /// The keys that concern this client, or may: what is in a round trip is not known.
     pub(super) fn of_concern(&self, inbox: &Inbox) -> Vec<Key> {
         let known = lock(&self.0);
         let concerns = |slot: &&Arc<Slot>| {
             let copy = slot.turn.try_lock();
-            copy.is_ok_and(|copy| copy.queue.concerns(inbox))
+            copy.map_or(true, |copy| copy.queue.concerns(inbox))
         };
         let slots = known.slots.values().filter(concerns);
         slots.map(|slot| slot.key.clone()).collect()

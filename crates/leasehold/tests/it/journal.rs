@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{Claim, ClaimId, ClaimReply, Inbox, Key, Mode, Push, Release, StoreTime};
+use leasehold::core::{
+    Claim, ClaimId, ClaimReply, ClientInfo, Inbox, Key, Mode, Push, Release, StoreTime,
+};
 use leasehold::{Client, Released};
 use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
@@ -462,6 +464,38 @@ async fn who_cannot_be_rung_is_passed_over_and_told_so() {
     assert_eq!(seen.holders[0].claim.arrival, last.arrival);
     assert_eq!(seen.waiters.len(), 1, "{seen:?}");
     assert_eq!(place.count(|seen| &seen.doubts), 1);
+}
+
+/// Who waits and cannot be rung is passed over, also if it holds what it got before it listened.
+#[tokio::test]
+async fn who_holds_from_before_it_listened_is_passed_over_too() {
+    struct Ignored;
+    impl PushSink for Ignored {
+        fn push(&self, _: Push) {}
+    }
+    let (place, key) = (Place::default(), Key::new("k").unwrap());
+    let (dying, other) = (place.store(), place.store());
+    let claim = |store: &JournalStore<Fickle>, number| Claim {
+        inbox: Some(LockStore::inbox(store).clone()),
+        ..Claim::new(
+            ClaimId::from_random(number),
+            Mode::EXCLUSIVE,
+            Duration::from_secs(60),
+        )
+    };
+    let _held = dying.claim(&key, &claim(&dying, 1)).await.unwrap();
+    let listening = dying.listen(Arc::new(Ignored)).await.unwrap();
+    let _waits = dying.claim(&key, &claim(&dying, 2)).await.unwrap();
+    let _open = other.listen(Arc::new(Ignored)).await.unwrap();
+    let last = other.claim(&key, &claim(&other, 3)).await.unwrap();
+    drop(listening);
+    let by = ClientInfo::unknown();
+    let _broken = other.break_key(&key, &by).await.unwrap();
+    let ClaimReply::Standing(last) = last.reply else {
+        panic!("{last:?}");
+    };
+    let seen = other.inspect(&key).await.unwrap();
+    assert_eq!(seen.holders[0].claim.arrival, last.arrival, "{seen:?}");
 }
 
 /// What was asked in a runtime that has ended ends with it, and others go on.

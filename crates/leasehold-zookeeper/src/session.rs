@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Moment, StoreTime};
-use leasehold_store::sync::{Mutex, Runtime, check_runtime, lock, timeout};
+use leasehold_store::sync::{AtomicBool, Mutex, Ordering, Runtime, check_runtime, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError, clock};
 use tokio::sync::Mutex as Turn;
 use tokio::task::AbortHandle;
@@ -25,6 +25,7 @@ pub(crate) struct Sessions {
     current: Turn<Option<Arc<Session>>>,
     /// The time at the servers when they last told it, and when that was heard.
     told: Mutex<Option<(StoreTime, Moment)>>,
+    has_made_nodes: AtomicBool,
 }
 
 /// A session, as long as anybody has it.
@@ -60,7 +61,13 @@ impl Sessions {
             options,
             current: Turn::default(),
             told: Mutex::default(),
+            has_made_nodes: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the nodes were not there when a session was opened.
+    pub(crate) fn has_made_nodes(&self) -> bool {
+        self.has_made_nodes.load(Ordering::Acquire)
     }
 
     /// The session. Opens one if there is none, or the last has expired.
@@ -117,6 +124,7 @@ impl Sessions {
             let path = format!("{}{node}", self.options.chroot);
             self.ask(root.mkdir(&path, &options)).await?;
         }
+        self.has_made_nodes.store(true, Ordering::Release);
         let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;
         self.hear(time_of(&stat));
         Ok(())

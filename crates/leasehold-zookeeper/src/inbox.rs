@@ -20,6 +20,9 @@ use super::session::{Failure, Session, Sessions};
 /// The pauses between attempts to open the inbox again.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// How many keys are looked at before it is known which one was rung for.
+const FEW: usize = 4;
+
 /// The inbox of a client.
 pub(crate) struct Bell {
     sessions: Arc<Sessions>,
@@ -38,9 +41,9 @@ impl fmt::Debug for Bell {
 /// An open inbox.
 struct Node {
     session: Arc<Session>,
-    /// Something has happened to it; ends with the node, its session or its runtime.
-    news: mpsc::UnboundedReceiver<()>,
-    /// How often it has been rung.
+    /// What has happened to it; ends with the node, its session or its runtime.
+    news: mpsc::UnboundedReceiver<EventType>,
+    /// How often it had been rung when it was read last.
     rung: i32,
 }
 
@@ -124,8 +127,6 @@ impl Bell {
     /// Rings the bell until the node or its session is gone.
     async fn hear(&self, node: &mut Node, bell: &dyn Doorbell) {
         loop {
-            // One look for all that has happened until now.
-            while node.news.try_recv().is_ok() {}
             let read = node.session.client.get_data(&self.path);
             match self.sessions.answer(read).await {
                 Ok((content, stat)) => node.rung = ring(node.rung, &content, &stat, bell),
@@ -136,10 +137,20 @@ impl Bell {
                     tracing::debug!(%error, "cannot read the inbox; again when there is news");
                 }
             }
-            tokio::select! {
-                news = node.news.recv() => if news.is_none() { return },
-                () = self.doubted.notified() => {}
+            loop {
+                let news = tokio::select! {
+                    news = node.news.recv() => news,
+                    () = self.doubted.notified() => break,
+                };
+                match news {
+                    // To look at a few keys is as quick as to find out which it is.
+                    Some(EventType::NodeDataChanged) if bell.ring_all(FEW) => {}
+                    Some(_) => break,
+                    None => return,
+                }
             }
+            // One look for all that has happened until now.
+            while node.news.try_recv().is_ok() {}
         }
     }
 
@@ -190,7 +201,7 @@ impl Bell {
                 };
                 let is_over = event.event_type == EventType::NodeDeleted
                     || event.session_state.is_terminated();
-                if is_over || tell.send(()).is_err() {
+                if is_over || tell.send(event.event_type).is_err() {
                     return;
                 }
             }
@@ -211,7 +222,7 @@ fn ring(rung: i32, content: &[u8], stat: &Stat, bell: &dyn Doorbell) -> i32 {
     match (stat.version.wrapping_sub(rung), key) {
         (0, _) => {}
         (1, Some(key)) => bell.ring(&key),
-        _ => bell.ring_all(),
+        _ => _ = bell.ring_all(usize::MAX),
     }
     stat.version
 }

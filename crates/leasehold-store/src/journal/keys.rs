@@ -10,9 +10,13 @@ use super::copy::Copy;
 use crate::error::StoreError;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
-/// How many keys are known at most, beside those in use, and how many bytes of their journals.
+/// How many keys are known for long, and how many bytes of their journals, beside those that concern the
+/// client.
 const MOST_KEYS: usize = 1024;
 const MOST_BYTES: u64 = 64 << 20;
+
+/// After how many more keys room is made at the earliest.
+const LOOKS_AFTER: usize = 64;
 
 /// One key. What the tasks of this client ask at the same time is taken together.
 #[derive(Debug)]
@@ -26,6 +30,14 @@ pub(super) struct Slot {
     /// When it was last used, and how large it is.
     used: AtomicU64,
     pub(super) size: AtomicU64,
+}
+
+impl Slot {
+    /// Whether the client holds, waits or watches there; what is in a round trip is not known.
+    fn may_concern(&self, inbox: &Inbox) -> bool {
+        let copy = self.turn.try_lock();
+        copy.map_or(true, |copy| copy.queue.concerns(inbox))
+    }
 }
 
 /// A turn that is about to be taken. If the runtime of its task ends before that, what was asked ends
@@ -87,25 +99,35 @@ pub(super) enum Asked {
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// The keys that a client knows.
-#[derive(Debug, Default)]
-pub(super) struct Keys(Mutex<Known>);
+#[derive(Debug)]
+pub(super) struct Keys {
+    known: Mutex<Known>,
+    inbox: Inbox,
+}
 
 #[derive(Debug, Default)]
 struct Known {
     slots: HashMap<Key, Arc<Slot>>,
     uses: u64,
+    /// How many there are when room is made next.
+    looks_at: usize,
 }
 
 impl Keys {
+    pub(super) fn new(inbox: Inbox) -> Self {
+        let known = Mutex::default();
+        Self { known, inbox }
+    }
+
     pub(super) fn get(&self, key: &Key) -> Arc<Slot> {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         known.uses += 1;
         let uses = known.uses;
         if let Some(slot) = known.slots.get(key) {
             slot.used.store(uses, Ordering::Relaxed);
             return slot.clone();
         }
-        known.make_room();
+        known.make_room(&self.inbox);
         let slot = Arc::new(Slot {
             key: key.clone(),
             turn: Turn::default(),
@@ -118,34 +140,40 @@ impl Keys {
         slot
     }
 
-    /// The keys that concern this client, or may: what is in a round trip is not known.
-    pub(super) fn of_concern(&self, inbox: &Inbox) -> Vec<Key> {
-        let known = lock(&self.0);
-        let concerns = |slot: &&Arc<Slot>| {
-            let copy = slot.turn.try_lock();
-            copy.map_or(true, |copy| copy.queue.concerns(inbox))
-        };
-        let slots = known.slots.values().filter(concerns);
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        lock(&self.known).slots.len()
+    }
+
+    /// The keys that concern this client, or may.
+    pub(super) fn of_concern(&self) -> Vec<Key> {
+        let known = lock(&self.known);
+        let slots = known.slots.values();
+        let slots = slots.filter(|slot| slot.may_concern(&self.inbox));
         slots.map(|slot| slot.key.clone()).collect()
     }
 }
 
 impl Known {
-    /// Forgets those that were not used for the longest time.
-    fn make_room(&mut self) {
+    /// Forgets those that were not used for the longest time. It looks at all of them, so it does that
+    /// the more rarely the more there are.
+    fn make_room(&mut self, inbox: &Inbox) {
+        if self.slots.len() < self.looks_at {
+            return;
+        }
         let size = |slot: &Arc<Slot>| slot.size.load(Ordering::Relaxed);
         let mut bytes: u64 = self.slots.values().map(size).sum();
+        let is_idle = |slot: &&Arc<Slot>| Arc::strong_count(slot) == 1 && !slot.may_concern(inbox);
+        let idle = self.slots.values().filter(is_idle);
+        let mut idle: Vec<_> = idle
+            .map(|slot| (slot.used.load(Ordering::Relaxed), slot.key.clone()))
+            .collect();
+        idle.sort_unstable_by(|one, other| other.cmp(one));
         while self.slots.len() >= MOST_KEYS || bytes > MOST_BYTES {
-            let idle = self
-                .slots
-                .values()
-                .filter(|slot| Arc::strong_count(slot) == 1);
-            let oldest = idle.min_by_key(|slot| slot.used.load(Ordering::Relaxed));
-            let Some((key, freed)) = oldest.map(|slot| (slot.key.clone(), size(slot))) else {
-                return;
-            };
-            self.slots.remove(&key);
-            bytes -= freed;
+            let oldest = idle.pop().and_then(|(_, key)| self.slots.remove(&key));
+            let Some(oldest) = oldest else { break };
+            bytes -= size(&oldest);
         }
+        self.looks_at = self.slots.len() + LOOKS_AFTER.max(self.slots.len() / 4);
     }
 }

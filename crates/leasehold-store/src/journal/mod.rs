@@ -139,8 +139,9 @@ pub trait Doorbell: PushSink {
     /// Somebody has appended something that concerns a claim of this client.
     fn ring(&self, key: &Key);
 
-    /// Lets the client look at every key that concerns it: for a backend that cannot ring it.
-    fn ring_all(&self);
+    /// Lets the client look at every key that concerns it, if there are no more than so many; returns
+    /// whether there are. For a backend that cannot ring it, or that does not know the key yet.
+    fn ring_all(&self, most: usize) -> bool;
 }
 
 /// A position in the journal of a key. The engine only compares positions, and hands them back.

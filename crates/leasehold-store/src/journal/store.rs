@@ -35,8 +35,8 @@ impl<J: Journal> JournalStore<J> {
     #[must_use]
     pub fn new(journal: J, retention: Duration) -> Self {
         Self(Arc::new(Client {
+            keys: Keys::new(journal.inbox().clone()),
             journal,
-            keys: Keys::default(),
             sink: Mutex::default(),
             sweep: Sweep::new(retention),
         }))
@@ -116,12 +116,16 @@ impl<J: Journal> Doorbell for Bell<J> {
         }
     }
 
-    fn ring_all(&self) {
-        if let Some(client) = self.0.upgrade() {
-            for key in client.keys.of_concern(client.journal.inbox()) {
-                client.ask(&key, Asked::Ring);
-            }
+    fn ring_all(&self, most: usize) -> bool {
+        let Some(client) = self.0.upgrade() else {
+            return true;
+        };
+        let keys = client.keys.of_concern();
+        let are_few = keys.len() <= most;
+        for key in keys.iter().filter(|_| are_few) {
+            client.ask(key, Asked::Ring);
         }
+        are_few
     }
 }
 

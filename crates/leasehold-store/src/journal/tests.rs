@@ -236,11 +236,12 @@ fn an_impossible_time_is_no_step() {
 /// others rang.
 #[test]
 fn a_key_in_a_round_trip_is_looked_at_again() {
-    let (keys, mine) = (Keys::default(), inbox(1));
+    let mine = inbox(1);
+    let keys = Keys::new(mine.clone());
     let names = ["asked", "idle", "mine"].map(|name| Key::new(name).unwrap());
     let slots = names.each_ref().map(|name| keys.get(name));
     let claim = Claim {
-        inbox: Some(mine.clone()),
+        inbox: Some(mine),
         ..Claim::new(
             ClaimId::from_random(1),
             Mode::EXCLUSIVE,
@@ -251,7 +252,33 @@ fn a_key_in_a_round_trip_is_looked_at_again() {
     let _granted = copy.queue.apply(&Command::Claim(claim), StoreTime(1));
     drop(copy);
     let _turn = slots[0].turn.try_lock().unwrap();
-    let mut found = keys.of_concern(&mine);
+    let mut found = keys.of_concern();
     found.sort_unstable();
     assert_eq!(found, [names[0].clone(), names[2].clone()]);
+}
+
+/// A client remembers where it holds and waits, however many keys it has used since.
+#[test]
+fn what_concerns_a_client_is_not_forgotten() {
+    let mine = inbox(1);
+    let keys = Keys::new(mine.clone());
+    let held = Key::new("held").unwrap();
+    let slot = keys.get(&held);
+    let claim = Claim {
+        inbox: Some(mine),
+        ..Claim::new(
+            ClaimId::from_random(1),
+            Mode::EXCLUSIVE,
+            Duration::from_secs(1),
+        )
+    };
+    let mut copy = slot.turn.try_lock().unwrap();
+    let _granted = copy.queue.apply(&Command::Claim(claim), StoreTime(1));
+    drop(copy);
+    drop(slot);
+    for number in 0..3_000 {
+        keys.get(&Key::new(format!("{number}")).unwrap());
+    }
+    assert_eq!(keys.of_concern(), [held]);
+    assert!((500..2_000).contains(&keys.count()), "{}", keys.count());
 }

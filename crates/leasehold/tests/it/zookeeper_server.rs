@@ -1,12 +1,18 @@
 //! What clients of `zookeeper://` see when something is not as it should be.
 
+use std::sync::Arc;
+
+use leasehold::core::{Claim, Mode, Push};
 use leasehold::{Client, ErrorKind, Released};
+use leasehold_store::access::Access;
+use leasehold_store::scheme::Scheme as _;
+use leasehold_store::{PushSink, Verbs as _};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::support::{in_line, soon, try_lock, until, waiting};
+use super::support::{LIMIT, id, in_line, key, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
 async fn connect(url: &str) -> Client {
@@ -16,6 +22,31 @@ async fn connect(url: &str) -> Client {
 /// A client of ZooKeeper that knows nothing of locks.
 async fn raw(hosts: &str) -> Raw {
     Raw::connect(hosts).await.expect("a session")
+}
+
+/// A server that clients reach near by, and far away through a proxy, in sessions that end soon.
+struct Far {
+    proxy: Proxy,
+    far: String,
+    near: String,
+    raw: Raw,
+    chroot: String,
+}
+
+impl Far {
+    async fn new() -> Self {
+        let server = ZooKeeper::shared();
+        let chroot = server.chroot();
+        let proxy = Proxy::start(server.address());
+        let port = proxy.port();
+        Self {
+            far: format!("zookeeper://127.0.0.1:{port}{chroot}?session_timeout=400ms"),
+            near: server.url_of(&chroot),
+            raw: raw(&server.hosts()).await,
+            proxy,
+            chroot,
+        }
+    }
 }
 
 /// As an administrator does it.
@@ -76,22 +107,18 @@ async fn a_server_that_is_killed_has_kept_all() {
 /// A session is only a way to send: leases and places in line outlive it.
 #[tokio::test]
 async fn a_session_that_expires_takes_nothing_along() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let proxy = Proxy::start(server.address());
-    let theirs = format!(
-        "zookeeper://127.0.0.1:{}{chroot}?session_timeout=400ms",
-        proxy.port()
-    );
-    let (client, other) = (
-        connect(&theirs).await,
-        connect(&server.url_of(&chroot)).await,
-    );
+    let Far {
+        proxy,
+        far,
+        near,
+        raw,
+        chroot,
+    } = Far::new().await;
+    let (client, other) = (connect(&far).await, connect(&near).await);
     let held = client.mutex("held").unwrap().lock().await.unwrap();
     let before = other.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&client, "k");
     in_line(&other, "k", 1).await;
-    let raw = raw(&server.hosts()).await;
     // Of both: who holds listens, too.
     let inboxes = Inboxes::of(&raw, &chroot).await;
     proxy.refuse();
@@ -107,35 +134,41 @@ async fn a_session_that_expires_takes_nothing_along() {
     assert_eq!(held.release().await.unwrap(), Released::StillOurs);
 }
 
-/// Who has died is passed over when its session has expired.
+/// Who has died is passed over when its session has expired, long before its claim would.
 #[tokio::test]
 async fn a_waiter_that_has_died_holds_up_nobody() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let proxy = Proxy::start(server.address());
-    let theirs = format!(
-        "zookeeper://127.0.0.1:{}{chroot}?session_timeout=400ms",
-        proxy.port()
-    );
-    let (dying, other) = (
-        connect(&theirs).await,
-        connect(&server.url_of(&chroot)).await,
-    );
+    struct Ignored;
+    impl PushSink for Ignored {
+        fn push(&self, _: Push) {}
+    }
+    let Far {
+        proxy,
+        far,
+        near,
+        raw,
+        chroot,
+    } = Far::new().await;
+    let other = connect(&near).await;
     let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let dead = waiting(&dying, "k");
-    in_line(&other, "k", 1).await;
+    let access = Access::default();
+    let opened = leasehold_zookeeper::ZooKeeper.open(&far, &access).await;
+    let dying = opened.unwrap().store;
+    let _listening = dying.listen(Arc::new(Ignored)).await.unwrap();
+    let long = 10 * LIMIT;
+    let claim = Claim {
+        inbox: Some(dying.inbox().clone()),
+        waiter_ttl: long,
+        ..Claim::new(id(1), Mode::EXCLUSIVE, long)
+    };
+    let _waits = dying.claim(&key("k"), &claim).await.unwrap();
     let alive = waiting(&other, "k");
     in_line(&other, "k", 2).await;
-    let raw = raw(&server.hosts()).await;
     let inboxes = Inboxes::of(&raw, &chroot).await;
     proxy.refuse();
     proxy.reset();
     until("a session to expire", async || inboxes.has_changed().await).await;
     assert_eq!(held.release().await.unwrap(), Released::StillOurs);
-    let lease = soon("the grant", alive).await.unwrap().unwrap();
-    // Its claim had been there first.
-    assert!(!dead.is_finished(), "{:?}", dead.await);
-    drop(lease);
+    drop(soon("the grant", alive).await.unwrap().unwrap());
 }
 
 /// What cannot be read is left as it is, and other keys go on.

@@ -64,6 +64,14 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
         }
+        (&SqlState::TOO_MANY_CONNECTIONS, _) => StoreError::new(
+            ErrorKind::Unavailable,
+            format!("PostgreSQL at {server}: {message}"),
+        )
+        .with_hint(
+            "raise max_connections, or go through a pooler; who waits takes two connections, and \
+             pool= in the URL says how many a client may open for its steps",
+        ),
         // No room, shutting down, gone: it passes.
         (_, "53" | "57" | "08") => StoreError::new(
             ErrorKind::Unavailable,

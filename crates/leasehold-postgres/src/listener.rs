@@ -22,7 +22,7 @@ use super::pool::{Failure, Pool};
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a probe may take.
+/// How long what is sent and committed may take to be heard.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long it may take to open a session that listens.
@@ -281,9 +281,9 @@ impl Listener {
         session: &mut Session,
         mut ring: impl FnMut(&str),
     ) -> Result<bool, StoreError> {
+        let params = [(&self.channel as _, Type::TEXT)];
+        self.pool.ask("select pg_notify($1, '')", &params).await?;
         let heard = async {
-            let params = [(&self.channel as _, Type::TEXT)];
-            self.pool.ask("select pg_notify($1, '')", &params).await?;
             while let Some(name) = session.heard.recv().await {
                 if name.is_empty() {
                     return Ok(true);

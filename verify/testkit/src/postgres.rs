@@ -129,7 +129,7 @@ impl Postgres {
              unix_socket_directories = ''\n\
              dynamic_shared_memory_type = mmap\n\
              shared_buffers = 16MB\n\
-             max_connections = 100\n\
+             max_connections = 400\n\
              wal_level = replica\n\
              fsync = on\n\
              synchronous_commit = on\n\

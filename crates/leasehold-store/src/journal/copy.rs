@@ -8,6 +8,9 @@ use super::entry::{self, Flaw, Steps};
 use super::{News, Position};
 use crate::error::{ErrorKind, StoreError};
 
+/// How many bytes a step takes, about.
+const STEP: u64 = 256;
+
 /// The queue of a key, as far as a client knows it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Copy {
@@ -128,9 +131,11 @@ impl Copy {
         self.queue.clone().apply(command, now(self.at, listens))
     }
 
-    /// Whether it is time for a base.
+    /// Whether it is time for a base. A step may cost as much as the journal is long, and a base as much
+    /// as it is long, shared by the steps since the last: the sum is least at the root of twice that by
+    /// the length of a step.
     pub(super) fn is_long(&self, least: u64) -> bool {
-        self.since_base > least.max(self.base_length)
+        self.since_base > least.max((2 * STEP * self.base_length).isqrt())
     }
 }
 

@@ -214,18 +214,16 @@ impl<J: Journal> Client<J> {
                 .await;
             answer.send(tried).ok();
         }
-        if is_fresh || looks.is_empty() && !is_rung {
-            let seen = copy.queue.look(copy.at);
-            looks
-                .into_iter()
-                .for_each(|look| _ = look.send(Ok(seen.clone())));
-        } else {
+        let mut read = Ok(());
+        if !is_fresh && (is_rung || !looks.is_empty()) {
             let part = Part {
                 slot,
                 copy: &mut copy,
                 commands: &[],
             };
-            let read = self.read(&mut [part]).await;
+            read = self.read(&mut [part]).await;
+        }
+        if !looks.is_empty() {
             let seen = read.map(|()| copy.queue.look(copy.at));
             looks
                 .into_iter()

@@ -161,6 +161,29 @@ async fn a_server_that_is_killed_has_kept_all() {
     assert_eq!(next.release().await.unwrap(), Released::StillOurs);
 }
 
+#[tokio::test]
+async fn who_gets_no_connection_is_told_what_to_raise() {
+    let server = Postgres::start_with("max_connections = 10");
+    let fresh = Fresh::at(&server.url(), "");
+    let url = fresh.url().await;
+    let mut clients = Vec::new();
+    let error = loop {
+        match leasehold::connect(url).await {
+            Ok(client) => clients.push(client),
+            Err(error) => break error,
+        }
+        assert!(clients.len() <= 10, "more than the server lets in");
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("max_connections"), "{hint}");
+    clients.pop();
+    until("there is room again", async || {
+        leasehold::connect(url).await.is_ok()
+    })
+    .await;
+}
+
 /// A crash can undo what was committed without the disk. Nobody goes on from what is not there.
 #[tokio::test]
 async fn a_server_that_has_forgotten_steps_is_read_anew() {

@@ -20,15 +20,12 @@ pub(super) struct Database {
     pooler: Option<(PgBouncer, Proxy)>,
 }
 
-/// What a client leaves behind that was cut off is not missed.
-const SESSIONS: &str = "max_connections = 400";
-
 /// A server that comes back is used at once.
 const POOL: &str = "max_client_conn = 1000\nserver_login_retry = 1";
 
 impl Database {
     pub(super) fn start(pooled: bool, environment: &[(String, String)]) -> Self {
-        let server = Postgres::start_in(SESSIONS, environment.to_vec());
+        let server = Postgres::start_in("", environment.to_vec());
         let pooler = pooled.then(|| {
             let pooler = PgBouncer::start_with(&server, POOL);
             let proxy = Proxy::start(pooler.address());

@@ -186,7 +186,7 @@ mod tests {
         let shim = Shim::compile(directory.path()).unwrap();
         let clock = WrongClock::create(&directory.path().join("clock")).unwrap();
         let keepers = Keepers::start(&[shim.environment(&clock)]);
-        let url = keepers.url("session_timeout=1s");
+        let url = keepers.url("session_timeout=30s&connect_timeout=30s");
         let client = async || {
             let settings = Settings::default().with_ttl(Duration::from_secs(2));
             let builder = leasehold::Client::builder().settings(settings);

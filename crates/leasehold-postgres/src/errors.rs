@@ -18,6 +18,10 @@ pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
 pub(crate) const OTHER_FORMAT: &str = "LH002";
 pub(crate) const CHANGED: &str = "LH003";
 
+/// What to do where no more connections are let in.
+const MORE_ROOM: &str = "raise max_connections, or go through a pooler; who waits takes two \
+     connections, and pool= in the URL says how many a client may open for its steps";
+
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let Some(said) = error.as_db_error() else {
@@ -64,19 +68,15 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
         }
-        (&SqlState::TOO_MANY_CONNECTIONS, _) => StoreError::new(
-            ErrorKind::Unavailable,
-            format!("PostgreSQL at {server}: {message}"),
-        )
-        .with_hint(
-            "raise max_connections, or go through a pooler; who waits takes two connections, and \
-             pool= in the URL says how many a client may open for its steps",
-        ),
         // No room, shutting down, gone: it passes.
-        (_, "53" | "57" | "08") => StoreError::new(
-            ErrorKind::Unavailable,
-            format!("PostgreSQL at {server}: {message}"),
-        ),
+        (_, "53" | "57" | "08") => {
+            let passes = format!("PostgreSQL at {server}: {message}");
+            let passes = StoreError::new(ErrorKind::Unavailable, passes);
+            match *code {
+                SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
+                _ => passes,
+            }
+        }
         _ => refused(format!("PostgreSQL: {message} ({})", code.code())),
     };
     said.with_source(error)

@@ -14,6 +14,7 @@ use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
+use super::batch::{Batch, Step};
 use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
@@ -33,12 +34,12 @@ pub struct Rows {
     pub(crate) listener: Arc<Listener>,
     inbox: Inbox,
     is_async: bool,
+    batch: Batch,
     statements: Statements,
 }
 
 #[derive(Debug)]
 struct Statements {
-    append: String,
     append_and_ring: String,
     append_all: String,
     news: String,
@@ -52,16 +53,11 @@ impl Statements {
     fn new(schema: &str) -> Self {
         let calls = |statement: &str| statement.replace("{schema}", schema);
         Self {
-            append: calls(
-                "select * from {schema}.append($1, $2, $3, $4, $5, 0, $6, null), \
-                 set_config('synchronous_commit', case when $7 then 'off' else \
-                 current_setting('synchronous_commit') end, true)",
-            ),
             append_and_ring: calls(
                 "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, \
                  null, null, null, null, null, null, null, null)",
             ),
-            append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6)"),
+            append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)"),
             news: calls("select * from {schema}.news($1, $2, $3)"),
             write_base: calls("select {schema}.write_base($1, $2, $3, $4)"),
             ring: calls("select {schema}.notify($1, $2, 0)"),
@@ -92,10 +88,12 @@ impl Rows {
         let pool = Pool::new(options);
         let inbox = Inbox::from_random(random_u64());
         let at = options.listens_at();
+        let is_async = options.commit == Commit::Async;
         Ok(Self {
+            batch: Batch::new(&pool, is_async),
             listener: Listener::new(pool.clone(), at, &inbox),
             statements: Statements::new(&options.schema),
-            is_async: options.commit == Commit::Async,
+            is_async,
             inbox,
             pool,
         })
@@ -107,26 +105,30 @@ impl Rows {
         since: Option<i64>,
     ) -> Result<Appended, StoreError> {
         let (record, end) = split(part.known);
-        let (key, format) = (part.key.as_str(), FORMAT.cast_signed());
+        if part.ring.is_empty() {
+            let row = self.batch.take(Step {
+                key: part.key.clone(),
+                record,
+                end,
+                entry: part.bytes.to_vec(),
+                since,
+            });
+            return appended(part.key, &row.await?);
+        }
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
-        let statements = &self.statements;
-        let mut params: Vec<Param<'_>> = vec![
-            (&key, Type::TEXT),
-            (&format, Type::INT4),
+        let params: [Param<'_>; 8] = [
+            (&part.key.as_str(), Type::TEXT),
+            (&FORMAT.cast_signed(), Type::INT4),
             (&record, Type::INT8),
             (&end, Type::INT8),
             (&part.bytes, Type::BYTEA),
+            (&inboxes, Type::TEXT_ARRAY),
+            (&since, Type::INT8),
+            (&self.is_async, Type::BOOL),
         ];
-        let statement = if inboxes.is_empty() {
-            &statements.append
-        } else {
-            params.push((&inboxes, Type::TEXT_ARRAY));
-            &statements.append_and_ring
-        };
-        params.extend([(&since as _, Type::INT8), (&self.is_async as _, Type::BOOL)]);
+        let statement = &self.statements.append_and_ring;
         let rows = self.pool.ask(statement, &params).await?;
-        let row = rows.first().ok_or_else(no_answer)?;
-        appended(part.key, row)
+        appended(part.key, rows.first().ok_or_else(no_answer)?)
     }
 }
 
@@ -155,13 +157,14 @@ impl Journal for Rows {
         let (records, ends): (Vec<_>, Vec<_>) = sorted().map(|part| split(part.known)).unzip();
         let entries: Vec<_> = sorted().map(|part| part.bytes).collect();
         let format = FORMAT.cast_signed();
-        let params: [Param<'_>; 6] = [
+        let params: [Param<'_>; 7] = [
             (&keys, Type::TEXT_ARRAY),
             (&format, Type::INT4),
             (&records, Type::INT8_ARRAY),
             (&ends, Type::INT8_ARRAY),
             (&entries, Type::BYTEA_ARRAY),
             (&since, Type::INT8),
+            (&self.is_async, Type::BOOL),
         ];
         let rows = match self.pool.query(&self.statements.append_all, &params).await {
             Ok(rows) => rows,
@@ -317,7 +320,7 @@ fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.
-fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
     row.try_get(column).map_err(|error| {
         StoreError::new(
             ErrorKind::Corrupt,
@@ -328,7 +331,7 @@ fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, Store
     })
 }
 
-trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
+pub(crate) trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
 impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
 
 /// The answer of an append.

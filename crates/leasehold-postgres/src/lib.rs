@@ -18,11 +18,12 @@
 //!
 //! - `options`: the URL;
 //! - `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
-//! - `journal`: the statements, and what is read of their answers;
+//! - `journal`: the statements, and what is read of their answers; `batch`: steps that go together;
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
 //! - `scheme`, `doctor`: how it is opened and examined.
 
+mod batch;
 mod doctor;
 mod errors;
 #[cfg(feature = "fuzzing")]

@@ -177,7 +177,7 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
 -- that two of these do not wait for each other.
 create function {schema}.append_all(
     wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
-    entry bytea[], since bigint
+    entry bytea[], since bigint, async boolean
 )
     returns table (
         appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
@@ -188,6 +188,9 @@ create function {schema}.append_all(
 declare
     moment bigint;
 begin
+    if async then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
     perform 1 from {schema}.keys k where k.key = any(wanted) order by k.key for update;
     moment := {schema}.clock();
     for place in 1 .. cardinality(wanted) loop
@@ -196,6 +199,42 @@ begin
             where a.appended;
         if not found then
             raise exception using errcode = 'LH003';
+        end if;
+    end loop;
+end
+$$;
+
+-- Appends an entry to each of several keys, or not, each for itself. Where somebody else is at a key
+-- just now, "appended" is null: nobody waits here for what others do with another key.
+create function {schema}.append_each(
+    wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
+    entry bytea[], since bigint[], async boolean
+)
+    returns table (
+        appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
+        since_base bigint, base_length bigint
+    )
+    language plpgsql
+    as $$
+declare
+    there text[];
+    ours text[];
+begin
+    if async then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    select coalesce(array_agg(k.key), '{}') from {schema}.keys k where k.key = any(wanted)
+        into there;
+    select coalesce(array_agg(k.key), '{}') from (
+        select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
+    ) k into ours;
+    for place in 1 .. cardinality(wanted) loop
+        if wanted[place] = any(ours) or not wanted[place] = any(there) then
+            return query select * from {schema}.append(wanted[place], wanted_format,
+                known_record[place], known_end[place], entry[place], 0, since[place], null);
+        else
+            appended := null;
+            return next;
         end if;
     end loop;
 end

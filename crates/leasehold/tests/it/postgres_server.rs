@@ -1,16 +1,18 @@
 //! What clients of `postgres://` see when something is not as it should be, and what its schema does
 //! beside locks.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use leasehold::core::Token;
 use leasehold::{ErrorKind, Released};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
-use leasehold_testkit::postgres::{PgBouncer, Postgres, sql_at};
+use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::JoinSet;
 
 use super::postgres_store::Fresh;
 use super::support::{in_line, soon, try_lock, until, waiting};
@@ -275,7 +277,7 @@ async fn who_cannot_hear_asks() {
 
 fn guard(url: &str, key: &str, token: Token) -> std::process::Output {
     let call = format!("select {}.guard('{key}', {})", schema(url), token.0);
-    let mut psql = leasehold_testkit::postgres::psql(url.split('?').next().unwrap(), &call);
+    let mut psql = psql(url.split('?').next().unwrap(), &call);
     psql.output().expect("psql runs")
 }
 
@@ -313,7 +315,7 @@ async fn a_transaction_is_fenced() {
         stale.0
     );
     let work = work.replace("{schema}", schema(&url));
-    let failed = leasehold_testkit::postgres::psql(url.split('?').next().unwrap(), &work).output();
+    let failed = psql(url.split('?').next().unwrap(), &work).output();
     assert!(!failed.expect("psql runs").status.success());
     assert_eq!(sql(&url, "select count(*) from {schema}.work"), "0");
     let code = "do $$ begin perform {schema}.guard('orders/42', 1); \
@@ -367,7 +369,9 @@ async fn idle_keys_go() {
 /// The rows of keys that are in use do not grow: the schema has a size, and keeps it.
 #[tokio::test]
 async fn the_schema_stops_growing() {
-    let fresh = Fresh::direct();
+    // In a database of its own: what others read in theirs keeps no old rows here.
+    let server = Postgres::shared();
+    let fresh = Fresh::at(&server.url_of(&server.database()), "");
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
     let work = async |times: usize| {
@@ -449,4 +453,72 @@ async fn who_could_not_hear_hears_later() {
     until("they are heard", async || sql(&url, held) != "0").await;
     assert_eq!(before.release().await.unwrap(), Released::StillOurs);
     drop(soon("the grant", waiter).await.unwrap().unwrap());
+}
+
+/// Locks and releases keys of their own, with a task each.
+async fn use_keys(client: &leasehold::Client, keys: std::ops::Range<u32>) {
+    let mut tasks = JoinSet::new();
+    for number in keys {
+        let lock = client.mutex(format!("k{number}")).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let lease = lock.lock().await.unwrap();
+                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+            }
+        });
+    }
+    soon("all tasks", tasks.join_all()).await;
+}
+
+#[tokio::test]
+async fn what_many_tasks_ask_goes_together() {
+    let server = Postgres::start_with("track_functions = pl");
+    let fresh = Fresh::at(&server.url(), "");
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    use_keys(&client, 0..64).await;
+    // What a session counts is seen when it ends, at the latest.
+    drop(client);
+    let calls = |function: &str| {
+        let calls = format!(
+            "select coalesce(sum(calls), 0) from pg_stat_user_functions \
+             where schemaname = '{{schema}}' and funcname = '{function}'"
+        );
+        sql(&url, &calls).parse::<u64>().unwrap()
+    };
+    until("all steps are counted", async || calls("append") == 640).await;
+    let statements = calls("append_each");
+    assert!(
+        (1..320).contains(&statements),
+        "{statements} statements for 640 steps"
+    );
+}
+
+/// A row that somebody keeps locked, by hand for instance, is waited for by those who ask for its key.
+#[tokio::test]
+async fn a_row_that_is_kept_locked_holds_up_no_other() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let client = fresh.connect().await;
+    use_keys(&client, 0..16).await;
+    let kept = "begin; select 1 from {schema}.keys where key = 'k0' for update; \
+                select pg_sleep(60)";
+    let kept = kept.replace("{schema}", schema(&url));
+    let database = url.split('?').next().unwrap();
+    let mut psql = psql(database, &kept)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep' \
+                  and query like '%{schema}.keys%'";
+    until("the row is locked", async || sql(&url, sleeps) == "1").await;
+    let waits = waiting(&client, "k0");
+    use_keys(&client, 1..16).await;
+    assert!(!waits.is_finished());
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+               where wait_event = 'PgSleep' and query like '%{schema}.keys%'";
+    sql(&url, end);
+    psql.wait().unwrap();
+    drop(soon("the grant", waits).await.unwrap().unwrap());
 }

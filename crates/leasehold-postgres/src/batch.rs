@@ -1,6 +1,7 @@
 //! Steps on several keys that are due at the same time go in one statement. Each is taken or refused
 //! for itself.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::journal::get;
 use super::pool::{Param, Pool};
 
 /// How many statements may be under way. What is asked meanwhile goes with the next.
-const UNDER_WAY: usize = 4;
+const UNDER_WAY: usize = 3;
 
 /// How many steps a statement may have.
 const MOST: usize = 64;
@@ -94,12 +95,12 @@ impl Batch {
             let rows = self.send_together(steps.iter().map(|(step, _)| step)).await;
             match rows {
                 Ok(rows) => {
+                    let mut taken: HashMap<_, _> = rows.into_iter().collect();
                     let mut left = Vec::new();
-                    for ((step, answer), row) in steps.into_iter().zip(rows) {
-                        match get::<Option<bool>>(&row, "appended") {
-                            Ok(None) => left.push((step, answer)),
-                            Ok(Some(_)) => _ = answer.send(Ok(row)),
-                            Err(error) => _ = answer.send(Err(error)),
+                    for (step, answer) in steps {
+                        match taken.remove(step.key.as_str()) {
+                            Some(row) => _ = answer.send(Ok(row)),
+                            None => left.push((step, answer)),
                         }
                     }
                     steps = left;
@@ -137,7 +138,7 @@ impl Batch {
     async fn send_together(
         &self,
         steps: impl Iterator<Item = &Step> + Clone,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<(String, Row)>, StoreError> {
         let keys: Vec<_> = steps.clone().map(|step| step.key.as_str()).collect();
         let records: Vec<_> = steps.clone().map(|step| step.record).collect();
         let ends: Vec<_> = steps.clone().map(|step| step.end).collect();
@@ -152,6 +153,8 @@ impl Batch {
             (&since, Type::INT8_ARRAY),
             (&self.is_async, Type::BOOL),
         ];
-        self.pool.ask(&self.several, &params).await
+        let rows = self.pool.ask(&self.several, &params).await?;
+        let named = rows.into_iter().map(|row| Ok((get(&row, "key")?, row)));
+        named.collect()
     }
 }

@@ -31,6 +31,8 @@ create table {schema}.keys (
 ) with (
     -- Rows are updated all the time, in place where there is room.
     fillfactor = 50,
+    -- As they are, as long as two versions fit: compressing them anew each time costs more.
+    toast_tuple_target = 4080,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0,
@@ -204,39 +206,56 @@ begin
 end
 $$;
 
--- Appends an entry to each of several keys, or not, each for itself. Where somebody else is at a key
--- just now, "appended" is null: nobody waits here for what others do with another key.
+-- Appends an entry to each of several keys, each for itself, and answers for those where it did. Not
+-- where somebody else is just now: nobody waits here for what others do with another key.
 create function {schema}.append_each(
     wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
     entry bytea[], since bigint[], async boolean
 )
     returns table (
-        appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
+        key text, appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
     language plpgsql
     as $$
-declare
-    there text[];
-    ours text[];
+#variable_conflict use_column
 begin
     if async then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    select coalesce(array_agg(k.key), '{}') from {schema}.keys k where k.key = any(wanted)
-        into there;
-    select coalesce(array_agg(k.key), '{}') from (
-        select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
-    ) k into ours;
-    for place in 1 .. cardinality(wanted) loop
-        if wanted[place] = any(ours) or not wanted[place] = any(there) then
-            return query select * from {schema}.append(wanted[place], wanted_format,
-                known_record[place], known_end[place], entry[place], 0, since[place], null);
-        else
-            appended := null;
-            return next;
-        end if;
-    end loop;
+    return query
+        with free as (
+            select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
+        )
+        update {schema}.keys k
+            set tail = k.tail || int8send(0) || int4send(octet_length(w.entry)) || w.entry
+                    || int8send({schema}.clock()),
+                touched = {schema}.clock()
+            from free, unnest(wanted, known_record, known_end, entry, since)
+                as w (key, record, ends, entry, since)
+            where free.key = k.key and w.key = k.key and k.format = wanted_format
+                and (w.since is null or {schema}.era(k.record) = w.record
+                    and k.tail_at + octet_length(k.tail) = w.ends
+                    and {schema}.clock() >= w.since)
+            returning k.key, true, k.touched, {schema}.era(k.record),
+                k.tail_at + octet_length(k.tail),
+                case when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then null
+                    else k.base end,
+                substring(k.tail from 1 + (case
+                    when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then w.ends
+                    else k.base_at end - k.tail_at)::int),
+                k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)::bigint;
+    return query
+        insert into {schema}.keys as k (key, format, touched, tail)
+            select w.key, wanted_format, {schema}.clock(),
+                int8send(0) || int4send(octet_length(w.entry)) || w.entry
+                    || int8send({schema}.clock())
+                from unnest(wanted, known_record, entry, since) as w (key, record, entry, since)
+                where (w.since is null or w.record is null)
+                    and not exists (select 1 from {schema}.keys o where o.key = w.key)
+            on conflict do nothing
+            returning k.key, true, k.touched, {schema}.era(k.record),
+                octet_length(k.tail)::bigint, k.base, k.tail, octet_length(k.tail)::bigint, 0::bigint;
 end
 $$;
 

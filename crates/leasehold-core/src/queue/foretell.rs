@@ -1,7 +1,7 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use super::{Place, Queue};
-use crate::{Claim, Command, Inbox, Reply, StoreTime};
+use super::{Entry, Place, Queue};
+use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
 
 /// How many of those who wait are named: the one that is granted, and the one that is next then.
 const NAMED: usize = 2;
@@ -33,6 +33,48 @@ impl Queue {
         let next = next.filter_map(|entry| entry.inbox.as_ref());
         let watchers = self.watchers.iter().map(|(inbox, _)| inbox);
         next.chain(watchers).filter(|_| frees).collect()
+    }
+
+    /// Returns what this client was told by the steps between `before` and this queue, of which
+    /// nothing else is known: its grants, and that it is next. None if there may be more, and it has
+    /// to ask.
+    #[must_use]
+    pub fn told_since(&self, before: &Self, inbox: &Inbox) -> Option<Vec<(StoreTime, Event)>> {
+        let ours = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
+        let watches = before.watchers.iter().any(|(watcher, _)| watcher == inbox);
+        let mut holds = before.granted.iter().filter(|(_, entry)| ours(entry));
+        if watches || !holds.all(|(place, _)| self.granted.contains_key(place)) {
+            return None;
+        }
+        let mut told = Vec::new();
+        for was in before.waiting.values().filter(ours) {
+            match self.places.get(&was.id)? {
+                Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
+                    let (at, _) = self.now(self.last_seen);
+                    let next = Event::Next {
+                        inbox: inbox.clone(),
+                        arrival: *arrival,
+                        blocked_until: (!self.granted.is_empty()).then_some(self.earliest)?,
+                    };
+                    told.push((at, next));
+                }
+                Place::Waiting(_) => {}
+                Place::Granted(token, arrival) => {
+                    let is = self.granted.get(&(*token, *arrival))?;
+                    let granted = Event::Granted {
+                        inbox: inbox.clone(),
+                        arrival: *arrival,
+                        id: was.id.clone(),
+                        token: *token,
+                        behind: self.behind(&was.id),
+                        deadline: is.deadline,
+                        waited: is.since.since(was.since),
+                    };
+                    told.push((is.since, granted));
+                }
+            }
+        }
+        Some(told)
     }
 
     /// Returns whether this client holds, waits or watches.

@@ -53,11 +53,17 @@ impl Copy {
         // What cannot be read is read again from its base.
         let known = self.known.take();
         if let Some(base) = &news.base {
-            heard.missed = known.is_some() && self.queue.concerns(inbox);
-            self.queue = match &**base {
+            let queue = match &**base {
                 [] => Queue::default(),
                 base => entry::decode(base).map_err(flawed)?,
             };
+            if known.is_some() {
+                match queue.told_since(&self.queue, inbox) {
+                    Some(told) => heard.told = told,
+                    None => heard.missed = true,
+                }
+            }
+            self.queue = queue;
         }
         for entry in &news.entries {
             let steps: Steps<'_> = entry::decode(&entry.bytes).map_err(flawed)?;

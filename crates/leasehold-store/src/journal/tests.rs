@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, ClientInfo, Command, Inbox, Key, Mode, Note, Release, Renew, Rotate, StoreTime,
+    Claim, ClaimId, ClientInfo, Command, Event, Inbox, Key, Mode, Note, Release, Renew, Rotate,
+    StoreTime, Token,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -179,6 +180,54 @@ fn what_is_foretold_comes_true() {
     }
     assert!(refused > 300, "{refused}");
     assert!(rung > 300, "{rung}");
+}
+
+/// Who comes by way of a base hears of the same grants as who follows, or asks.
+#[test]
+fn grants_are_told_by_two_queues() {
+    let mut copy = Copy::default();
+    let (mut before, mut grants, mut said) = (copy.queue.clone(), Vec::new(), 0);
+    for ((at, dead, steps), number) in history().zip(1_u64..) {
+        let (_, told) = copy.take(&steps, at, dead).unwrap();
+        grants.extend(told.into_iter().filter_map(grant));
+        if number % 3 > 0 {
+            continue;
+        }
+        let waiters = before.look(at).waiters;
+        for to in (0..5).map(inbox) {
+            let Some(told) = copy.queue.told_since(&before, &to) else {
+                continue;
+            };
+            let told: Vec<_> = told.into_iter().filter_map(grant).collect();
+            // What has come meanwhile has its answer from its own step.
+            let waited = |id: &ClaimId| {
+                let mut ids = waiters.iter().map(|one| &one.claim.id_hint);
+                ids.any(|one| *one == id.to_string())
+            };
+            let ours = grants
+                .iter()
+                .filter(|(_, inbox, id, ..)| *inbox == to && waited(id));
+            assert!(told.iter().eq(ours), "{number}: {told:?} of {grants:?}");
+            said += told.len();
+        }
+        (before, grants) = (copy.queue.clone(), Vec::new());
+    }
+    assert!(said > 30, "{said}");
+}
+
+type Grant = (StoreTime, Inbox, ClaimId, Token, Duration);
+
+fn grant((at, event): (StoreTime, Event)) -> Option<Grant> {
+    match event {
+        Event::Granted {
+            inbox,
+            id,
+            token,
+            waited,
+            ..
+        } => Some((at, inbox, id, token, waited)),
+        _ => None,
+    }
 }
 
 #[test]

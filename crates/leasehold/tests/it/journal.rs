@@ -23,7 +23,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use toy_store::journal::{Shelf, ToyJournal};
 
-use super::support::{in_line, soon};
+use super::support::{in_line, soon, waiting};
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -388,6 +388,38 @@ async fn who_is_far_behind_takes_the_base() {
         .map(|(.., news)| news.entries.len())
         .sum();
     assert!(kept < 200, "{kept} of 812 entries are left since the base");
+}
+
+/// Who waited while others came and went has no need to ask what the base has told it.
+#[tokio::test]
+async fn who_waits_hears_its_grant_by_a_base() {
+    let place = Place::default();
+    let (one, other) = (place.connect().await, place.connect().await);
+    let held = one.mutex("k").unwrap().lock().await.unwrap();
+    let waiter = waiting(&other, "k");
+    in_line(&one, "k", 1).await;
+    // One that gives up has come and gone.
+    for _ in 0..100 {
+        let wait = one
+            .mutex("k")
+            .unwrap()
+            .lock_within(Duration::from_millis(1))
+            .await;
+        assert!(wait.is_err());
+    }
+    let (taken, appends) = (
+        place.count(|seen| &seen.bases_taken),
+        place.count(|seen| &seen.appends),
+    );
+    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    let lease = soon("the grant", waiter).await.unwrap().unwrap();
+    assert_eq!(place.count(|seen| &seen.bases_taken), taken + 1);
+    assert_eq!(
+        place.count(|seen| &seen.appends),
+        appends + 1,
+        "the release"
+    );
+    drop(lease);
 }
 
 /// A record that was removed and made again has positions of its own.

@@ -477,8 +477,11 @@ async fn what_many_tasks_ask_goes_together() {
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
     use_keys(&client, 0..64).await;
-    // What a session counts is seen when it ends, at the latest.
+    // What a session counts is seen when it has ended.
     drop(client);
+    let others = "select count(*) from pg_stat_activity \
+                  where backend_type = 'client backend' and pid <> pg_backend_pid()";
+    until("the sessions have ended", async || sql(&url, others) == "0").await;
     let calls = |function: &str| {
         let calls = format!(
             "select coalesce(sum(calls), 0) from pg_stat_user_functions \
@@ -486,11 +489,10 @@ async fn what_many_tasks_ask_goes_together() {
         );
         sql(&url, &calls).parse::<u64>().unwrap()
     };
-    until("all steps are counted", async || calls("append") == 640).await;
-    let statements = calls("append_each");
+    let (together, alone) = (calls("append_each"), calls("append"));
     assert!(
-        (1..320).contains(&statements),
-        "{statements} statements for 640 steps"
+        together > 0 && together + alone < 320,
+        "{together} statements for several and {alone} for one, for 640 steps"
     );
 }
 

@@ -19,11 +19,12 @@ use leasehold_store::{
     Capabilities, ErrorKind, Listening, LockStore, PushSink, StoreError, Verbs as _,
 };
 use leasehold_testkit::dice::Dice;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use toy_store::journal::{Shelf, ToyJournal};
 
-use super::support::{in_line, soon, waiting};
+use super::support::{in_line, soon};
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -390,36 +391,48 @@ async fn who_is_far_behind_takes_the_base() {
     assert!(kept < 200, "{kept} of 812 entries are left since the base");
 }
 
-/// Who waited while others came and went has no need to ask what the base has told it.
+/// Who waited while others came and went need not ask what the base has told it.
 #[tokio::test]
 async fn who_waits_hears_its_grant_by_a_base() {
     let place = Place::default();
-    let (one, other) = (place.connect().await, place.connect().await);
-    let held = one.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&other, "k");
-    in_line(&one, "k", 1).await;
-    // One that gives up has come and gone.
-    for _ in 0..100 {
-        let wait = one
-            .mutex("k")
-            .unwrap()
-            .lock_within(Duration::from_millis(1))
-            .await;
-        assert!(wait.is_err());
+    let (one, other) = (place.store(), place.store());
+    let mut pushes = hear(&other).await;
+    let key = Key::new("k").unwrap();
+    let claim = |number, store: &dyn LockStore| Claim {
+        inbox: Some(store.inbox().clone()),
+        waiter_ttl: Duration::from_secs(600),
+        ..Claim::new(
+            ClaimId::from_random(number),
+            Mode::EXCLUSIVE,
+            Duration::from_secs(600),
+        )
+    };
+    let leave = async |number| {
+        let release = Release {
+            id: ClaimId::from_random(number),
+            hand_off: true,
+            settled: true,
+            unused: false,
+        };
+        one.release(&key, &release).await.unwrap();
+    };
+    one.claim(&key, &claim(1, &one)).await.unwrap();
+    other.claim(&key, &claim(2, &other)).await.unwrap();
+    for number in 3..103 {
+        one.claim(&key, &claim(number, &one)).await.unwrap();
+        leave(number).await;
     }
-    let (taken, appends) = (
-        place.count(|seen| &seen.bases_taken),
-        place.count(|seen| &seen.appends),
+    leave(1).await;
+    let mut heard = vec![soon("a push", pushes.recv()).await];
+    assert_eq!(place.count(|seen| &seen.bases_taken), 1);
+    heard.extend(std::iter::from_fn(|| pushes.try_recv().ok().map(Some)));
+    assert!(
+        matches!(
+            heard[..],
+            [Some(Push::Next { .. }), Some(Push::Granted { .. })]
+        ),
+        "{heard:?}"
     );
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
-    let lease = soon("the grant", waiter).await.unwrap().unwrap();
-    assert_eq!(place.count(|seen| &seen.bases_taken), taken + 1);
-    assert_eq!(
-        place.count(|seen| &seen.appends),
-        appends + 1,
-        "the release"
-    );
-    drop(lease);
 }
 
 /// A record that was removed and made again has positions of its own.
@@ -588,19 +601,28 @@ fn a_runtime_that_ends_takes_along_what_was_asked() {
     });
 }
 
-/// Whoever is rung for something that it does not know any more is told to ask.
-#[tokio::test]
-async fn who_is_rung_without_a_copy_asks() {
-    struct Heard(tokio::sync::mpsc::UnboundedSender<Push>);
+/// What a store is told from now on.
+async fn hear(store: &dyn LockStore) -> UnboundedReceiver<Push> {
+    struct Heard(UnboundedSender<Push>);
     impl PushSink for Heard {
         fn push(&self, push: Push) {
             self.0.send(push).ok();
         }
     }
+    let (heard, pushes) = unbounded_channel();
+    // For as long as the test.
+    Box::leak(Box::new(
+        store.listen(Arc::new(Heard(heard))).await.unwrap(),
+    ));
+    pushes
+}
+
+/// Whoever is rung for something that it does not know any more is told to ask.
+#[tokio::test]
+async fn who_is_rung_without_a_copy_asks() {
     let place = Place::default();
     let store = place.store();
-    let (heard, mut pushes) = tokio::sync::mpsc::unbounded_channel();
-    let _listening = store.listen(Arc::new(Heard(heard))).await.unwrap();
+    let mut pushes = hear(&store).await;
     let key = Key::new("k").unwrap();
     let inboxes = [LockStore::inbox(&store).clone()];
     place.shelf.journal().ring(&key, &inboxes).await.unwrap();

@@ -52,6 +52,11 @@ pub(crate) async fn initialise(store: &CommandSettings) -> Result<Vec<Initialise
     Ok(builder(store).initialise().await?)
 }
 
+/// What would be sent to servers that are new.
+pub(crate) fn initialisation(store: &CommandSettings) -> Result<Option<String>, Failure> {
+    Ok(builder(store).initialisation()?)
+}
+
 /// Connects, and hears what the store answers to claims.
 pub(crate) async fn open_to_ask(
     store: &CommandSettings,

@@ -19,8 +19,8 @@ pub(crate) const OTHER_FORMAT: &str = "LH002";
 pub(crate) const CHANGED: &str = "LH003";
 
 /// What to do where no more connections are let in.
-const MORE_ROOM: &str = "raise max_connections, or go through a pooler; who waits takes two \
-     connections, and pool= in the URL says how many a client may open for its steps";
+const MORE_ROOM: &str =
+    "raise max_connections, or lower pool= in the URL: who waits has two connections";
 
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {

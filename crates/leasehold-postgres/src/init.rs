@@ -6,6 +6,7 @@ use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::SimpleQueryMessage;
 
+use super::errors;
 use super::pool::{Failure, Pool};
 
 /// The version of the schema that this build uses.
@@ -14,6 +15,13 @@ const VERSION: &str = "1";
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
     include_str!("schema.sql").replace("{schema}", schema)
+}
+
+/// The same for people: what to run, and what each role needs.
+pub(crate) fn script(schema: &str) -> String {
+    let (sql, grants) = (sql(schema), errors::grants(schema, "ROLE"));
+    let grants = grants.replace("; ", ";\n-- ");
+    format!("begin;\n\n{sql}\ncommit;\n\n-- For each role that uses locks:\n-- {grants}\n")
 }
 
 /// Makes the schema, unless it is there.

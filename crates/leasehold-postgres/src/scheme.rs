@@ -47,6 +47,11 @@ impl Scheme for Postgres {
         Ok(doctor::examine(&options).await)
     }
 
+    fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {
+        let options = PostgresOptions::from_url(url)?;
+        Ok(Some(init::script(&options.schema)))
+    }
+
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let options = PostgresOptions::from_url(url)?.with_access(access)?;
         let pool = Pool::new(&options);

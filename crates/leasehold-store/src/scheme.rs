@@ -37,6 +37,13 @@ pub trait Scheme: Sync {
     /// Examines the store. A fault of a server is a finding and not an error.
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError>;
 
+    /// Returns what [`initialise`](Self::initialise) would send to a server that is new, for people to
+    /// read and to run by other means. None if that is no text.
+    fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {
+        let _ = url;
+        Ok(None)
+    }
+
     /// Marks the servers as new.
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let _ = (url, access);

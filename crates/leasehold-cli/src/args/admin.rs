@@ -50,11 +50,14 @@ pub(crate) struct ResizeArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Mark new servers, or make a directory that the users of a group share
+/// Make what a store needs before its first use: a schema, nodes, marks, a shared directory
 ///
-/// Servers are those of a redlock:// URL, or one with restart=quarantine. A server without a mark
-/// may have lost its data: it gives no votes, or grants nothing, for its quarantine (twice
-/// max_ttl). `init` declares that servers without a mark are new, so that they can be used at once.
+/// postgres:// needs a schema, which a role with the right to create one makes. zookeeper:// makes
+/// its nodes by itself; `init` makes them beforehand. What is there already is not changed.
+///
+/// Servers with marks are those of a redlock:// URL, or one with restart=quarantine. A server
+/// without a mark may have lost its data: it gives no votes, or grants nothing, for its quarantine
+/// (twice max_ttl). `init` declares that servers without a mark are new, so that they can be used at once.
 /// Run it once, before the first lock, and never for a server that has lost its data. A server that
 /// is already marked does not change. A server of another set, or with other settings, is moved to
 /// this set, with a quarantine. `init` fails if a server is not new and is in quarantine.
@@ -65,11 +68,15 @@ pub(crate) struct ResizeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'\n  \
-    leasehold init -S 'local:/var/lib/leasehold?group=ops'")]
+    leasehold init -S 'local:/var/lib/leasehold?group=ops'\n  \
+    leasehold init --dry-run -S postgres://app@pg1/app")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per server")))]
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+    /// Print the SQL that would be sent to PostgreSQL, with the grants that roles need, and do nothing
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dry_run: bool,
 }
 
 /// Measure what a lock costs here, compared with the raw server

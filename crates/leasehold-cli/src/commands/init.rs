@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{Initialised, Made, Marked};
 
 use crate::args::InitArgs;
-use crate::connect::initialise;
+use crate::connect::{initialisation, initialise};
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
 use crate::{duration, exit};
@@ -21,6 +21,14 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
              group shall share: -S 'local:/some/dir?group=NAME'",
             ),
         );
+    }
+    if args.dry_run {
+        let text = initialisation(store)?.ok_or_else(|| {
+            Failure::usage("--dry-run: what init does at this store is no text")
+                .hint("it can print the SQL for postgres://")
+        })?;
+        printer.data(&text)?;
+        return Ok(exit::OK);
     }
     let servers = initialise(store).await?;
     // One grants by itself; several have a vote each.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Store, at, events, json_lines, run_at as run, spawn_at as spawn};
+use leasehold_testkit::postgres::{Postgres, sql_at};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -430,4 +431,30 @@ async fn bench_names_the_server() {
     let named = format!("redis://127.0.0.1:{}", server.port());
     assert!(ended.stdout.starts_with(&named), "{}", ended.stdout);
     ended.has_shown(", medians of 1 rounds");
+}
+
+/// What an administrator runs by hand is what `init` would have sent, with what each role needs.
+#[tokio::test]
+async fn what_init_would_do_can_be_read_and_run() {
+    let server = Postgres::shared();
+    let database = server.url_of(&server.database());
+    let url = format!("{database}?schema=by_hand");
+    let dry = run(&url, "init --dry-run").await;
+    dry.has_code(Some(0));
+    assert_eq!(dry.stderr, "");
+    run(&url, "run k -- true").await.has_code(Some(69));
+    let role = format!("r{}", dry.stdout.len());
+    let grants = dry.stdout.split_once("-- For each role").unwrap().1;
+    let grants = grants.split_once('\n').unwrap().1;
+    let grants = grants.replace("-- ", "").replace("ROLE", &role);
+    sql_at(&database, &dry.stdout);
+    sql_at(&database, &format!("create role {role} login; {grants}"));
+    run(&url, "init").await.has_said("was there already");
+    let as_role = url.replace("postgres://postgres@", &format!("postgres://{role}@"));
+    run(&as_role, "run k -- true").await.has_code(Some(0));
+
+    let redis = RedisServer::start();
+    let refused = run(&redis.url(), "init --dry-run").await;
+    refused.has_printed(Some(64), "");
+    refused.has_said("postgres://");
 }

@@ -112,6 +112,30 @@ impl ClientBuilder {
         })
     }
 
+    /// Returns what [`initialise`](Self::initialise) would send to a server that is new, for people to
+    /// read and to run by other means: SQL for `postgres://`, and none for other stores. The same as
+    /// `leasehold init --dry-run`. Nothing is asked of the server.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL that opens no store.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "postgres")]
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Client;
+    /// let sql = Client::builder().store("postgres://app@pg1/app").initialisation()?;
+    /// assert!(sql.is_some_and(|sql| sql.contains("create schema")));
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "postgres"))]
+    /// # fn main() {}
+    /// ```
+    pub fn initialisation(&self) -> Result<Option<String>, Error> {
+        let url = self.url.as_deref().unwrap_or("local:").trim();
+        let text = registry::of(url).and_then(|scheme| Ok(scheme.initialisation(url)?));
+        text.map_err(|error| Error::new(Operation::Connect, None, error))
+    }
+
     /// Marks servers as new before their first use: those of a `redlock://` URL, or of a URL with
     /// `restart=quarantine`. A marked server grants at once; an unmarked one first waits for its
     /// quarantine. The same as `leasehold init`.

@@ -14,8 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::errors::no_answer;
-use super::journal::get;
-use super::pool::{Param, Pool};
+use super::pool::{Param, Pool, get};
 
 /// How many statements may be under way. What is asked meanwhile goes with the next.
 const UNDER_WAY: usize = 3;

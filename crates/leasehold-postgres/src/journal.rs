@@ -1,6 +1,5 @@
 //! The journals: rows of a table, and the statements that append to them and read them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,16 +9,16 @@ use leasehold_store::journal::{
     damaged, other_format,
 };
 use leasehold_store::random::random_u64;
-use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
+use leasehold_store::{Capabilities, Listening, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::Type;
 
 use super::batch::{Batch, Step};
 use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::{Commit, PostgresOptions};
-use super::pool::{Failure, Param, Pool};
+use super::pool::{Failure, Param, Pool, get};
 
 /// A row is written anew at each step, and has to find room on its page.
 const BASE_AFTER: u64 = 1024;
@@ -318,21 +317,6 @@ fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
     let known = known.map(|known| (known.record.cast_signed(), number(known.offset)));
     known.unzip()
 }
-
-/// A column, which is of the type that the schema says unless somebody has changed it.
-pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
-    row.try_get(column).map_err(|error| {
-        StoreError::new(
-            ErrorKind::Corrupt,
-            "the functions of leasehold's schema are not ours",
-        )
-        .with_hint("look at the schema; leasehold init makes another, with ?schema=NAME")
-        .with_source(error)
-    })
-}
-
-pub(crate) trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
-impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
 
 /// The answer of an append.
 fn appended(key: &Key, row: &Row) -> Result<Appended, StoreError> {

@@ -12,7 +12,7 @@ use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row};
 
 use super::errors;
@@ -181,6 +181,21 @@ impl Pool {
         StoreError::new(ErrorKind::Unavailable, message)
     }
 }
+
+/// A column, which is of the type that the schema says unless somebody has changed it.
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|error| {
+        StoreError::new(
+            ErrorKind::Corrupt,
+            "the functions of leasehold's schema are not ours",
+        )
+        .with_hint("look at the schema; leasehold init makes another, with ?schema=NAME")
+        .with_source(error)
+    })
+}
+
+pub(crate) trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
+impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
 
 /// The hosts, for messages.
 fn server(config: &Config) -> String {

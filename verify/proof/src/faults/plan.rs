@@ -89,9 +89,9 @@ pub enum Fault {
     StepClock(Which, i64),
     /// The Sentinels are told to fail over.
     FailOver,
-    /// The primary dies, is replaced, and comes back.
+    /// The primary dies, is replaced, and comes back (PostgreSQL: not).
     KillPrimary,
-    /// The primary stands still until it is replaced, and goes on.
+    /// The primary stands still until it is replaced, and goes on (PostgreSQL: is killed).
     StopPrimary,
     /// The primary cannot be reached until it is replaced, and comes back.
     CutOffPrimary,

@@ -44,14 +44,21 @@ impl Promise {
             plan.faults().any(|fault| ends(deployment, fault))
         };
         let unplanned = fail_overs > agreed(plan);
-        let loses = any(loses_data)
-            || plan.is_unsynced() && any(|_, fault| matches!(fault, Fault::Kill(Which::At(0), _)));
+        // The pooler forgets nothing.
+        let ends = |it, fault| match fault {
+            Fault::Kill(at, _) => at == Which::At(0) || it == Deployment::PostgresStandby,
+            Fault::KillPrimary | Fault::StopPrimary => true,
+            _ => false,
+        };
+        let loses = any(loses_data) || plan.is_unsynced() && any(ends);
         let forgets = loses && !plan.quarantine;
         let replaced = match deployment {
             // All that can be promoted have acknowledged.
             Deployment::Acknowledged => plan.acknowledge != Some(2) && fail_overs > 0,
             _ => unplanned,
         };
+        let promoted = deployment == Deployment::PostgresStandby
+            && any(|_, fault| matches!(fault, Fault::KillPrimary | Fault::StopPrimary));
         let evicted = any(|_, fault| matches!(fault, Fault::Evict(..) | Fault::DeleteRecords));
         let forward = any(|_, fault| matches!(fault, Fault::StepClock(_, by) if by > 0));
         // Whoever leads next brings another time.
@@ -69,8 +76,9 @@ impl Promise {
             // Where nobody waits until what is forgotten is over, only clocks keep tokens rising.
             tokens: !((back > 0 || skewed || differ) && (forgets || evicted))
                 && (deployment.is_redlock() || !too_far_back),
-            // What the promoted server had not received are also places in line.
-            order: exclusion && !deployment.is_redlock() && !unplanned && !loses,
+            // What the promoted server had not received are also places in line; and a promoted
+            // PostgreSQL knows of nobody yet that listens.
+            order: exclusion && !deployment.is_redlock() && !unplanned && !loses && !promoted,
             service: true,
             audit: deployment.keeps_audit() && !(any(spoils_audit) || evicted || unplanned),
         }

@@ -46,7 +46,7 @@ enum Servers {
     Sentinels(Sentinels),
     Cluster(Cluster),
     Independent(Independent),
-    Postgres(Database),
+    Postgres(Box<Database>),
     ZooKeeper(Keepers),
 }
 
@@ -100,8 +100,10 @@ impl Site {
             }
             it @ (Deployment::Postgres | Deployment::PostgresPooled) => {
                 let pooled = it == Deployment::PostgresPooled;
-                Servers::Postgres(Database::start(pooled, &shim.environment(&clocks[0])))
+                let environment = shim.environment(&clocks[0]);
+                Servers::Postgres(Box::new(Database::start(pooled, &environment)))
             }
+            Deployment::PostgresStandby => Servers::Postgres(Box::new(Database::with_standby())),
             Deployment::Zookeeper | Deployment::ZookeeperEnsemble => {
                 let environments = clocks.iter().map(|clock| shim.environment(clock));
                 Servers::ZooKeeper(Keepers::start(&environments.collect::<Vec<_>>()))
@@ -148,7 +150,11 @@ impl Site {
             }
             Servers::Postgres(database) => {
                 let commit = if plan.is_unsynced() { "async" } else { "sync" };
-                database.url(&format!("{LIMITS}&commit={commit}"))
+                let limits = match plan.deployment.takes_time() {
+                    true => PATIENT,
+                    false => LIMITS,
+                };
+                database.url(&format!("{limits}&commit={commit}"))
             }
             Servers::ZooKeeper(keepers) => {
                 let limits = match plan.deployment.takes_time() {

@@ -40,6 +40,8 @@ pub enum Deployment {
     Postgres,
     /// The same behind a pooler, which gives each transaction a session.
     PostgresPooled,
+    /// A PostgreSQL server, and a standby that has every commit on disk before it is answered.
+    PostgresStandby,
     /// A ZooKeeper server that has every change on disk before it answers.
     Zookeeper,
     /// Three of them, of which two make a majority. Clients know all.
@@ -48,7 +50,7 @@ pub enum Deployment {
 
 impl Deployment {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Local,
         Self::Server,
         Self::ServerQuarantine,
@@ -60,6 +62,7 @@ impl Deployment {
         Self::Redlock5,
         Self::Postgres,
         Self::PostgresPooled,
+        Self::PostgresStandby,
         Self::Zookeeper,
         Self::ZookeeperEnsemble,
     ];
@@ -77,10 +80,11 @@ impl Deployment {
         matches!(self, Self::Redlock3 | Self::Redlock5)
     }
 
-    /// PostgreSQL, with or without a pooler.
+    /// PostgreSQL, with or without a pooler or a standby.
     #[must_use]
     pub fn is_postgres(self) -> bool {
-        matches!(self, Self::Postgres | Self::PostgresPooled)
+        use Deployment::{Postgres, PostgresPooled, PostgresStandby};
+        matches!(self, Postgres | PostgresPooled | PostgresStandby)
     }
 
     /// ZooKeeper, one server or several.
@@ -100,7 +104,11 @@ impl Deployment {
     pub fn takes_time(self) -> bool {
         matches!(
             self,
-            Self::Sentinel | Self::Acknowledged | Self::Cluster | Self::ZookeeperEnsemble
+            Self::Sentinel
+                | Self::Acknowledged
+                | Self::Cluster
+                | Self::PostgresStandby
+                | Self::ZookeeperEnsemble
         )
     }
 
@@ -110,14 +118,14 @@ impl Deployment {
         self == Self::Local || self.is_redis()
     }
 
-    /// How many servers there are, Sentinels not counted. A pooler is the last of them.
+    /// How many servers there are, Sentinels not counted. A pooler or a standby is the last of them.
     #[must_use]
     pub fn servers(self) -> usize {
         match self {
             Self::Local => 0,
             Self::Server | Self::ServerQuarantine | Self::ServerAof => 1,
             Self::Postgres | Self::Zookeeper => 1,
-            Self::PostgresPooled => 2,
+            Self::PostgresPooled | Self::PostgresStandby => 2,
             Self::Sentinel | Self::Acknowledged | Self::Redlock3 | Self::ZookeeperEnsemble => 3,
             Self::Redlock5 => 5,
             Self::Cluster => 6,

@@ -18,8 +18,8 @@ impl Drawing {
             }];
         }
         use Deployment::{
-            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
+            Acknowledged, Cluster, Local, Postgres, PostgresPooled, PostgresStandby, Redlock3,
+            Redlock5, Sentinel, Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
         };
         let mut menu: Vec<Draw> = Vec::new();
         if self.deployment != Local {
@@ -107,6 +107,19 @@ impl Drawing {
                 |_, _| Fault::EndSessions,
                 |it, random| Fault::LockTable(it.a_while(random)),
             ]),
+            // Of the commits of a server that has restarted the standby may lack the last for a while.
+            PostgresStandby => menu.extend::<[Draw; 10]>([
+                |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
+                |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
+                |it, random| Fault::Stop(it.which(random), it.a_while(random)),
+                |_, random| Fault::Kill(Which::At(1), random.u64(0..400)),
+                |_, _| Fault::KillPrimary,
+                |_, _| Fault::KillPrimary,
+                |_, _| Fault::StopPrimary,
+                |_, _| Fault::StopPrimary,
+                |_, _| Fault::EndSessions,
+                |it, random| Fault::LockTable(it.a_while(random)),
+            ]),
             Zookeeper => menu.extend::<[Draw; 6]>([
                 |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
                 |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
@@ -143,8 +156,8 @@ impl Drawing {
     /// What it does not.
     pub(super) fn menu_beyond(&self) -> Vec<Draw> {
         use Deployment::{
-            Acknowledged, Cluster, Local, Postgres, PostgresPooled, Redlock3, Redlock5, Sentinel,
-            Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
+            Acknowledged, Cluster, Local, Postgres, PostgresPooled, PostgresStandby, Redlock3,
+            Redlock5, Sentinel, Server, ServerAof, ServerQuarantine, Zookeeper, ZookeeperEnsemble,
         };
         let forward: Draw = |it, random| {
             Fault::StepClock(
@@ -190,6 +203,11 @@ impl Drawing {
                 |_, _| Fault::DeleteRecords,
                 |_, _| Fault::Kill(Which::At(0), 0),
                 |_, _| Fault::Kill(Which::At(0), 0),
+            ],
+            PostgresStandby => vec![
+                |_, _| Fault::DeleteRecords,
+                |_, _| Fault::KillPrimary,
+                |_, _| Fault::StopPrimary,
             ],
             Zookeeper => vec![forward, |_, _| Fault::DeleteRecords, |it, random| {
                 Fault::Restart(it.which(random), Data::Lost)

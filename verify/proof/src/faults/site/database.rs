@@ -1,6 +1,7 @@
-//! A PostgreSQL server, and the pooler in front of it if there is one.
+//! A PostgreSQL server, and the pooler in front of it or the standby behind it if there is one.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold::Access;
 use leasehold_store::scheme::Scheme as _;
@@ -11,13 +12,16 @@ use leasehold_testkit::proxy::Proxy;
 use super::pause;
 use crate::faults::plan::{Fault, Which};
 
-/// Place 0 is the server, place 1 the pooler. A proxy is in front of each.
+/// Place 0 is the server, place 1 the pooler or the standby. A proxy is in front of each.
 #[derive(Debug)]
 pub(super) struct Database {
     server: Postgres,
     /// With a pooler, only the sessions that listen go this way.
     direct: Proxy,
     pooler: Option<(PgBouncer, Proxy)>,
+    standby: Option<(Postgres, Proxy)>,
+    /// Whether the standby has taken the place of the server, which is dead.
+    is_replaced: AtomicBool,
 }
 
 /// A server that comes back is used at once.
@@ -35,12 +39,30 @@ impl Database {
             direct: Proxy::start(server.address()),
             server,
             pooler,
+            standby: None,
+            is_replaced: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn with_standby() -> Self {
+        let mut database = Self::start(false, &[]);
+        let server = &database.server;
+        let standby = Postgres::replica_of(server);
+        let proxy = Proxy::start(standby.address());
+        // What the standby is called does not matter. It has not been promoted yet.
+        server.sql("alter system set synchronous_standby_names = '*'");
+        server.sql("select pg_reload_conf()");
+        database.standby = Some((standby, proxy));
+        database
     }
 
     /// Where clients find it.
     pub(super) fn url(&self, params: &str) -> String {
         let direct = self.direct.through(&self.server.url());
+        if let Some((_, standby)) = &self.standby {
+            let both = format!("{},{}", self.direct.address(), standby.address());
+            return format!("postgres://postgres@{both}/postgres?{params}");
+        }
         match &self.pooler {
             None => format!("{direct}?{params}"),
             Some((pooler, proxy)) => {
@@ -60,8 +82,32 @@ impl Database {
         self.pooler.as_ref().filter(|_| which == Which::At(1))
     }
 
+    /// The server at a place; after a fail-over there is one.
+    fn server(&self, which: Which) -> &Postgres {
+        let is_replaced = self.is_replaced.load(Ordering::Acquire);
+        match &self.standby {
+            Some((standby, _)) if is_replaced || which == Which::At(1) => standby,
+            _ => &self.server,
+        }
+    }
+
     pub(super) fn proxy(&self, which: Which) -> &Proxy {
-        self.pooler(which).map_or(&self.direct, |(_, proxy)| proxy)
+        match &self.standby {
+            Some((_, proxy)) if which == Which::At(1) => proxy,
+            _ => self.pooler(which).map_or(&self.direct, |(_, proxy)| proxy),
+        }
+    }
+
+    /// Lets the standby take the place of the server, which does nothing any more.
+    async fn replace(&self) {
+        let Some((standby, _)) = &self.standby else {
+            return;
+        };
+        let alone = "alter system set synchronous_standby_names = ''";
+        for text in [alone, "select pg_reload_conf()", "select pg_promote()"] {
+            self.run(standby, text).await;
+        }
+        self.is_replaced.store(true, Ordering::Release);
     }
 
     /// Does something to one of them, and returns when it is over.
@@ -74,9 +120,9 @@ impl Database {
                     pooler.resume();
                 }
                 None => {
-                    self.server.pause();
+                    self.server(which).pause();
                     pause(time).await;
-                    self.server.resume();
+                    self.server(which).resume();
                 }
             },
             Fault::Kill(which, time) => match self.pooler(which) {
@@ -86,9 +132,9 @@ impl Database {
                     pooler.start_again(&self.server);
                 }
                 None => {
-                    self.server.kill();
+                    self.server(which).kill();
                     pause(time).await;
-                    self.server.start_again();
+                    self.server(which).start_again();
                 }
             },
             Fault::Restart(which, _) => match self.pooler(which) {
@@ -101,8 +147,22 @@ impl Database {
                     self.server.start_again();
                 }
             },
+            Fault::KillPrimary | Fault::StopPrimary if self.is_replaced.load(Ordering::Acquire) => {
+            }
+            Fault::KillPrimary => {
+                self.server.kill();
+                self.replace().await;
+            }
+            Fault::StopPrimary => {
+                self.server.pause();
+                pause(500).await;
+                self.replace().await;
+                // Somebody sees to it that it does not come back.
+                self.server.kill();
+            }
             Fault::EndSessions => {
                 self.run(
+                    self.server(Which::At(0)),
                     "select pg_terminate_backend(pid) from pg_stat_activity \
                      where backend_type = 'client backend' and pid <> pg_backend_pid()",
                 )
@@ -111,26 +171,27 @@ impl Database {
             Fault::LockTable(time) => {
                 let locked = "lock table leasehold.keys in access exclusive mode";
                 let seconds = format!("{}.{:03}", time / 1000, time % 1000);
-                self.run(&format!(
-                    "begin; {locked}; select pg_sleep({seconds}); commit"
-                ))
-                .await;
+                let text = format!("begin; {locked}; select pg_sleep({seconds}); commit");
+                self.run(self.server(Which::At(0)), &text).await;
             }
-            Fault::DeleteRecords => self.run("delete from leasehold.keys").await,
+            Fault::DeleteRecords => {
+                let all = "delete from leasehold.keys";
+                self.run(self.server(Which::At(0)), all).await;
+            }
             _ => {}
         }
     }
 
-    async fn run(&self, sql: &str) {
-        let finished = Process::run(psql(&self.server.url(), sql)).await;
+    async fn run(&self, server: &Postgres, sql: &str) {
+        let finished = Process::run(psql(&server.url(), sql)).await;
         assert!(finished.status.success(), "{finished}");
     }
 
     /// Ends all that still lasts.
     pub(super) fn heal(&self) {
         self.direct.heal();
-        if let Some((_, proxy)) = &self.pooler {
-            proxy.heal();
-        }
+        let beside = self.pooler.iter().map(|(_, proxy)| proxy);
+        let behind = self.standby.iter().map(|(_, proxy)| proxy);
+        beside.chain(behind).for_each(Proxy::heal);
     }
 }

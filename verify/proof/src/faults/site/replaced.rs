@@ -12,6 +12,7 @@ impl Site {
             Servers::Sentinels(all) => replace_under_sentinels(all, fault).await,
             Servers::Cluster(all) => self.replace_in_cluster(all, fault).await,
             Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
+            Servers::Postgres(database) => database.strike(fault).await,
             _ => {}
         }
     }

@@ -349,6 +349,8 @@ impl Journal for Nodes {
             for (key, found) in keys.iter().zip(found) {
                 let Some((bytes, stat)) = found else { continue };
                 let touched = time_of(&stat);
+                // The servers may be ahead of what is known of their time.
+                page.at = page.at.max(touched);
                 let is_idle = |least| page.at.since(touched) >= least;
                 if of.idle_for.is_none_or(is_idle)
                     && let Ok(news) = node::news(key, &bytes, (stat.version, time_of(&stat)), None)

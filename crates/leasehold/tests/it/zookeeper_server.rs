@@ -1,13 +1,14 @@
 //! What clients of `zookeeper://` see when something is not as it should be.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::core::{Claim, Mode, Push};
 use leasehold::{Client, ErrorKind, Released};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_store::{PushSink, Verbs as _};
-use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
@@ -413,4 +414,21 @@ async fn it_lives_beside_others() {
     assert_eq!(raw.get_data(&chroot).await.unwrap().0, b"theirs");
     let below = raw.list_children(&chroot).await.unwrap();
     assert_eq!(below.len(), 2, "{below:?}");
+}
+
+/// The servers tell the time late to who is far away. What was asked at a later time than it knows did
+/// not begin earlier for that.
+#[tokio::test]
+async fn a_listing_knows_no_other_times_than_a_look() {
+    let Far {
+        proxy, far, near, ..
+    } = Far::new().await;
+    proxy.delay(Direction::ToClient, Duration::from_millis(300));
+    let far = far.replace("session_timeout=400ms", "session_timeout=10s");
+    let (far, near) = (connect(&far).await, connect(&near).await);
+    proxy.heal();
+    let _lease = near.mutex("k").unwrap().lock().await.unwrap();
+    let listed = far.list("k").await.unwrap();
+    let looked = near.inspect("k").await.unwrap();
+    assert_eq!(listed[0].holders[0].since, looked.holders[0].since);
 }

@@ -260,13 +260,14 @@ impl Journal for Rows {
         };
         for row in &rows {
             let (name, touched): (String, i64) = (get(row, 0)?, get(row, 1)?);
-            let Ok(key) = Key::new(&*name) else { continue };
-            let Ok((at, news)) = news(&key, row) else {
-                continue;
-            };
-            page.at = page.at.max(at);
+            let known = Key::new(&*name).map_err(StoreError::from);
+            let known = known.and_then(|key| news(&key, row));
+            let known = known.map(|(at, news)| {
+                page.at = page.at.max(at);
+                news
+            });
             page.records
-                .push((name, StoreTime(touched.cast_unsigned()), news));
+                .push((name, StoreTime(touched.cast_unsigned()), known));
         }
         Ok(page)
     }

@@ -352,9 +352,8 @@ impl Journal for Nodes {
                 // The servers may be ahead of what is known of their time.
                 page.at = page.at.max(touched);
                 let is_idle = |least| page.at.since(touched) >= least;
-                if of.idle_for.is_none_or(is_idle)
-                    && let Ok(news) = node::news(key, &bytes, (stat.version, time_of(&stat)), None)
-                {
+                if of.idle_for.is_none_or(is_idle) {
+                    let news = node::news(key, &bytes, (stat.version, touched), None);
                     page.records.push((key.to_string(), touched, news));
                 }
             }

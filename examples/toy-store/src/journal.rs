@@ -222,7 +222,7 @@ impl Journal for ToyJournal {
         };
         let records = shelf.records.iter().filter(wanted).take(100);
         let row = |(name, record): (&String, &Record)| {
-            (name.clone(), record.touched, record.news_since(None))
+            (name.clone(), record.touched, Ok(record.news_since(None)))
         };
         Ok(Page {
             at,

@@ -266,8 +266,8 @@ pub struct Page {
     /// The backend's clock.
     pub at: StoreTime,
     /// The records, in the order of their keys: the key, the time of the last entry, and all of
-    /// the journal.
-    pub records: Vec<(String, StoreTime, News)>,
+    /// the journal, or why it cannot be read.
+    pub records: Vec<(String, StoreTime, Result<News, StoreError>)>,
 }
 
 /// The error for a record that is cut or changed.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use leasehold_core::{Key, Moment, StoreTime};
 
 use super::copy::Copy;
-use super::{Journal, Page, PageOf};
+use super::{Journal, News, Page, PageOf};
 use crate::clock;
 use crate::error::StoreError;
 use crate::glob;
@@ -23,17 +23,15 @@ const FIRST: u64 = 8;
 /// The records of a page: the key, the time of its last step, and the queue.
 fn read(page: Page, journal: &impl Journal) -> Vec<Row> {
     let records = page.records.into_iter();
-    let row = |(name, touched, news): (String, StoreTime, super::News)| {
-        let queue = Key::new(&*name).map_err(StoreError::from).and_then(|key| {
-            let mut copy = Copy::default();
-            copy.follow(&key, &news, journal.inbox())?;
-            Ok((key, copy))
-        });
-        Row {
-            name,
-            touched,
-            queue,
-        }
+    let queue = |name: &str, news: Result<News, StoreError>| {
+        let (key, mut copy) = (Key::new(name)?, Copy::default());
+        copy.follow(&key, &news?, journal.inbox())?;
+        Ok((key, copy))
+    };
+    let row = |(name, touched, news): (String, StoreTime, _)| Row {
+        queue: queue(&name, news),
+        name,
+        touched,
     };
     records.map(row).collect()
 }

@@ -335,7 +335,7 @@ async fn a_step_is_one_round_trip() {
     let entries: usize = page
         .records
         .iter()
-        .map(|(.., news)| news.entries.len())
+        .map(|(.., news)| news.as_ref().unwrap().entries.len())
         .sum();
     assert_eq!(entries, 22, "what was refused has left nothing");
 }
@@ -386,7 +386,7 @@ async fn who_is_far_behind_takes_the_base() {
     let kept: usize = longest
         .records
         .iter()
-        .map(|(.., news)| news.entries.len())
+        .map(|(.., news)| news.as_ref().unwrap().entries.len())
         .sum();
     assert!(kept < 200, "{kept} of 812 entries are left since the base");
 }

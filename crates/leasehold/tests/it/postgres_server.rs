@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinSet;
 
 use super::postgres_store::Fresh;
-use super::support::{in_line, soon, try_lock, until, waiting};
+use super::support::{in_line, skipped, soon, try_lock, until, waiting};
 
 async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
     let access = Access::default();
@@ -126,6 +126,7 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
     let _held = try_lock(&other, "fine").await.expect("free");
     let listed = other.list("*").await.unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(skipped(&other).await, ["cut", "format", "torn"]);
 }
 
 /// A role that lacks a right is told which.

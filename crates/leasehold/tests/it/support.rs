@@ -43,6 +43,16 @@ pub(crate) async fn in_line(seen_by: &Client, key: &str, waiters: usize) {
     .await;
 }
 
+/// What a listing names and cannot read.
+pub(crate) async fn skipped(client: &Client) -> Vec<String> {
+    let (mut listing, mut names) = (client.listing("*"), Vec::new());
+    while let Some(page) = listing.next().await.unwrap() {
+        names.extend(page.skipped.into_iter().map(|one| one.name));
+    }
+    names.sort_unstable();
+    names
+}
+
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }

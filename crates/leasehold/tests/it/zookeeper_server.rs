@@ -13,7 +13,7 @@ use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::support::{LIMIT, id, in_line, key, soon, try_lock, until, waiting};
+use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
 async fn connect(url: &str) -> Client {
@@ -216,6 +216,7 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     assert_eq!(read("theirs").await, b"somebody's");
     let _held = try_lock(&other, "fine").await.expect("free");
     assert_eq!(other.list("*").await.unwrap().len(), 1);
+    assert_eq!(skipped(&other).await, ["format", "theirs", "torn"]);
 }
 
 /// A node that was removed and made again counts its changes anew. Who knew the former one does not take

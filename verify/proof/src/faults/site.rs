@@ -46,7 +46,7 @@ enum Servers {
     Sentinels(Sentinels),
     Cluster(Cluster),
     Independent(Independent),
-    Postgres(Box<Database>),
+    Postgres(Database),
     ZooKeeper(Keepers),
 }
 
@@ -101,9 +101,9 @@ impl Site {
             it @ (Deployment::Postgres | Deployment::PostgresPooled) => {
                 let pooled = it == Deployment::PostgresPooled;
                 let environment = shim.environment(&clocks[0]);
-                Servers::Postgres(Box::new(Database::start(pooled, &environment)))
+                Servers::Postgres(Database::start(pooled, &environment))
             }
-            Deployment::PostgresStandby => Servers::Postgres(Box::new(Database::with_standby())),
+            Deployment::PostgresStandby => Servers::Postgres(Database::with_standby()),
             Deployment::Zookeeper | Deployment::ZookeeperEnsemble => {
                 let environments = clocks.iter().map(|clock| shim.environment(clock));
                 Servers::ZooKeeper(Keepers::start(&environments.collect::<Vec<_>>()))

@@ -19,7 +19,7 @@ pub(super) struct Database {
     /// With a pooler, only the sessions that listen go this way.
     direct: Proxy,
     pooler: Option<(PgBouncer, Proxy)>,
-    standby: Option<(Postgres, Proxy)>,
+    standby: Option<Box<(Postgres, Proxy)>>,
     /// Whether the standby has taken the place of the server, which is dead.
     is_replaced: AtomicBool,
 }
@@ -52,14 +52,14 @@ impl Database {
         // What the standby is called does not matter. It has not been promoted yet.
         server.sql("alter system set synchronous_standby_names = '*'");
         server.sql("select pg_reload_conf()");
-        database.standby = Some((standby, proxy));
+        database.standby = Some(Box::new((standby, proxy)));
         database
     }
 
     /// Where clients find it.
     pub(super) fn url(&self, params: &str) -> String {
         let direct = self.direct.through(&self.server.url());
-        if let Some((_, standby)) = &self.standby {
+        if let Some((_, standby)) = self.standby.as_deref() {
             let both = format!("{},{}", self.direct.address(), standby.address());
             return format!("postgres://postgres@{both}/postgres?{params}");
         }
@@ -85,14 +85,14 @@ impl Database {
     /// The server at a place; after a fail-over there is one.
     fn server(&self, which: Which) -> &Postgres {
         let is_replaced = self.is_replaced.load(Ordering::Acquire);
-        match &self.standby {
+        match self.standby.as_deref() {
             Some((standby, _)) if is_replaced || which == Which::At(1) => standby,
             _ => &self.server,
         }
     }
 
     pub(super) fn proxy(&self, which: Which) -> &Proxy {
-        match &self.standby {
+        match self.standby.as_deref() {
             Some((_, proxy)) if which == Which::At(1) => proxy,
             _ => self.pooler(which).map_or(&self.direct, |(_, proxy)| proxy),
         }
@@ -100,7 +100,7 @@ impl Database {
 
     /// Lets the standby take the place of the server, which does nothing any more.
     async fn replace(&self) {
-        let Some((standby, _)) = &self.standby else {
+        let Some((standby, _)) = self.standby.as_deref() else {
             return;
         };
         let alone = "alter system set synchronous_standby_names = ''";
@@ -191,7 +191,7 @@ impl Database {
     pub(super) fn heal(&self) {
         self.direct.heal();
         let beside = self.pooler.iter().map(|(_, proxy)| proxy);
-        let behind = self.standby.iter().map(|(_, proxy)| proxy);
+        let behind = self.standby.iter().map(|standby| &standby.1);
         beside.chain(behind).for_each(Proxy::heal);
     }
 }

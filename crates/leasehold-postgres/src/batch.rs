@@ -9,7 +9,7 @@ use leasehold_core::Key;
 use leasehold_store::journal::FORMAT;
 use leasehold_store::sync::{Mutex, lock};
 use leasehold_store::{ErrorKind, StoreError};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -75,7 +75,7 @@ impl Batch {
         tokio::select! {
             biased;
             answer = &mut answered => return answer.unwrap_or_else(|_| Err(no_answer())),
-            _room = self.room.acquire() => self.send(self.oldest()).await,
+            room = self.room.acquire() => self.send(self.oldest(), room.ok()).await,
         }
         answered.await.unwrap_or_else(|_| Err(no_answer()))
     }
@@ -87,37 +87,43 @@ impl Batch {
         waiting.drain(..count).collect()
     }
 
-    async fn send(&self, mut steps: Vec<(Step, Answer)>) {
+    async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<SemaphorePermit<'_>>) {
         if steps.len() > 1 {
-            // In one order, so that the server does not find these in each other's way.
-            steps.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
-            let rows = self.send_together(steps.iter().map(|(step, _)| step)).await;
-            match rows {
-                Ok(rows) => {
-                    let mut taken: HashMap<_, _> = rows.into_iter().collect();
-                    let mut left = Vec::new();
-                    for (step, answer) in steps {
-                        match taken.remove(step.key.as_str()) {
-                            Some(row) => _ = answer.send(Ok(row)),
-                            None => left.push((step, answer)),
-                        }
-                    }
-                    steps = left;
-                }
-                // One of them, and nobody knows which.
-                Err(error) if error.kind() != ErrorKind::Unavailable => {}
-                Err(error) => {
-                    for (_, answer) in steps {
-                        answer.send(Err(error.clone())).ok();
-                    }
-                    return;
-                }
-            }
+            steps = self.take_together(steps).await;
+            // What is left waits for somebody else, and nobody for that.
+            room = None;
         }
         for (step, answer) in steps {
             // Who has asked may have given up.
             answer.send(self.send_alone(&step).await).ok();
         }
+        drop(room);
+    }
+
+    /// Takes steps in one statement. Returns those that it has left out.
+    async fn take_together(&self, mut steps: Vec<(Step, Answer)>) -> Vec<(Step, Answer)> {
+        // In one order, so that the server does not find these in each other's way.
+        steps.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
+        let rows = self.send_together(steps.iter().map(|(step, _)| step)).await;
+        let mut taken: HashMap<_, _> = match rows {
+            Ok(rows) => rows.into_iter().collect(),
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                for (_, answer) in steps {
+                    answer.send(Err(error.clone())).ok();
+                }
+                return Vec::new();
+            }
+            // One of them is to blame, and nobody knows which: the server has taken none.
+            Err(_) => return steps,
+        };
+        let mut left = Vec::new();
+        for (step, answer) in steps {
+            match taken.remove(step.key.as_str()) {
+                Some(row) => _ = answer.send(Ok(row)),
+                None => left.push((step, answer)),
+            }
+        }
+        left
     }
 
     async fn send_alone(&self, step: &Step) -> Result<Row, StoreError> {

@@ -1,7 +1,7 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
 use super::{Entry, Place, Queue};
-use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
+use crate::{Arrival, Claim, Command, Event, Inbox, Reply, StoreTime, Token};
 
 /// How many of those who wait are named: the one that is granted, and the one that is next then.
 const NAMED: usize = 2;
@@ -37,18 +37,25 @@ impl Queue {
 
     /// Returns what this client was told by the steps between `before` and this queue, of which
     /// nothing else is known: its grants, and that it is next. None if there may be more, and it has
-    /// to ask.
+    /// to ask: that it was not heard, for one, which has cut its place short.
     #[must_use]
     pub fn told_since(&self, before: &Self, inbox: &Inbox) -> Option<Vec<(StoreTime, Event)>> {
         let ours = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
         let watches = before.watchers.iter().any(|(watcher, _)| watcher == inbox);
         let mut holds = before.granted.iter().filter(|(_, entry)| ours(entry));
-        if watches || !holds.all(|(place, _)| self.granted.contains_key(place)) {
+        let keeps = |was: &Entry| {
+            self.entry(&was.id)
+                .is_some_and(|is| is.deadline >= was.deadline)
+        };
+        let still = |(place, was): (&(Token, Arrival), &Entry)| {
+            self.granted.contains_key(place) && keeps(was)
+        };
+        if watches || !holds.all(still) {
             return None;
         }
         let mut told = Vec::new();
         for was in before.waiting.values().filter(ours) {
-            match self.places.get(&was.id)? {
+            match self.places.get(&was.id).filter(|_| keeps(was))? {
                 Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
                     let (at, _) = self.now(self.last_seen);
                     let next = Event::Next {

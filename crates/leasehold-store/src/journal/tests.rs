@@ -215,6 +215,42 @@ fn grants_are_told_by_two_queues() {
     assert!(said > 30, "{said}");
 }
 
+/// Its place is cut short then, and only its client can renew it.
+#[test]
+fn who_was_not_heard_is_not_told_by_two_queues() {
+    let start = StoreTime(1_700_000_000_000_000);
+    let mut copy = Copy::default();
+    let mut take = |command: Command| {
+        let steps = Steps {
+            listens: true,
+            ring: Cow::default(),
+            commands: Cow::Owned(vec![command]),
+        };
+        copy.take(&steps, start, 0).unwrap();
+        copy.queue.clone()
+    };
+    let claim = |number: u64| {
+        Command::Claim(Claim {
+            inbox: Some(inbox(number)),
+            ..Claim::new(
+                ClaimId::from_random(number.into()),
+                Mode::EXCLUSIVE,
+                Duration::from_secs(60),
+            )
+        })
+    };
+    take(claim(1));
+    take(claim(2));
+    let before = take(claim(3));
+    let after = take(Command::Unheard {
+        silent: vec![inbox(3)],
+        granted: Vec::new(),
+        passed: Vec::new(),
+    });
+    assert_eq!(after.told_since(&before, &inbox(3)), None);
+    assert_eq!(after.told_since(&before, &inbox(1)), Some(Vec::new()));
+}
+
 type Grant = (StoreTime, Inbox, ClaimId, Token, Duration);
 
 fn grant((at, event): (StoreTime, Event)) -> Option<Grant> {

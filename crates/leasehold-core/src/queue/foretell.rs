@@ -1,7 +1,7 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use super::{Entry, Place, Queue};
-use crate::{Arrival, Claim, Command, Event, Inbox, Reply, StoreTime, Token};
+use super::{Entry, Place, Queue, UNHEARD_CUT};
+use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
 
 /// How many of those who wait are named: the one that is granted, and the one that is next then.
 const NAMED: usize = 2;
@@ -36,52 +36,65 @@ impl Queue {
     }
 
     /// Returns what this client was told by the steps between `before` and this queue, of which
-    /// nothing else is known: its grants, and that it is next. None if there may be more, and it has
-    /// to ask: that it was not heard, for one, which has cut its place short.
-    #[must_use]
-    pub fn told_since(&self, before: &Self, inbox: &Inbox) -> Option<Vec<(StoreTime, Event)>> {
+    /// nothing else is known: its grants, and that it is next.
+    ///
+    /// # Errors
+    /// If there may be more, and it has to ask. With a time if others have found then that it does
+    /// not listen, and have cut its place short.
+    pub fn told_since(
+        &self,
+        before: &Self,
+        inbox: &Inbox,
+    ) -> Result<Vec<(StoreTime, Event)>, Option<StoreTime>> {
         let ours = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
+        let is_cut = |was: &Entry| {
+            let is = self.entry(&was.id)?;
+            let cut = StoreTime(is.deadline.0.saturating_sub(UNHEARD_CUT.as_micros() as u64));
+            (is.deadline < was.deadline).then_some(cut)
+        };
+        if let Some(at) = before.waiting.values().filter(ours).find_map(is_cut) {
+            return Err(Some(at));
+        }
         let watches = before.watchers.iter().any(|(watcher, _)| watcher == inbox);
         let mut holds = before.granted.iter().filter(|(_, entry)| ours(entry));
-        let keeps = |was: &Entry| {
-            self.entry(&was.id)
-                .is_some_and(|is| is.deadline >= was.deadline)
-        };
-        let still = |(place, was): (&(Token, Arrival), &Entry)| {
-            self.granted.contains_key(place) && keeps(was)
-        };
-        if watches || !holds.all(still) {
-            return None;
+        if watches || !holds.all(|(place, _)| self.granted.contains_key(place)) {
+            return Err(None);
         }
-        let mut told = Vec::new();
-        for was in before.waiting.values().filter(ours) {
-            match self.places.get(&was.id).filter(|_| keeps(was))? {
-                Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
-                    let (at, _) = self.now(self.last_seen);
-                    let next = Event::Next {
-                        inbox: inbox.clone(),
-                        arrival: *arrival,
-                        blocked_until: (!self.granted.is_empty()).then_some(self.earliest)?,
-                    };
-                    told.push((at, next));
-                }
-                Place::Waiting(_) => {}
-                Place::Granted(token, arrival) => {
-                    let is = self.granted.get(&(*token, *arrival))?;
-                    let granted = Event::Granted {
-                        inbox: inbox.clone(),
-                        arrival: *arrival,
-                        id: was.id.clone(),
-                        token: *token,
-                        behind: self.behind(&was.id),
-                        deadline: is.deadline,
-                        waited: is.since.since(was.since),
-                    };
-                    told.push((is.since, granted));
-                }
+        let waiting = before.waiting.values().filter(ours);
+        let told = waiting.map(|was| self.told_to(was, inbox));
+        let told = told.collect::<Option<Vec<_>>>().ok_or(None)?;
+        Ok(told.into_iter().flatten().collect())
+    }
+
+    /// What the client of a claim that has waited is told, if anything; `None` for what cannot be
+    /// said.
+    fn told_to(&self, was: &Entry, inbox: &Inbox) -> Option<Option<(StoreTime, Event)>> {
+        let inbox = inbox.clone();
+        match self.places.get(&was.id)? {
+            Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
+                let (at, _) = self.now(self.last_seen);
+                let next = Event::Next {
+                    inbox,
+                    arrival: *arrival,
+                    blocked_until: (!self.granted.is_empty()).then_some(self.earliest)?,
+                };
+                Some(Some((at, next)))
+            }
+            Place::Waiting(_) => Some(None),
+            Place::Granted(token, arrival) => {
+                let is = self.granted.get(&(*token, *arrival))?;
+                let granted = Event::Granted {
+                    inbox,
+                    arrival: *arrival,
+                    id: was.id.clone(),
+                    token: *token,
+                    behind: self.behind(&was.id),
+                    deadline: is.deadline,
+                    waited: is.since.since(was.since),
+                };
+                Some(Some((is.since, granted)))
             }
         }
-        Some(told)
     }
 
     /// Returns whether this client holds, waits or watches.

@@ -59,8 +59,8 @@ impl Copy {
             };
             if known.is_some() {
                 match queue.told_since(&self.queue, inbox) {
-                    Some(told) => heard.told = told,
-                    None => heard.missed = true,
+                    Ok(told) => heard.told = told,
+                    Err(silent) => (heard.missed, heard.silent) = (true, silent),
                 }
             }
             self.queue = queue;

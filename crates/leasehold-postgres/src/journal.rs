@@ -21,7 +21,7 @@ use super::options::{Commit, PostgresOptions};
 use super::pool::{Failure, Param, Pool, get};
 
 /// A row is written anew at each step, and has to find room on its page.
-const BASE_AFTER: u64 = 1024;
+const BASE_AFTER: u64 = 2 * 1024;
 
 /// How many records a page has.
 const PAGE: i64 = 200;

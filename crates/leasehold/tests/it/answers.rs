@@ -75,6 +75,7 @@ const IGNORED: &[(&str, &[&str])] = &[
             "Listed",
             "Report",
             "Stored",
+            "String",
             "bool",
             "u32",
         ],

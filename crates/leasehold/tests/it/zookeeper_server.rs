@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::{Claim, Mode, Push};
-use leasehold::{Client, ErrorKind, Released};
+use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_store::{PushSink, Verbs as _};
@@ -289,8 +289,12 @@ async fn a_user_has_nodes_of_its_own() {
 #[tokio::test]
 async fn a_queue_that_is_full_takes_no_more() {
     let server = ZooKeeper::shared();
-    let url = format!("{}?maxbuffer=20000", server.url_of(&server.chroot()));
-    let client = connect(&url).await;
+    let url = server.url_of(&server.chroot());
+    let url = format!("{url}?maxbuffer=20000&response_timeout=30s");
+    // Others use this server, too.
+    let patient = Settings::default().with_operation_timeout(LIMIT / 2);
+    let client = Client::builder().store(url).settings(patient);
+    let client = client.connect().await.expect("a client");
     let held = client.mutex("k").unwrap().lock().await.unwrap();
     let mut waiters = JoinSet::new();
     let refused = loop {

@@ -319,7 +319,7 @@ fn the_length_of_the_queue_costs_nothing() {
     let mut bench = Bench::new();
     for mode in [Mode::EXCLUSIVE, Mode::SHARED] {
         let (mut few, mut many) = (f64::MAX, f64::MAX);
-        for _ in 0..4 {
+        for _ in 0..12 {
             few = few.min(turn(&mut bench, mode, 10));
             many = many.min(turn(&mut bench, mode, 10_000));
             if many <= 1.5 * few {

@@ -107,14 +107,16 @@ impl Batch {
         let rows = self.send_together(steps.iter().map(|(step, _)| step)).await;
         let mut taken: HashMap<_, _> = match rows {
             Ok(rows) => rows.into_iter().collect(),
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
+            // One of them is to blame, and nobody knows which: the server has taken none.
+            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => {
+                return steps;
+            }
+            Err(error) => {
                 for (_, answer) in steps {
                     answer.send(Err(error.clone())).ok();
                 }
                 return Vec::new();
             }
-            // One of them is to blame, and nobody knows which: the server has taken none.
-            Err(_) => return steps,
         };
         let mut left = Vec::new();
         for (step, answer) in steps {

@@ -31,8 +31,6 @@ create table {schema}.keys (
 ) with (
     -- Rows are updated all the time, in place where there is room.
     fillfactor = 50,
-    -- As they are, as long as two versions fit: compressing them anew each time costs more.
-    toast_tuple_target = 4080,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0,

@@ -57,10 +57,11 @@ pub(crate) struct ResizeArgs {
 ///
 /// Servers with marks are those of a redlock:// URL, or one with restart=quarantine. A server
 /// without a mark may have lost its data: it gives no votes, or grants nothing, for its quarantine
-/// (twice max_ttl). `init` declares that servers without a mark are new, so that they can be used at once.
-/// Run it once, before the first lock, and never for a server that has lost its data. A server that
-/// is already marked does not change. A server of another set, or with other settings, is moved to
-/// this set, with a quarantine. `init` fails if a server is not new and is in quarantine.
+/// (twice max_ttl). `init` declares that servers without a mark are new, so that they can be used
+/// at once. Run it once, before the first lock, and never for a server that has lost its data. A
+/// server that is already marked does not change. A server of another set, or with other settings,
+/// is moved to this set, with a quarantine. `init` fails if a server is not new and is in
+/// quarantine.
 ///
 /// local:/dir?group=NAME makes a directory for the members of that group, or adds what is missing
 /// in it. Run this as root or as a member. The directory must not exist, or be empty and belong to

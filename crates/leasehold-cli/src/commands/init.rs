@@ -24,8 +24,8 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
     }
     if args.dry_run {
         let text = initialisation(store)?.ok_or_else(|| {
-            Failure::usage("--dry-run: what init does at this store is no text")
-                .hint("it can print the SQL for postgres://")
+            Failure::usage("init sends no SQL to this store: there is none to print")
+                .hint("name a postgres:// store, or leave out --dry-run")
         })?;
         printer.data(&text)?;
         return Ok(exit::OK);

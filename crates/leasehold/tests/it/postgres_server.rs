@@ -2,6 +2,8 @@
 //! beside locks.
 
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::core::Token;
@@ -12,7 +14,7 @@ use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 
 use super::postgres_store::Fresh;
 use super::support::{in_line, skipped, soon, try_lock, until, waiting};
@@ -494,6 +496,40 @@ async fn what_many_tasks_ask_goes_together() {
     assert!(
         together > 0 && together + alone < 320,
         "{together} statements for several and {alone} for one, for 640 steps"
+    );
+}
+
+/// What goes together at one client finds at each key what the others do there.
+#[tokio::test]
+async fn what_goes_together_lets_one_in_at_a_time() {
+    const KEYS: usize = 16;
+    let fresh = Fresh::direct();
+    let counts: Arc<Vec<AtomicU64>> = Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect());
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let client = fresh.connect().await;
+        for task in 0..2 * KEYS {
+            let key = task % KEYS;
+            let lock = client.mutex(format!("k{key}")).unwrap();
+            let counts = counts.clone();
+            tasks.spawn(async move {
+                for _ in 0..5 {
+                    let lease = lock.lock().await.unwrap();
+                    // Whoever came in between would be forgotten.
+                    let count = counts[key].load(Ordering::Relaxed);
+                    yield_now().await;
+                    counts[key].store(count + 1, Ordering::Relaxed);
+                    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                }
+            });
+        }
+    }
+    soon("all tasks", tasks.join_all()).await;
+    assert!(
+        counts
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) == 30),
+        "{counts:?}"
     );
 }
 

@@ -9,7 +9,7 @@ import peers
 import server
 
 BEGIN, END = "<!-- from bench/run: begin -->", "<!-- from bench/run: end -->"
-PAGE = os.path.join(peers.ROOT, "docs", "performance.md")
+PAGE = os.path.join(peers.ROOT, "bench", "README.md")
 BESIDE = os.path.join(peers.ROOT, "docs", "performance")
 # In the order in which they are shown, and what is said where they cannot be seen.
 PLOTS = {
@@ -18,6 +18,8 @@ PLOTS = {
     "fairness": "Fewest and most turns of 100 waiters, by lock",
     "processor-time": "Processor time of a pair at the server and at the client, by lock",
 }
+# docs/performance.md shows the others.
+BESIDE_THE_TABLES = ["fairness", "processor-time"]
 
 
 def in_short(row):
@@ -127,6 +129,56 @@ def tables(found):
         settings(found),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def short(found):
+    """What the page has of the tables: medians only, and the rows that say most."""
+    results = Results(found)
+    parts = [
+        head(found),
+        not_first(results),
+        medians(results, "pairs", "Nobody else there: pairs of acquire and release, a key for each task"),
+        holders(results),
+        crashes(results),
+        medians(results, "local-pairs", "One machine, no server: pairs, a key for each task"),
+        exclusion(found, broken=False),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def medians(results, kind, heading):
+    cases = [case for case in results.cases(kind) if case.work == "pairs"]
+    if not cases:
+        return ""
+    counts = [f"{case.tasks} task{'s' if case.tasks > 1 else ''}" for case in cases]
+    lines = [
+        [title(peer), *(sized(results.median(case.name, peer["name"], "per_second")) for case in cases)]
+        for peer in results.measured(cases[0].name) or results.measured(cases[-1].name)
+    ]
+    return f"### {heading}\n\nPairs per second:\n\n" + table(["", *counts], lines)
+
+
+def holders(results):
+    """Hand-offs per second of all that wait for one key of a server."""
+    cases = [case for kind in ["hand-off", "hold", "processes"] for case in results.cases(kind)]
+    cases = [case for case in cases if case.work == "key"]
+    if not cases:
+        return ""
+    columns, shown = [], {}
+    for case in cases:
+        held = f", held for {case.hold_us / 1000:g} ms" if case.hold_us else ""
+        who = f"{case.processes} processes" if case.processes > 1 else f"{case.tasks:,}"
+        who += "" if held or case.processes > 1 else " waiters"
+        columns.append(f"{who}{held}")
+        shown[case.name] = lambda peer, case=case: sized(results.median(case.name, peer, "per_second"))
+        if case.name == "hand-off-100":
+            columns.append("turns of 100: most / fewest")
+            shown["turns"] = lambda peer, case=case: turns(results, case.name, peer)
+    lines = [
+        [title(peer), *(show(peer["name"]) for show in shown.values())]
+        for peer in results.measured(cases[0].name)
+    ]
+    return "### One key: changes of its holder per second\n\n" + table(["", *columns], lines)
 
 
 def head(found):
@@ -324,7 +376,7 @@ def late(results, case, name):
     return spread(results, case, name, "late_ms")
 
 
-def exclusion(found):
+def exclusion(found, broken=True):
     rows = [row for row in found["rows"] if "lost" in row]
     checked = sum(row["acquired"] for row in rows)
     lost = sum(row["lost"] for row in rows)
@@ -334,9 +386,13 @@ def exclusion(found):
     ]
     text = (
         f"### Exclusion\n\n{checked:,} acquisitions in {len(rows)} measurements were checked; "
-        f"**{lost:,} overlapped with another**. Of broken locks, measured first, the check saw "
-        f"{'; '.join(seen) or 'nothing: none was run'}.\n"
+        f"**{lost:,} overlapped with another**.\n"
     )
+    if broken:
+        text += (
+            "\nOf broken locks, measured first, the check saw "
+            f"{'; '.join(seen) or 'nothing: none was run'}.\n"
+        )
     troubled = [row for row in found["rows"] if row.get("errors") or "failed" in row]
     if troubled:
         text += "\nErrors of the locks, counted and gone on after:\n\n" + table(
@@ -361,21 +417,24 @@ def settings(found):
 
 
 def publish(found, text, plots):
-    """Puts the tables into the page, between its marks, and the plots beside it."""
+    """Puts the short tables into the page, between its marks; all tables and the plots into docs/."""
     with open(PAGE, encoding="utf-8") as file:
         page = file.read()
     before, mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not mark or not end:
         raise SystemExit(f"bench/run: {os.path.relpath(PAGE)} has lost its marks {BEGIN} and {END}")
+    drawn = {os.path.basename(plot).removesuffix(".svg") for plot in plots}
+    if missing := [name for name in PLOTS if name not in drawn]:
+        raise SystemExit(f"bench/run: the pages show plots that were not drawn: {', '.join(missing)}")
     # Those of before go, also what is not drawn any more.
     shutil.rmtree(BESIDE, ignore_errors=True)
     os.makedirs(BESIDE)
-    shown = []
     for plot in plots:
         shutil.copy(plot, BESIDE)
-        name = os.path.basename(plot)
-        shown.append(f"![{PLOTS[name.removesuffix('.svg')]}](performance/{name})\n")
+    with open(os.path.join(BESIDE, "tables.txt"), "w", encoding="utf-8") as file:
+        file.write(text)
+    shown = [f"![{PLOTS[name]}](../docs/performance/{name}.svg)\n\n" for name in BESIDE_THE_TABLES]
     with open(PAGE, "w", encoding="utf-8") as file:
-        file.write(f"{before}{BEGIN}\n\n{''.join(line + chr(10) for line in shown)}{text}\n{END}{after}")
-    print(f"bench/run: wrote {os.path.relpath(PAGE)} and {len(plots)} plots beside it")
+        file.write(f"{before}{BEGIN}\n\n{''.join(shown)}{short(found)}\n{END}{after}")
+    print(f"bench/run: wrote {os.path.relpath(PAGE)}, and tables and plots into {os.path.relpath(BESIDE)}")

@@ -4,12 +4,13 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
-use leasehold::{Client, Deadlock, ErrorKind, Wait};
+use leasehold::{Client, Deadlock, ErrorKind};
 use leasehold_console::feed::send_if_other;
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
+use crate::config::Wait;
 use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::lock_request::{Acquired, LockRequest};
@@ -218,8 +219,8 @@ impl<'a> AcquireUi<'a, '_> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
         let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
-        let how = self.request.how(wait, hear).on_progress(move |now| {
-            report.send_replace((now.position, now.rejoined));
+        let how = self.request.how(wait, hear).map(|how| {
+            how.on_progress(move |now| _ = report.send_replace((now.position, now.rejoined)))
         });
         let (client, request) = (self.client, self.request);
         let asking = request.acquire(client, how);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold::observe::Observer;
 use leasehold::store::describe;
 use leasehold::store::redis::{RedisLayout, RedisOptions, RedisStore};
-use leasehold::{Access, Client, ClientBuilder, Initialised, Settings, TlsFiles};
+use leasehold::{Access, Client, ClientBuilder, Initialised, Pem, Settings};
 use redis::aio::MultiplexedConnection;
 
 use crate::config::{CommandSettings, Key, Layer, Setting, Value, password_of_environment};
@@ -37,7 +37,7 @@ pub(crate) async fn connect_to_measure(store: &CommandSettings) -> Result<Measur
             raw: None,
         });
     };
-    let options = options.with_access(&opening.access())?;
+    let options = options.with_access(&opening.access());
     let (store, prefix) = (options.redacted_url(), options.prefix.clone());
     let server = Arc::new(RedisStore::connect(options).await?);
     Ok(Measured {
@@ -120,16 +120,15 @@ impl Opening {
     pub(crate) fn access(&self) -> Access {
         let value = |key| self.credentials.get(&key).map(|set| &set.value);
         let path = |key| value(key).and_then(Value::path);
-        Access {
-            user: value(Key::User).and_then(Value::text),
-            password: self.password.as_ref().map(|set| set.value.clone()),
-            password_file: path(Key::PasswordFile),
-            tls: TlsFiles {
-                ca: path(Key::TlsCa),
-                cert: path(Key::TlsCert),
-                key: path(Key::TlsKey),
-            },
-        }
+        let mut access = Access::default();
+        access.user = value(Key::User).and_then(Value::text);
+        access.password = self.password.as_ref().map(|set| set.value.clone());
+        access.password_file = path(Key::PasswordFile);
+        let pem = |key| path(key).map(Pem::File);
+        access.tls.ca = pem(Key::TlsCa);
+        access.tls.cert = pem(Key::TlsCert);
+        access.tls.key = pem(Key::TlsKey);
+        access
     }
 
     /// Whether one who knows the store as `shown` only could not open it the same way.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::store::Acknowledged;
-use leasehold::{Any, Lease, Loss, MultiLease, Standpoint};
+use leasehold::{Any, Lease, LeaseState, Loss, MultiLease};
 
 /// How things stand with what is held, at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -13,25 +13,25 @@ pub(crate) struct LeaseStatus<'a> {
     /// What is left of it.
     pub(crate) remaining: Duration,
     /// What is known of it.
-    pub(crate) standpoint: Standpoint,
+    pub(crate) state: LeaseState,
 }
 
 impl<'a> LeaseStatus<'a> {
     /// Looks at the lease that is lost, else at the one that ends first.
     pub(crate) fn of(held: &'a MultiLease<Any>) -> Self {
-        let all = held.parts().iter().map(|lease| Self {
+        let all = held.leases().iter().map(|lease| Self {
             key: lease.key().as_str(),
             remaining: lease.remaining(),
-            standpoint: lease.standpoint(),
+            state: lease.state(),
         });
         all.min_by_key(|lease| {
-            let lost = matches!(lease.standpoint, Standpoint::Lost(_));
+            let lost = matches!(lease.state, LeaseState::Lost(_));
             (!lost, lease.remaining)
         })
         .unwrap_or(Self {
             key: "",
             remaining: Duration::ZERO,
-            standpoint: Standpoint::Lost(Loss::Gone),
+            state: LeaseState::Lost(Loss::Gone),
         })
     }
 }
@@ -39,7 +39,7 @@ impl<'a> LeaseStatus<'a> {
 /// Why the key was not renewed, if it was not: as the store said, or the way there; or that there was
 /// no answer.
 pub(crate) fn renewal_error(held: &MultiLease<Any>, key: &str) -> Option<String> {
-    let mut leases = held.parts().iter();
+    let mut leases = held.leases().iter();
     let lease = leases.find(|lease| lease.key().as_str() == key)?;
     Some(lease.last_error()?.reason().to_owned())
 }
@@ -51,12 +51,12 @@ pub(crate) fn tokens(held: &MultiLease<Any>) -> Vec<(String, Option<u64>)> {
         let number = Some(lease.number().get()).filter(|number| *number != 0);
         (lease.key().as_str().to_owned(), number)
     };
-    held.parts().iter().map(token).collect()
+    held.leases().iter().map(token).collect()
 }
 
 /// Who has it besides the server, where a policy asks for it: of several leases the one that
 /// the fewest have.
 pub(crate) fn acknowledged(held: &MultiLease<Any>) -> Option<Acknowledged> {
-    let acknowledged = held.parts().iter().filter_map(Lease::acknowledged);
+    let acknowledged = held.leases().iter().filter_map(Lease::acknowledged);
     acknowledged.min_by_key(|it| (it.disk, it.replicas))
 }

@@ -4,12 +4,12 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Any, ClaimContext, Client, Deadlock, Error, Inspection, Key, LeaseParts, Lock, Mode,
-    MultiLease, Note, Owner, Settings, Wait,
+    Any, ClaimContext, Client, Deadlock, Error, Inspection, Key, LeaseParts, Lock, LockOptions,
+    Mode, MultiLease, Note, Owner, Settings,
 };
 
 use crate::args::{LockArgs, WaitArgs};
-use crate::config::{CommandSettings, Origin, Setting};
+use crate::config::{CommandSettings, Origin, Setting, Wait};
 use crate::failure::Failure;
 use crate::lease_status::tokens;
 use crate::output::{ByKey, Tokens};
@@ -102,9 +102,8 @@ impl LockRequest {
         for key in &keys {
             Key::new(key)?;
         }
-        let settings = Settings::default()
-            .with_ttl(set.ttl().value)
-            .with_label(set.label());
+        let mut settings = Settings::default().with_ttl(set.ttl().value);
+        settings.label = set.label();
         settings.check()?;
         Ok(Self {
             keys,
@@ -140,21 +139,25 @@ impl LockRequest {
         }
     }
 
-    /// How it is asked for, with what is done about deadlocks. An outer leasehold waits for us:
-    /// then others may wait for what it holds while we wait.
+    /// How it is waited for, with what is done about deadlocks; `None` if it does not wait. An outer
+    /// leasehold waits for us: then others may wait for what it holds while we wait.
     pub(crate) fn how(
         &self,
         wait: Wait,
         hear: impl Fn(&Deadlock) + Send + Sync + 'static,
-    ) -> Acquire {
-        let mut how = Acquire::from(wait);
+    ) -> Option<LockOptions> {
+        let mut how = match wait {
+            Wait::No => return None,
+            Wait::For(limit) => LockOptions::new().within(limit),
+            Wait::Forever => LockOptions::new(),
+        };
         if self.outer.is_some() {
             how = how.on_deadlock(DEADLOCK_CHECK, hear);
         }
         if let Some(after) = self.deadlock_timeout {
             how = how.deadlock_timeout(after);
         }
-        how
+        Some(how)
     }
 
     /// The context of our claims, within that of the outer leasehold.
@@ -169,22 +172,33 @@ impl LockRequest {
     pub(crate) async fn acquire(
         &self,
         client: &Client,
-        how: Acquire,
+        how: Option<LockOptions>,
     ) -> Result<Option<Acquired>, Error> {
         let lock = self.lock(client)?;
-        let (held, recovered) = match (&*self.keys, &self.recover) {
-            ([_], Some(parts)) => match lock.recover(parts, how).await? {
-                Some(recovered) => (Some(recovered.lease.into()), !recovered.anew),
-                None => (None, false),
-            },
-            ([_], None) => (lock.acquire(how).await?.map(MultiLease::from), false),
-            (keys, _) => (lock.on_all(keys)?.acquire(how).await?, false),
+        if let ([_], Some(parts)) = (&*self.keys, &self.recover) {
+            let recovered = match how {
+                Some(how) => Some(lock.recover(parts, how).await?),
+                None => lock.try_recover(parts).await?,
+            };
+            return Ok(recovered.map(|recovered| Acquired {
+                held: recovered.lease.into(),
+                recovered: !recovered.is_new,
+            }));
+        }
+        let held = match (&*self.keys, how) {
+            ([_], Some(how)) => Some(lock.lock_opts(how).await?.into()),
+            ([_], None) => lock.try_lock().await?.map(MultiLease::from),
+            (keys, Some(how)) => Some(lock.on_all(keys)?.lock_opts(how).await?),
+            (keys, None) => lock.on_all(keys)?.try_lock().await?,
         };
-        Ok(held.map(|held| Acquired { held, recovered }))
+        Ok(held.map(|held| Acquired {
+            held,
+            recovered: false,
+        }))
     }
 
     fn lock(&self, client: &Client) -> Result<Lock, Error> {
-        let lock = client.lock(self.key(), self.mode)?;
+        let lock = client.lock_of(self.key(), self.mode)?;
         let mut lock = lock.with_context(self.context(client));
         if let Some(owner) = &self.owner {
             lock = lock.with_owner(owner)?;
@@ -193,10 +207,10 @@ impl LockRequest {
             lock = lock.with_note(note)?;
         }
         if let Some(min_hold) = self.min_hold {
-            lock = lock.with_min_hold(min_hold)?;
+            lock = lock.with_min_hold(min_hold);
         }
         if let Some(max_hold) = self.max_hold {
-            lock = lock.with_max_hold(max_hold)?;
+            lock = lock.with_max_hold(max_hold);
         }
         Ok(lock)
     }
@@ -228,7 +242,7 @@ impl LockRequest {
             recover: None,
             ..self.clone()
         };
-        match asked.acquire(client, Wait::No.into()).await {
+        match asked.acquire(client, None).await {
             // What was got is given back in the background.
             Ok(_) => None,
             Err(error) => error.retry_after().map(|_| error.into()),

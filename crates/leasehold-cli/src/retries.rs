@@ -8,14 +8,13 @@ use std::future::pending;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::Wait;
 use leasehold::core::{Backoff, GRACE};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::config::CommandSettings;
+use crate::config::{CommandSettings, Wait};
 use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::not_now::NotNow;

@@ -114,7 +114,7 @@ impl<'a> RunChild<'a> {
             program: self.program,
             given,
             withheld,
-            lifelines: client.lifelines().into_iter().chain(lifeline).collect(),
+            child_fds: client.child_fds().into_iter().chain(lifeline).collect(),
         };
         let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
         let policy = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
@@ -211,7 +211,7 @@ impl<'a> RunChild<'a> {
 
 /// Says with a lock that stays taken that its job has failed: to the starts that are skipped.
 async fn say_failure(held: &MultiLease<Any>, request: &LockRequest, status: u8) {
-    if let ([lease], Some(_), 1..) = (held.parts(), request.min_hold, status) {
+    if let ([lease], Some(_), 1..) = (held.leases(), request.min_hold, status) {
         // Without an answer it is not known.
         let _ = timeout(NOTE_LIMIT, lease.set_note(format!("exit status {status}"))).await;
     }
@@ -234,7 +234,7 @@ async fn give_back(
     };
     match released {
         Ok(released) => {
-            let still_ours = released == Released::StillOurs;
+            let still_ours = released == Released::Held;
             printer.event(Event::released(&request.keys, still_ours));
             Some(released)
         }

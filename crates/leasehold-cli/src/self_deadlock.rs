@@ -67,7 +67,7 @@ pub(crate) fn endless_wait(
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{Client, Wait};
+    use leasehold::Client;
 
     use super::*;
 
@@ -87,9 +87,9 @@ mod tests {
         async fn is_endless(&self, key: &str, holds: &[Mode], mode: Mode) -> bool {
             let mut held = Vec::new();
             for holds in holds {
-                let lock = self.client.lock(key, *holds).unwrap();
+                let lock = self.client.lock_of(key, *holds).unwrap();
                 let lock = lock.with_context(&self.outer);
-                held.push(lock.acquire(Wait::No.into()).await.unwrap().unwrap());
+                held.push(lock.try_lock().await.unwrap().unwrap());
             }
             let seen = self.client.inspect(key).await.unwrap();
             in_the_way(&seen, mode, &self.outer).is_some()
@@ -128,17 +128,17 @@ mod tests {
         let stranger = nested.client.context();
         let lock = nested
             .client
-            .lock("k", of_two)
+            .lock_of("k", of_two)
             .unwrap()
             .with_context(&stranger);
-        let _held = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
+        let _held = lock.try_lock().await.unwrap().unwrap();
         assert!(!nested.is_endless("k", &[of_two], of_two).await);
 
         let owner = leasehold::Owner::new();
-        let lock = nested.client.lock("again", Mode::EXCLUSIVE).unwrap();
+        let lock = nested.client.lock_of("again", Mode::EXCLUSIVE).unwrap();
         let lock = lock.with_context(&nested.outer).with_owner(&owner).unwrap();
-        let _first = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
-        let _second = lock.acquire(Wait::No.into()).await.unwrap().unwrap();
+        let _first = lock.try_lock().await.unwrap().unwrap();
+        let _second = lock.try_lock().await.unwrap().unwrap();
         let seen = nested.client.inspect("again").await.unwrap();
         assert_eq!(seen.holders.len(), 2);
         let holder = in_the_way(&seen, Mode::SHARED, &nested.outer).unwrap();

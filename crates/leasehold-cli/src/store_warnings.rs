@@ -59,7 +59,7 @@ pub(crate) fn say_if_not_sent(store: &CommandSettings, printer: &Printer) {
 
 /// Says what the store is that may not be expected of its URL.
 pub(crate) fn say_if_unexpected(store: &CommandSettings, printer: &Printer) {
-    if let Some(Invalid { message, hint }) = warning(&store.named().value) {
+    if let Some(Invalid { message, hint, .. }) = warning(&store.named().value) {
         printer.warn_with_hint(message, hint.unwrap_or_default());
     }
 }

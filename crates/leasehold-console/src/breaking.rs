@@ -14,7 +14,7 @@ pub async fn break_seen(
 ) -> Result<Broken, Error> {
     let tokens: BTreeSet<_> = seen.holders.iter().map(|holder| holder.token).collect();
     let only = match (tokens.len(), tokens.first()) {
-        (1, Some(only)) => only.map(Token),
+        (1, Some(only)) => only.map(Token::from),
         _ => None,
     };
     match token.or(only) {

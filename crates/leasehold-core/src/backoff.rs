@@ -78,13 +78,10 @@ fn draw(state: &mut u64) -> u64 {
 /// use leasehold_core::Retry;
 /// let mut pauses = Retry::Fixed(Duration::from_millis(5)).pauses(1);
 /// assert_eq!(pauses.next(), Some(Duration::from_millis(5)));
-/// assert_eq!(Retry::None.pauses(1).next(), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// No retry: a busy key is an answer.
-    None,
     /// The same pause each time. Clients that start at the same time also retry at the same time.
     Fixed(Duration),
     /// A random pause between zero and `base × 2^tries`, at most `cap`.
@@ -126,7 +123,7 @@ impl Retry {
     }
 }
 
-/// The pauses of a [`Retry`]: endless, except for [`Retry::None`].
+/// The pauses of a [`Retry`]: endless.
 #[derive(Debug, Clone)]
 pub struct Pauses {
     retry: Retry,
@@ -140,7 +137,6 @@ impl Iterator for Pauses {
 
     fn next(&mut self) -> Option<Duration> {
         let pause = match self.retry {
-            Retry::None => return None,
             Retry::Fixed(pause) => pause,
             Retry::FullJitter { base, cap } => {
                 let top = grown(micros(base), micros(cap), self.tries);
@@ -200,7 +196,6 @@ mod tests {
         };
         assert!(spread(Retry::default()) > 40);
         assert_eq!(spread(Retry::Fixed(ms(3))), 1);
-        assert_eq!(Retry::None.pauses(1).count(), 0);
         let odd = Retry::Decorrelated {
             base: ms(9),
             cap: ms(1),

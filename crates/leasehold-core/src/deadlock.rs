@@ -44,6 +44,7 @@ pub struct ClaimState {
 
 /// A claim that waits in a deadlock.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlockedClaim {
     /// The key that it waits for: its place in the list that was given.
     pub key: usize,

@@ -81,6 +81,19 @@ impl Mode {
         self.weight
     }
 
+    /// Returns whether its holder is alone, so that its grants have fencing tokens.
+    ///
+    /// ```
+    /// use leasehold_core::Mode;
+    /// assert!(Mode::EXCLUSIVE.is_exclusive() && !Mode::SHARED.is_exclusive());
+    /// assert_eq!(Mode::EXCLUSIVE.to_string(), "exclusive");
+    /// assert_eq!(Mode::permits(3, 2).to_string(), "2 of 3 permits");
+    /// ```
+    #[must_use]
+    pub fn is_exclusive(self) -> bool {
+        self == Self::EXCLUSIVE
+    }
+
     /// Checks that a claim of this mode can be granted.
     ///
     /// # Errors
@@ -95,6 +108,17 @@ impl Mode {
                 capacity.units()
             ))),
             _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.capacity {
+            _ if self.is_exclusive() => f.write_str("exclusive"),
+            _ if *self == Self::SHARED => f.write_str("shared"),
+            Capacity::Permits(of) => write!(f, "{} of {of} permits", self.weight),
+            Capacity::Lock => write!(f, "{} of {} units", self.weight, Capacity::LOCK),
         }
     }
 }

@@ -51,8 +51,8 @@ pub use key::Key;
 pub use kind::{Capacity, Mode};
 pub use machine::{
     Acknowledges, Change, ChangeId, Changed, ClaimMachine, ClaimNumber, Deadlines, End, Fact,
-    Facts, Failure, GRACE, HintLimit, KeyMachine, Loss, Phase, Rejoining, RenewalPolicy, Response,
-    Standpoint, Terms, Transmit,
+    Facts, Failure, GRACE, HintLimit, KeyMachine, LeaseState, Loss, Phase, Rejoining,
+    RenewalPolicy, Response, Terms, Transmit,
 };
 pub use marker::{Closed, Marked, ServerMarker, SetTerms};
 pub use owner::{ClientInfo, OwnerSecret};
@@ -74,6 +74,7 @@ pub use validity::{Validity, drift_allowance};
 /// The error of an invalid value: one sentence, and optionally a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Invalid {
     /// What is wrong, with the value and its bounds.
     pub message: String,

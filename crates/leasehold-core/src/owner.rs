@@ -8,6 +8,7 @@ use crate::{ClaimContext, Invalid};
 /// The client of a claim, for display only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "Written")]
+#[non_exhaustive]
 pub struct ClientInfo {
     /// The name of the machine.
     #[serde(rename = "h")]

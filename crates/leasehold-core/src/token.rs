@@ -1,6 +1,9 @@
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
 
 /// A fencing token: a number that rises with every grant of a key.
 ///
@@ -16,7 +19,7 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Token(pub u64);
+pub struct Token(pub(crate) u64);
 
 impl Token {
     /// No token: the store has no tokens, or no token was seen yet.
@@ -36,8 +39,60 @@ impl Token {
 
     /// Returns the number; 0 for [`Token::NONE`].
     #[must_use]
-    pub fn get(self) -> u64 {
+    pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Returns the number as databases keep it: a `BIGINT` is signed.
+    ///
+    /// ```
+    /// use leasehold_core::Token;
+    /// let token = Token::try_from(1795701612111157_i64)?;
+    /// assert_eq!(token.as_i64(), 1795701612111157);
+    /// assert_eq!("1795701612111157".parse(), Ok(token));
+    /// assert!(Token::try_from(-1_i64).is_err());
+    /// assert!("-1".parse::<Token>().is_err() && "9223372036854775808".parse::<Token>().is_err());
+    /// # Ok::<(), leasehold_core::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn as_i64(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+}
+
+/// Of a number that is known to be a token, such as one that was stored.
+impl From<u64> for Token {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        token.0
+    }
+}
+
+impl TryFrom<i64> for Token {
+    type Error = Invalid;
+
+    /// Reads what [`Token::as_i64`] returned; zero is [`Token::NONE`].
+    fn try_from(number: i64) -> Result<Self, Invalid> {
+        let token = u64::try_from(number).map(Self);
+        token.map_err(|_| Invalid::plain(format!("{number} is no fencing token: it is below zero")))
+    }
+}
+
+impl FromStr for Token {
+    type Err = Invalid;
+
+    /// Reads what `Display` writes, as in `LEASEHOLD_TOKEN`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let number = text.parse::<u64>();
+        let number = number.ok().filter(|number| i64::try_from(*number).is_ok());
+        number
+            .map(Self)
+            .ok_or_else(|| Invalid::plain(format!("{text:?} is no fencing token: write a number")))
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! The queue of each key is a file; a step locks it, runs the core and writes down what it
 //! was asked. Who lives is seen by locked files, and pushes travel
-//! through datagram sockets. `docs/adr/0004-local-store.md` says what is
+//! through datagram sockets. `docs/adr/12-local-store.md` says what is
 //! promised and what is not.
 //!
 //! ```text
@@ -350,7 +350,7 @@ impl Records for LocalStore {
         )))
     }
 
-    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+    fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.inner.session.lifeline().into_iter().collect()
     }
 }

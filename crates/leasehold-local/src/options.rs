@@ -27,6 +27,7 @@ const PARAMS: &[Param<LocalOptions>] = &[
 
 /// How a [`LocalStore`](super::LocalStore) is opened. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LocalOptions {
     /// The directory, absolute. `None`: `leasehold` in the user's state
     /// directory, `$XDG_STATE_HOME` or `~/.local/state`.

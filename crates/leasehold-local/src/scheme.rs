@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 use leasehold_store::access::Access;
 use leasehold_store::report::{Finding, Report, Severity};
-use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
 use nix::unistd::{User, geteuid};
@@ -71,11 +71,8 @@ impl Scheme for Local {
         ))
     }
 
-    async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
-        let store = LocalStore::open(LocalOptions::from_url(url)?).await?;
-        let url = store.url();
-        let store = Arc::new(store);
-        Ok(Opened { store, url })
+    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+        LocalOptions::from_url(url)?.open(access).await
     }
 
     /// Opens it, and uses a lock.
@@ -140,13 +137,21 @@ impl Scheme for Local {
         };
         let (path, made) = LocalStore::make(options).await?;
         let outcome = if made { Marked::New } else { Marked::Already };
-        Ok(vec![Initialised {
-            server: path.display().to_string(),
-            made: Some(Made {
-                what: format!("the directory {}", path.display()),
+        Ok(vec![
+            Initialised::new(path.display().to_string(), Ok(outcome)).with_made(Made::new(
+                format!("the directory {}", path.display()),
                 users,
-            }),
-            outcome: Ok(outcome),
-        }])
+            )),
+        ])
+    }
+}
+
+#[async_trait]
+impl StoreOptions for LocalOptions {
+    /// Nobody logs in to a directory.
+    async fn open(&self, _access: &Access) -> Result<Opened, StoreError> {
+        let store = LocalStore::open(self.clone()).await?;
+        let url = store.url();
+        Ok(Opened::new(Arc::new(store), url))
     }
 }

@@ -1,26 +1,80 @@
-//! Steps on several keys that are due at the same time go in one statement. Each is taken or refused
-//! for itself.
+//! Steps on several keys that are due at the same time go in one statement, and so do looks at them.
+//! Each is answered for itself.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::Key;
-use leasehold_store::journal::FORMAT;
-use leasehold_store::sync::{Mutex, lock};
+use leasehold_store::journal::{FORMAT, Position};
+use leasehold_store::sync::{Mutex, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError};
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::errors::no_answer;
 use super::pool::{Param, Pool, get};
 
-/// How many statements may be under way. What is asked meanwhile goes with the next.
+/// How many statements may be under way that append. What is asked meanwhile goes with the next.
 const UNDER_WAY: usize = 3;
 
-/// How many steps a statement may have.
+/// How many may that read. A client that hears nothing looks at all its keys again and again, and its
+/// renewals have to get past that where the server is slow.
+const READ_UNDER_WAY: usize = 1;
+
+/// How long a step that goes alone keeps its room. One that takes longer waits for a lock on its row.
+const ROOM_FOR: Duration = Duration::from_millis(100);
+
+/// How many steps or looks a statement may have.
 const MOST: usize = 64;
+
+/// What waits for room, each with who is to be answered.
+struct Waiting<T, A> {
+    waiting: Mutex<Vec<(T, oneshot::Sender<A>)>>,
+    room: Arc<Semaphore>,
+}
+
+impl<T, A> Waiting<T, A> {
+    fn new(under_way: usize) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            room: Arc::new(Semaphore::new(under_way)),
+        }
+    }
+
+    /// Asks one. Whoever has room first sends all that wait by then.
+    async fn ask<S>(
+        &self,
+        one: T,
+        send: impl FnOnce(Vec<(T, oneshot::Sender<A>)>, Option<OwnedSemaphorePermit>) -> S,
+    ) -> Result<A, StoreError>
+    where
+        S: Future<Output = ()>,
+    {
+        let (answer, mut answered) = oneshot::channel();
+        lock(&self.waiting).push((one, answer));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answered => answer,
+            room = self.room.clone().acquire_owned() => {
+                send(self.oldest(), room.ok()).await;
+                answered.await
+            }
+        };
+        answer.map_err(|_| no_answer())
+    }
+
+    /// Those that have waited longest.
+    fn oldest(&self) -> Vec<(T, oneshot::Sender<A>)> {
+        let mut waiting = lock(&self.waiting);
+        let count = waiting.len().min(MOST);
+        waiting.drain(..count).collect()
+    }
+}
 
 /// What is appended to a key that a client knows up to a record's end.
 #[derive(Debug)]
@@ -33,16 +87,27 @@ pub(crate) struct Step {
     pub(crate) since: Option<i64>,
 }
 
-type Answer = oneshot::Sender<Result<Row, StoreError>>;
+/// What becomes of a step that waited.
+enum Outcome {
+    Taken(Result<Row, StoreError>),
+    /// It goes alone, and whoever asked for it sends it.
+    Alone(Step, Option<OwnedSemaphorePermit>),
+}
 
-/// The steps that wait.
+type Answer = oneshot::Sender<Outcome>;
+
+/// A look at a key, from where a client knows it.
+type Look = (Key, Option<Position>);
+
+/// The steps and the looks that wait.
 pub(crate) struct Batch {
     pool: Arc<Pool>,
-    waiting: Mutex<Vec<(Step, Answer)>>,
-    room: Semaphore,
-    is_async: bool,
+    steps: Waiting<Step, Outcome>,
+    looks: Waiting<Look, Result<Row, StoreError>>,
+    commit_when: i32,
     one: String,
     several: String,
+    news: String,
 }
 
 impl fmt::Debug for Batch {
@@ -52,42 +117,72 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(pool: &Arc<Pool>, is_async: bool) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, commit_when: i32) -> Self {
         let schema = &pool.schema;
         Self {
             pool: pool.clone(),
-            waiting: Mutex::default(),
-            room: Semaphore::new(UNDER_WAY),
-            is_async,
+            steps: Waiting::new(UNDER_WAY),
+            looks: Waiting::new(READ_UNDER_WAY),
+            commit_when,
             one: format!(
-                "select * from {schema}.append($1, $2, $3, $4, $5, 0, $6, null), \
-                 set_config('synchronous_commit', case when $7 then 'off' else \
-                 current_setting('synchronous_commit') end, true)"
+                "select *, case when $7 <> 0 then {schema}.commit_when($7) end \
+                 from {schema}.append($1, $2, $3, $4, $5, 0, $6, null)"
             ),
             several: format!("select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7)"),
+            news: format!("select * from {schema}.news($1, $2, $3)"),
         }
     }
 
-    /// Takes a step. Whoever has room first takes along all that wait by then.
+    /// Takes a step.
     pub(crate) async fn take(&self, step: Step) -> Result<Row, StoreError> {
-        let (answer, mut answered) = oneshot::channel();
-        lock(&self.waiting).push((step, answer));
-        tokio::select! {
-            biased;
-            answer = &mut answered => return answer.unwrap_or_else(|_| Err(no_answer())),
-            room = self.room.acquire() => self.send(self.oldest(), room.ok()).await,
+        let send = |steps, room| self.send(steps, room);
+        let (step, room) = match self.steps.ask(step, send).await? {
+            Outcome::Taken(row) => return row,
+            Outcome::Alone(step, room) => (step, room),
+        };
+        let mut sent = pin!(self.send_alone(&step));
+        if let Ok(row) = timeout(ROOM_FOR, &mut sent).await {
+            return row;
         }
-        answered.await.unwrap_or_else(|_| Err(no_answer()))
+        drop(room);
+        sent.await
     }
 
-    /// Those that have waited longest.
-    fn oldest(&self) -> Vec<(Step, Answer)> {
-        let mut waiting = lock(&self.waiting);
-        let count = waiting.len().min(MOST);
-        waiting.drain(..count).collect()
+    /// Looks at a key.
+    pub(crate) async fn look(&self, key: &Key, known: Option<Position>) -> Result<Row, StoreError> {
+        let send = |looks: Vec<(Look, _)>, room| async move {
+            let keys = looks.iter().map(|((key, known), _)| (key, *known));
+            let rows = self.news(keys).await;
+            let mut rows = rows.map(Vec::into_iter);
+            drop(room);
+            for (_, answer) in looks {
+                let row = rows.as_mut().map_err(|error| error.clone());
+                let row = row.and_then(|rows| rows.next().ok_or_else(no_answer));
+                // Who has asked may have given up.
+                oneshot::Sender::send(answer, row).ok();
+            }
+        };
+        self.looks.ask((key.clone(), known), send).await?
     }
 
-    async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<SemaphorePermit<'_>>) {
+    /// What there is of these keys from where they are known.
+    pub(crate) async fn news(
+        &self,
+        keys: impl Iterator<Item = (&Key, Option<Position>)>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let (names, known): (Vec<_>, Vec<_>) = keys
+            .map(|(key, known)| (key.as_str(), split(known)))
+            .unzip();
+        let (records, ends): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+        let params: [Param<'_>; 3] = [
+            (&names, Type::TEXT_ARRAY),
+            (&records, Type::INT8_ARRAY),
+            (&ends, Type::INT8_ARRAY),
+        ];
+        self.pool.ask(&self.news, &params).await
+    }
+
+    async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<OwnedSemaphorePermit>) {
         if steps.len() > 1 {
             steps = self.take_together(steps).await;
             // What is left waits for somebody else, and nobody for that.
@@ -95,9 +190,8 @@ impl Batch {
         }
         for (step, answer) in steps {
             // Who has asked may have given up.
-            answer.send(self.send_alone(&step).await).ok();
+            answer.send(Outcome::Alone(step, room.take())).ok();
         }
-        drop(room);
     }
 
     /// Takes steps in one statement. Returns those that it has left out.
@@ -113,7 +207,7 @@ impl Batch {
             }
             Err(error) => {
                 for (_, answer) in steps {
-                    answer.send(Err(error.clone())).ok();
+                    answer.send(Outcome::Taken(Err(error.clone()))).ok();
                 }
                 return Vec::new();
             }
@@ -121,7 +215,7 @@ impl Batch {
         let mut left = Vec::new();
         for (step, answer) in steps {
             match taken.remove(step.key.as_str()) {
-                Some(row) => _ = answer.send(Ok(row)),
+                Some(row) => _ = answer.send(Outcome::Taken(Ok(row))),
                 None => left.push((step, answer)),
             }
         }
@@ -136,7 +230,7 @@ impl Batch {
             (&step.end, Type::INT8),
             (&step.entry, Type::BYTEA),
             (&step.since, Type::INT8),
-            (&self.is_async, Type::BOOL),
+            (&self.commit_when, Type::INT4),
         ];
         let rows = self.pool.ask(&self.one, &params).await?;
         rows.into_iter().next().ok_or_else(no_answer)
@@ -158,10 +252,21 @@ impl Batch {
             (&ends, Type::INT8_ARRAY),
             (&entries, Type::BYTEA_ARRAY),
             (&since, Type::INT8_ARRAY),
-            (&self.is_async, Type::BOOL),
+            (&self.commit_when, Type::INT4),
         ];
         let rows = self.pool.ask(&self.several, &params).await?;
         let named = rows.into_iter().map(|row| Ok((get(&row, "key")?, row)));
         named.collect()
     }
+}
+
+/// A number as PostgreSQL keeps it.
+pub(crate) fn number(micros: u64) -> i64 {
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+/// A position as the statements take it: the record, and its end.
+pub(crate) fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
+    let known = known.map(|known| (known.record.cast_signed(), number(known.offset)));
+    known.unzip()
 }

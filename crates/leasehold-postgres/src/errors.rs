@@ -4,7 +4,7 @@ use leasehold_core::Key;
 use leasehold_store::journal::other_format;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 /// Whether the server has undone the statement, and it can be sent again.
 pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
@@ -17,6 +17,9 @@ pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
 /// The code with which `append` refuses a record in another format, and `append_all` goes back.
 pub(crate) const OTHER_FORMAT: &str = "LH002";
 pub(crate) const CHANGED: &str = "LH003";
+
+/// The code with which `commit_when` refuses a step for which too few standbys would be waited for.
+const TOO_FEW_STANDBYS: &str = "LH004";
 
 /// What to do where no more connections are let in.
 const MORE_ROOM: &str =
@@ -35,11 +38,8 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     };
     let (code, message) = (said.code(), said.message().to_owned());
     let class = code.code().get(..2).unwrap_or_default();
-    let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
-    if code.code() == OTHER_FORMAT {
-        let key = said.detail().and_then(|key| Key::new(key).ok());
-        let format = message.parse().unwrap_or_default();
-        return key.map_or_else(no_answer, |key| other_format(&key, format));
+    if let Some(ours) = ours(said, server) {
+        return ours.with_source(error);
     }
     let said = match (code, class) {
         (
@@ -62,7 +62,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::DISK_FULL | &SqlState::OUT_OF_MEMORY, _) => {
             refused(format!("PostgreSQL: {message}")).with_hint("make room on the server")
         }
-        (&SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) => {
+        (_, OF_LOGIN) => {
             refused(format!("PostgreSQL: {message}")).with_hint("check the user and the password")
         }
         (&SqlState::INVALID_CATALOG_NAME, _) => {
@@ -82,6 +82,40 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     said.with_source(error)
 }
 
+/// The class of what a server says of a user or a password.
+const OF_LOGIN: &str = "28";
+
+/// Whether it is about who we are.
+pub(crate) fn is_of_login(error: &Error) -> bool {
+    let class = error.code().and_then(|state| state.code().get(..2));
+    class == Some(OF_LOGIN)
+}
+
+/// What the functions of the schema say.
+fn ours(said: &DbError, server: &str) -> Option<StoreError> {
+    let (found, about) = (said.message(), said.detail().unwrap_or_default());
+    match said.code().code() {
+        OTHER_FORMAT => {
+            let format = found.parse().unwrap_or_default();
+            let other = Key::new(about).map(|key| other_format(&key, format));
+            Some(other.unwrap_or_else(|_| no_answer()))
+        }
+        TOO_FEW_STANDBYS => Some(
+            refused(format!(
+                "acknowledge={about} is wanted, and PostgreSQL at {server} waits for {found} standbys"
+            ))
+            .with_hint(format!(
+                "set synchronous_standby_names = 'ANY {about} (*)' at the server, or lower acknowledge"
+            )),
+        ),
+        _ => None,
+    }
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Refused, message)
+}
+
 /// What a role has to be granted to use locks.
 pub(crate) fn grants(schema: &str, role: &str) -> String {
     format!(
@@ -90,6 +124,13 @@ pub(crate) fn grants(schema: &str, role: &str) -> String {
          GRANT SELECT ON {schema}.about TO {role}; \
          GRANT USAGE ON SEQUENCE {schema}.records TO {role};"
     )
+}
+
+/// The server has warned that it did not wait for its standbys until the end.
+pub(crate) fn unacknowledged(server: &str, warning: &str) -> StoreError {
+    let message = format!("PostgreSQL at {server}: {warning}");
+    StoreError::new(ErrorKind::Unavailable, message)
+        .with_hint("check that its synchronous standbys are running and connected")
 }
 
 pub(crate) fn no_answer() -> StoreError {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::types::Type;
 
 use super::errors;
-use super::pool::{Failure, Pool};
+use super::pool::{Failure, Param, Pool};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "1";
@@ -27,7 +28,7 @@ pub(crate) fn script(schema: &str) -> String {
 /// Makes the schema, unless it is there.
 pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let failed = |error| pool.meaning(Failure::Server(error));
-    let client = pool
+    let (client, _) = pool
         .connect()
         .await
         .map_err(|failure| pool.meaning(failure))?;
@@ -79,12 +80,16 @@ pub(crate) fn checked(found: &str, schema: &str) -> Result<(), StoreError> {
         .with_hint("use the version of leasehold that made it, or another schema: ?schema=NAME"))
 }
 
-/// Finds out whether the schema is there, in the right version.
-pub(crate) async fn check(pool: &Arc<Pool>) -> Result<(), StoreError> {
+/// Finds out whether the schema is there, in the right version, and whether commits can count when
+/// they are to.
+pub(crate) async fn check(pool: &Arc<Pool>, commit_when: i32) -> Result<(), StoreError> {
     let statement = format!("select version::text from {}.about", pool.schema);
     let rows = pool.ask(&statement, &[]).await?;
     let found = rows
         .first()
         .and_then(|row| row.try_get::<_, String>(0).ok());
-    checked(found.as_deref().unwrap_or("none"), &pool.schema)
+    checked(found.as_deref().unwrap_or("none"), &pool.schema)?;
+    let statement = format!("select {}.commit_when($1)", pool.schema);
+    let can: Param<'_> = (&commit_when, Type::INT4);
+    pool.ask(&statement, &[can]).await.map(drop)
 }

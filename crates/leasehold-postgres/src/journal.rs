@@ -9,15 +9,15 @@ use leasehold_store::journal::{
     damaged, other_format,
 };
 use leasehold_store::random::random_u64;
-use leasehold_store::{Capabilities, Listening, StoreError};
+use leasehold_store::{Acknowledged, Acknowledges, Capabilities, Listening, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::batch::{Batch, Step};
+use super::batch::{Batch, Step, number, split};
 use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
-use super::options::{Commit, PostgresOptions};
+use super::options::PostgresOptions;
 use super::pool::{Failure, Param, Pool, get};
 
 /// A row is written anew at each step, and has to find room on its page.
@@ -32,7 +32,7 @@ pub struct Rows {
     pub(crate) pool: Arc<Pool>,
     pub(crate) listener: Arc<Listener>,
     inbox: Inbox,
-    is_async: bool,
+    commit_when: i32,
     batch: Batch,
     statements: Statements,
 }
@@ -41,7 +41,6 @@ pub struct Rows {
 struct Statements {
     append_and_ring: String,
     append_all: String,
-    news: String,
     write_base: String,
     ring: String,
     page: String,
@@ -57,7 +56,6 @@ impl Statements {
                  null, null, null, null, null, null, null, null)",
             ),
             append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)"),
-            news: calls("select * from {schema}.news($1, $2, $3)"),
             write_base: calls("select {schema}.write_base($1, $2, $3, $4)"),
             ring: calls("select {schema}.notify($1, $2, 0)"),
             page: calls(
@@ -78,7 +76,7 @@ impl Statements {
 /// Opens a store, if its schema is there.
 pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>, StoreError> {
     let rows = Rows::new(options)?;
-    init::check(&rows.pool).await?;
+    init::check(&rows.pool, rows.commit_when).await?;
     Ok(JournalStore::new(rows, options.retention))
 }
 
@@ -87,12 +85,12 @@ impl Rows {
         let pool = Pool::new(options);
         let inbox = Inbox::from_random(random_u64());
         let at = options.listens_at();
-        let is_async = options.commit == Commit::Async;
+        let commit_when = options.commit_when();
         Ok(Self {
-            batch: Batch::new(&pool, is_async),
+            batch: Batch::new(&pool, commit_when),
             listener: Listener::new(pool.clone(), at, &inbox),
             statements: Statements::new(&options.schema),
-            is_async,
+            commit_when,
             inbox,
             pool,
         })
@@ -123,7 +121,7 @@ impl Rows {
             (&part.bytes, Type::BYTEA),
             (&inboxes, Type::TEXT_ARRAY),
             (&since, Type::INT8),
-            (&self.is_async, Type::BOOL),
+            (&self.commit_when, Type::INT4),
         ];
         let statement = &self.statements.append_and_ring;
         let rows = self.pool.ask(statement, &params).await?;
@@ -136,6 +134,9 @@ impl Journal for Rows {
     fn capabilities(&self) -> Capabilities {
         let mut can = Capabilities::queueing("postgres");
         can.durable_tokens = true;
+        if self.acknowledged().is_some() {
+            can.acknowledges = Acknowledges::GrantsAndRenewals;
+        }
         can
     }
 
@@ -163,7 +164,7 @@ impl Journal for Rows {
             (&ends, Type::INT8_ARRAY),
             (&entries, Type::BYTEA_ARRAY),
             (&since, Type::INT8),
-            (&self.is_async, Type::BOOL),
+            (&self.commit_when, Type::INT4),
         ];
         let rows = match self.pool.query(&self.statements.append_all, &params).await {
             Ok(rows) => rows,
@@ -193,18 +194,18 @@ impl Journal for Rows {
         Ok(answer)
     }
 
+    fn acknowledged(&self) -> Option<Acknowledged> {
+        self.pool.acknowledged()
+    }
+
     async fn read(
         &self,
         keys: &[(&Key, Option<Position>)],
     ) -> Result<(StoreTime, Vec<News>), StoreError> {
-        let names: Vec<_> = keys.iter().map(|(key, _)| key.as_str()).collect();
-        let (records, ends): (Vec<_>, Vec<_>) = keys.iter().map(|(_, known)| split(*known)).unzip();
-        let params: [Param<'_>; 3] = [
-            (&names, Type::TEXT_ARRAY),
-            (&records, Type::INT8_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-        ];
-        let rows = self.pool.ask(&self.statements.news, &params).await?;
+        let rows = match keys {
+            [(key, known)] => vec![self.batch.look(key, *known).await?],
+            keys => self.batch.news(keys.iter().copied()).await?,
+        };
         let mut at = StoreTime(0);
         let mut all = Vec::with_capacity(keys.len());
         for ((key, _), row) in keys.iter().zip(&rows) {
@@ -308,15 +309,6 @@ impl Journal for Rows {
 
 fn is_changed(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| code.code() == CHANGED)
-}
-
-fn number(micros: u64) -> i64 {
-    i64::try_from(micros).unwrap_or(i64::MAX)
-}
-
-fn split(known: Option<Position>) -> (Option<i64>, Option<i64>) {
-    let known = known.map(|known| (known.record.cast_signed(), number(known.offset)));
-    known.unzip()
 }
 
 /// The answer of an append.

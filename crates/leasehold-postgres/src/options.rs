@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
-use leasehold_store::access::{Access, TlsFiles, read_file, read_password};
+use leasehold_store::access::{Access, read_file};
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
 use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
 use tokio_postgres::Config;
@@ -17,12 +17,14 @@ const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
 const PORT: u16 = 5432;
 const MOST_CONNECTIONS: u32 = 100;
+const MOST_STANDBYS: u32 = 100;
 const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// When a commit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Commit {
     /// As the server is set: by default when it is on the disk.
     #[default]
@@ -35,6 +37,7 @@ pub enum Commit {
 /// Whether the connection is encrypted, and who is believed to be the server. The names are those of
 /// `psql`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SslMode {
     /// Never.
     Disable,
@@ -61,6 +64,8 @@ impl SslMode {
 /// # The parameters of a URL
 /// `schema` (default `leasehold`), `pool` (connections at most; default 8), `listen` (`off`, or the
 /// URL of a way to the server that keeps sessions, past a pooler), `commit` (`sync`, `async`),
+/// `acknowledge` (how many synchronous standbys must have a grant before it counts; default `none`:
+/// as many as the server waits for),
 /// `sslmode` (`disable`, `prefer`, `require`, `verify-full`) with `ca`, `cert` and `key` (PEM files),
 /// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
 /// `response_timeout` (5 s).
@@ -76,10 +81,13 @@ pub struct PostgresOptions {
     pub(crate) listen: Option<Option<Config>>,
     /// When a commit counts.
     pub commit: Commit,
-    /// Whether the connection is encrypted (feature `tls`).
+    /// How many synchronous standbys must have each grant before it counts; zero for as many as the
+    /// server waits for.
+    pub acknowledge: u32,
+    /// Whether the connection is encrypted (feature `tls-ring`).
     pub sslmode: SslMode,
-    /// Certificates to trust instead of the system's, and the client's own with its key.
-    pub tls: TlsFiles,
+    /// Certificates, and a login that is looked up whenever a connection is opened.
+    pub access: Access,
     /// How long an idle key keeps its last token.
     pub retention: Duration,
     /// How long opening a connection may take.
@@ -139,6 +147,22 @@ const TABLE: &[Param<PostgresOptions>] = &[
             Ok(())
         })
     }),
+    ("acknowledge", |options| {
+        let shown = (options.acknowledge != 0).then(|| options.acknowledge.to_string());
+        Field::custom(shown, |text| {
+            let count = if text == "none" {
+                Some(0)
+            } else {
+                text.parse().ok()
+            };
+            let fits = |count: &u32| text == "none" || (1..=MOST_STANDBYS).contains(count);
+            options.acknowledge = count.filter(fits).ok_or_else(|| {
+                let why = format!("acknowledge = {text:?} is not a number of standbys");
+                Invalid::new(why, format!("write none, or 1 to {MOST_STANDBYS}"))
+            })?;
+            Ok(())
+        })
+    }),
     ("sslmode", |options| {
         let name = SslMode::NAMES
             .iter()
@@ -152,9 +176,9 @@ const TABLE: &[Param<PostgresOptions>] = &[
             Ok(())
         })
     }),
-    ("ca", |options| file(&mut options.tls.ca)),
-    ("cert", |options| file(&mut options.tls.cert)),
-    ("key", |options| file(&mut options.tls.key)),
+    ("ca", |options| Field::Pem(&mut options.access.tls.ca)),
+    ("cert", |options| Field::Pem(&mut options.access.tls.cert)),
+    ("key", |options| Field::Pem(&mut options.access.tls.key)),
     ("retention", |options| {
         DurationOr(&mut options.retention, USUAL_RETENTION)
     }),
@@ -165,16 +189,6 @@ const TABLE: &[Param<PostgresOptions>] = &[
         DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
-
-fn file(path: &mut Option<PathBuf>) -> Field<'_> {
-    let shown = path
-        .as_ref()
-        .map(|path| path.to_string_lossy().into_owned());
-    Field::custom(shown, |text| {
-        *path = Some(PathBuf::from(text)).filter(|_| !text.is_empty());
-        Ok(())
-    })
-}
 
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
 /// a password.
@@ -259,8 +273,9 @@ impl PostgresOptions {
             pool: USUAL_POOL,
             listen: None,
             commit: Commit::Sync,
+            acknowledge: 0,
             sslmode: SslMode::default(),
-            tls: TlsFiles::default(),
+            access: Access::default(),
             retention: USUAL_RETENTION,
             connect_timeout: USUAL_TIMEOUT,
             response_timeout: USUAL_TIMEOUT,
@@ -279,6 +294,12 @@ impl PostgresOptions {
             return Err(Invalid::new(
                 "the URL has no name of a schema for schema",
                 "use small letters, digits and underscores, and begin with a letter",
+            ));
+        }
+        if self.acknowledge > 0 && self.commit == Commit::Async {
+            return Err(Invalid::new(
+                "commit=async waits for no disk, and acknowledge for those of standbys",
+                "leave out one of the two",
             ));
         }
         let least = Duration::from_secs(60);
@@ -308,28 +329,18 @@ impl PostgresOptions {
     /// would use: `PGPASSWORD`, and the file that `PGPASSFILE` names or `~/.pgpass`.
     ///
     /// # Errors
-    /// `Invalid` for a file that cannot be read.
+    /// `Invalid` for a password file that cannot be read, and for what cannot be together.
     pub(crate) fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
-        for (ours, theirs) in [
-            (&mut self.tls.ca, &access.tls.ca),
-            (&mut self.tls.cert, &access.tls.cert),
-            (&mut self.tls.key, &access.tls.key),
-        ] {
-            if theirs.is_some() {
-                ours.clone_from(theirs);
-            }
-        }
-        if let Some(user) = &access.user {
+        self.access.replace(access);
+        self.access.check()?;
+        self.access.tls.certificate()?;
+        if let Some(user) = &self.access.user {
             self.config.user(user);
         }
-        let file = access
-            .password_file
-            .as_deref()
-            .map(read_password)
-            .transpose()?;
-        if let Some(password) = file.or_else(|| access.password.clone()) {
+        if let Some(password) = &self.access.password {
             self.config.password(password);
         } else if self.config.get_password().is_none()
+            && !self.access.may_change()
             && let Some(password) = var("PGPASSWORD").ok().or_else(|| self.password_in_file())
         {
             self.config.password(password);
@@ -381,8 +392,39 @@ impl PostgresOptions {
         self.redacted_url().replace(":***@", "@")
     }
 
+    /// When the commit of a step counts, as the functions of the schema have it.
+    pub(crate) fn commit_when(&self) -> i32 {
+        match self.commit {
+            Commit::Async => -1,
+            Commit::Sync => i32::try_from(self.acknowledge).unwrap_or(i32::MAX),
+        }
+    }
+
     pub(crate) fn has_password(&self) -> bool {
         self.config.get_password().is_some()
+    }
+
+    /// With the login of the connection that is opened next, unless the session that listens has its
+    /// own.
+    ///
+    /// # Errors
+    /// Those of [`Access::login`].
+    pub(crate) async fn with_login(&self, config: &Config) -> Result<Config, StoreError> {
+        let mut config = config.clone();
+        let is_own = config.get_password() != self.config.get_password();
+        if self.access.may_change() && !is_own {
+            let login = self.access.login(self.connect_timeout).await?;
+            if let Some(user) = login
+                .user
+                .filter(|_| config.get_user() == self.config.get_user())
+            {
+                config.user(user);
+            }
+            if let Some(password) = login.password {
+                config.password(password);
+            }
+        }
+        Ok(config)
     }
 
     /// Where the session that listens goes; `None` if there is none.
@@ -441,6 +483,11 @@ mod tests {
                 "postgres://h/d?schema=locks&listen=off&commit=async&retention=2h",
             ),
             (
+                "postgres://h/d?acknowledge=2",
+                "postgres://h/d?acknowledge=2",
+            ),
+            ("postgres://h/d?acknowledge=none", "postgres://h/d"),
+            (
                 "postgres://h:6432/d?listen=postgres://u:secret@i/d",
                 "postgres://h:6432/d?listen=postgres%3A//u%3A***%40i/d",
             ),
@@ -463,6 +510,12 @@ mod tests {
             ("postgres://u:secret@h/d?pool=0", "no number of connections"),
             ("postgres://h/d?schema=My%20Locks", "no name of a schema"),
             ("postgres://h/d?commit=maybe", "unknown value for commit"),
+            ("postgres://h/d?acknowledge=0", "\"0\" is not a number"),
+            ("postgres://h/d?acknowledge=all", "\"all\" is not a number"),
+            (
+                "postgres://h/d?acknowledge=1&commit=async",
+                "waits for no disk",
+            ),
             (
                 "postgres://h/d?retention=1s",
                 "retention of 1s is out of bounds",

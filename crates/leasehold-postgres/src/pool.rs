@@ -1,19 +1,22 @@
 //! Connections: as many as are needed, up to a limit. Each carries one statement at a time, and
 //! nothing of a session, so that a pooler may be between.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, iter};
 
 use leasehold_core::Moment;
 use leasehold_store::clock;
 use leasehold_store::sync::{Mutex, check_runtime, lock, sleep, timeout};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{Acknowledged, ErrorKind, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Client, Config, Error, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
 use super::errors;
 use super::options::PostgresOptions;
@@ -33,10 +36,12 @@ pub(crate) struct Pool {
     pub(crate) schema: String,
     pub(crate) server: String,
     /// The one that was used last is the last.
-    idle: Mutex<Vec<(Moment, Client)>>,
+    idle: Mutex<Vec<(Moment, Session)>>,
     /// Closes those that are idle; ends with its runtime.
     closer: Mutex<Option<JoinHandle<()>>>,
     room: Semaphore,
+    /// Whether a connection was opened with these settings before.
+    worked: AtomicBool,
 }
 
 impl fmt::Debug for Pool {
@@ -46,6 +51,9 @@ impl fmt::Debug for Pool {
             .finish_non_exhaustive()
     }
 }
+
+/// A connection, and the last warning of its server.
+type Session = (Client, Arc<Mutex<Option<String>>>);
 
 /// What became of a statement.
 #[derive(Debug)]
@@ -63,6 +71,7 @@ impl Pool {
             idle: Mutex::default(),
             closer: Mutex::default(),
             room: Semaphore::new(options.pool as usize),
+            worked: AtomicBool::new(false),
         })
     }
 
@@ -78,8 +87,8 @@ impl Pool {
         };
         let mut left = TRIES;
         loop {
-            let client = match self.idle() {
-                Some(client) => client,
+            let (client, warning) = match self.idle() {
+                Some(session) => session,
                 None => self.connect().await?,
             };
             let answer = timeout(
@@ -90,8 +99,13 @@ impl Pool {
                 // What comes later is nobody's any more.
                 return Err(Failure::Other(self.late("did not answer")));
             };
+            let warned = lock(&warning).take();
             if !client.is_closed() {
-                self.put_back(client);
+                self.put_back((client, warning));
+            }
+            if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
+                let error = errors::unacknowledged(&self.server, &warning);
+                return Err(Failure::Other(error));
             }
             left -= 1;
             match answer {
@@ -111,6 +125,17 @@ impl Pool {
         answer.map_err(|failure| self.meaning(failure))
     }
 
+    /// The acknowledgements of each step that the server answers without a warning.
+    pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
+        let wanted = self.options.acknowledge;
+        (wanted > 0).then_some(Acknowledged::new(
+            wanted,
+            wanted,
+            None,
+            self.options.response_timeout,
+        ))
+    }
+
     pub(crate) fn meaning(&self, failure: Failure) -> StoreError {
         match failure {
             Failure::Server(error) => errors::meaning(error, &self.schema, &self.server),
@@ -118,16 +143,16 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> Option<Client> {
+    fn idle(&self) -> Option<Session> {
         let mut idle = lock(&self.idle);
-        let clients = iter::from_fn(|| idle.pop().map(|(_, client)| client));
-        clients.into_iter().find(|client| !client.is_closed())
+        let mut sessions = iter::from_fn(|| idle.pop().map(|(_, session)| session));
+        sessions.find(|(client, _)| !client.is_closed())
     }
 
     /// Keeps a connection for later; all but one of those that nobody uses are closed soon.
-    fn put_back(self: &Arc<Self>, client: Client) {
+    fn put_back(self: &Arc<Self>, session: Session) {
         let mut idle = lock(&self.idle);
-        idle.push((clock::now(), client));
+        idle.push((clock::now(), session));
         let mut closer = lock(&self.closer);
         if idle.len() > 1 && closer.as_ref().is_none_or(JoinHandle::is_finished) {
             let pool = Arc::downgrade(self);
@@ -149,25 +174,50 @@ impl Pool {
     /// Closes what nobody has used lately, but for one.
     fn close_idle(&self) {
         let (now, mut idle) = (clock::now(), lock(&self.idle));
-        let is_old = |(used, _): &(Moment, Client)| now.since(*used) >= IDLE;
+        let is_old = |(used, _): &(Moment, Session)| now.since(*used) >= IDLE;
         let old = idle.iter().take_while(|one| is_old(one)).count();
         let most = idle.len().saturating_sub(1);
         idle.drain(..old.min(most));
     }
 
     /// A connection for one of many statements, or to make the schema.
-    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        let (client, connection) = self.connect_to(&self.options.config).await?;
+    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+        let (client, mut connection) = self.connect_to(&self.options.config).await?;
+        let warning = Arc::new(Mutex::default());
+        let warned = warning.clone();
         tokio::spawn(async move {
-            // Whoever waits for an answer is told.
-            connection.await.ok();
+            // Whoever waits for an answer is told of the end.
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                // One comes before the answer of its statement.
+                if let AsyncMessage::Notice(notice) = message
+                    && notice.parsed_severity() == Some(Severity::Warning)
+                {
+                    *lock(&warned) = Some(notice.message().to_owned());
+                }
+            }
         });
-        Ok(client)
+        Ok((client, warning))
     }
 
+    /// What has worked before passes, if it may be replaced: files, and the password of one.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), Failure> {
+        let opened = self.open(config).await;
+        let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
+        let may_change = self.options.access.may_change();
+        opened.map_err(|failure| match &failure {
+            Failure::Server(error) if !may_change || !errors::is_of_login(error) => failure,
+            _ if worked => Failure::Other(self.meaning(failure).into_unavailable()),
+            _ => failure,
+        })
+    }
+
+    async fn open(&self, config: &Config) -> Result<(Client, Wire), Failure> {
         let tls = tls::connect(&self.options).map_err(Failure::Other)?;
-        let mut config = config.clone();
+        let mut config = self
+            .options
+            .with_login(config)
+            .await
+            .map_err(Failure::Other)?;
         tls::apply(&mut config, &self.options);
         let connected = timeout(self.options.connect_timeout, config.connect(tls)).await;
         match connected {

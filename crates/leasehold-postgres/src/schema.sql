@@ -77,6 +77,26 @@ begin
 end
 $$;
 
+-- When the commit of this step counts: when so many standbys have it on their disks; -1 for at once,
+-- before it is on this one; 0 as the server is set.
+create function {schema}.commit_when(standbys int) returns void
+    language plpgsql
+    as $$
+declare
+    names text := current_setting('synchronous_standby_names');
+    waits int := case when names = '' then 0
+        else coalesce(substring(names from '(?i)^\s*(?:first|any)?\s*(\d+)\s*\(')::int, 1) end;
+begin
+    if standbys < 0 then
+        perform set_config('synchronous_commit', 'off', true);
+    elsif standbys > waits then
+        raise exception using errcode = 'LH004', message = waits::text, detail = standbys::text;
+    elsif standbys > 0 and current_setting('synchronous_commit') <> 'remote_apply' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end
+$$;
+
 -- Rings the others.
 create function {schema}.notify(wanted text, inboxes text[], mask bigint) returns void
     language plpgsql
@@ -177,7 +197,7 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
 -- that two of these do not wait for each other.
 create function {schema}.append_all(
     wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
-    entry bytea[], since bigint, async boolean
+    entry bytea[], since bigint, standbys int
 )
     returns table (
         appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
@@ -188,8 +208,8 @@ create function {schema}.append_all(
 declare
     moment bigint;
 begin
-    if async then
-        perform set_config('synchronous_commit', 'off', true);
+    if standbys <> 0 then
+        perform {schema}.commit_when(standbys);
     end if;
     perform 1 from {schema}.keys k where k.key = any(wanted) order by k.key for update;
     moment := {schema}.clock();
@@ -208,7 +228,7 @@ $$;
 -- where somebody else is just now: nobody waits here for what others do with another key.
 create function {schema}.append_each(
     wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
-    entry bytea[], since bigint[], async boolean
+    entry bytea[], since bigint[], standbys int
 )
     returns table (
         key text, appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
@@ -218,8 +238,8 @@ create function {schema}.append_each(
     as $$
 #variable_conflict use_column
 begin
-    if async then
-        perform set_config('synchronous_commit', 'off', true);
+    if standbys <> 0 then
+        perform {schema}.commit_when(standbys);
     end if;
     return query
         with free as (
@@ -260,7 +280,7 @@ $$;
 -- Appends an entry and rings: in a transaction of its own, behind that of the entry.
 create procedure {schema}.append_and_ring(
     wanted text, wanted_format int, known_record bigint, known_end bigint, entry bytea,
-    inboxes text[], since bigint, async boolean,
+    inboxes text[], since bigint, standbys int,
     inout appended boolean, inout at bigint, inout record bigint, inout ends bigint,
     inout base bytea, inout entries bytea, inout since_base bigint, inout base_length bigint
 )
@@ -272,8 +292,8 @@ begin
     -- Who listens again has not asked anything since then.
     perform 1 from {schema}.keys k where k.key = wanted for update;
     mask := {schema}.dead(inboxes);
-    if async then
-        perform set_config('synchronous_commit', 'off', true);
+    if standbys <> 0 then
+        perform {schema}.commit_when(standbys);
     end if;
     select * from {schema}.append(wanted, wanted_format, known_record, known_end, entry, mask,
         since, null)

@@ -7,7 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 
 use super::options::PostgresOptions;
 use super::pool::Pool;
@@ -36,10 +36,7 @@ impl Scheme for Postgres {
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        let options = PostgresOptions::from_url(url)?.with_access(access)?;
-        let url = options.url_for_others();
-        let store = Arc::new(journal::open(&options).await?);
-        Ok(Opened { store, url })
+        PostgresOptions::from_url(url)?.open(access).await
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
@@ -56,13 +53,21 @@ impl Scheme for Postgres {
         let options = PostgresOptions::from_url(url)?.with_access(access)?;
         let pool = Pool::new(&options);
         let outcome = Ok(init::make(&pool).await?);
-        Ok(vec![Initialised {
-            server: pool.server.clone(),
-            made: Some(Made {
-                what: format!("the schema {} at {}", pool.schema, pool.server),
-                users: "for its owner and roles with rights to it".to_owned(),
-            }),
-            outcome,
-        }])
+        Ok(vec![
+            Initialised::new(pool.server.clone(), outcome).with_made(Made::new(
+                format!("the schema {} at {}", pool.schema, pool.server),
+                "for its owner and roles with rights to it".to_owned(),
+            )),
+        ])
+    }
+}
+
+#[async_trait]
+impl StoreOptions for PostgresOptions {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        let options = self.clone().with_access(access)?;
+        let url = options.url_for_others();
+        let store = Arc::new(journal::open(&options).await?);
+        Ok(Opened::new(store, url))
     }
 }

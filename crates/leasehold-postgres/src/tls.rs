@@ -35,13 +35,14 @@ pub(crate) fn connect(_options: &PostgresOptions) -> Result<Connect, StoreError>
 pub(crate) fn connect(options: &PostgresOptions) -> Result<Connect, StoreError> {
     use leasehold_store::tls::{Trust, client_config};
 
-    let files = &options.tls;
+    let given = &options.access.tls;
     let trust = match options.sslmode {
-        SslMode::VerifyFull => Trust::Authorities(files.ca.as_deref()),
-        SslMode::Require if files.ca.is_some() => Trust::Authorities(files.ca.as_deref()),
+        SslMode::VerifyFull => Trust::Authorities,
+        SslMode::Require if given.ca.is_some() => Trust::Authorities,
         _ => Trust::Anybody,
     };
-    let certificate = files.cert.as_deref().zip(files.key.as_deref());
-    let config = client_config(trust, certificate)?;
-    Ok(tokio_postgres_rustls::MakeRustlsConnect::new(config))
+    let config = client_config(given, trust)?;
+    Ok(tokio_postgres_rustls::MakeRustlsConnect::new(
+        (*config).clone(),
+    ))
 }

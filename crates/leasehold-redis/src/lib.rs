@@ -31,7 +31,7 @@
 //! and in full if the server does not know them, since then nothing has run.
 //!
 //! # Features
-//! `tls`: TLS (`rediss://`). The other features are only for this repository.
+//! `tls`: TLS (`rediss://`), with the cryptography that the process has. The other features are only for this repository.
 
 mod claim_table;
 mod classic;

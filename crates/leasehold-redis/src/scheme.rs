@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Opened, Scheme};
-use leasehold_store::{ErrorKind, LockStore, StoreError};
+use leasehold_store::scheme::{Description, Initialised, Opened, Scheme, StoreOptions};
+use leasehold_store::{LockStore, StoreError};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
 use crate::classic::ClassicStore;
@@ -63,28 +63,18 @@ impl Scheme for OneServer {
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        let options = RedisOptions::from_url(url)?.with_access(access)?;
-        let url = options.url_for_others();
-        let store: Arc<dyn LockStore> = match options.layout {
-            RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
-            RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
-        };
-        Ok(Opened { store, url })
+        RedisOptions::from_url(url)?.open(access).await
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine(&RedisOptions::from_url(url)?.with_access(access)?).await)
+        Ok(examine(&RedisOptions::from_url(url)?.with_access(access)).await)
     }
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
-        let options = RedisOptions::from_url(url)?.with_access(access)?;
+        let options = RedisOptions::from_url(url)?.with_access(access);
         let server = options.address.shown();
         let outcome = Ok(RedisStore::initialise(options).await?);
-        Ok(vec![Initialised {
-            server,
-            made: None,
-            outcome,
-        }])
+        Ok(vec![Initialised::new(server, outcome)])
     }
 }
 
@@ -110,17 +100,11 @@ impl Scheme for ManyNodes {
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        let options = cluster(url, access)?;
-        let url = options.url_for_others();
-        let store: Arc<dyn LockStore> = match options.node.layout {
-            RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
-            RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
-        };
-        Ok(Opened { store, url })
+        RedisClusterOptions::from_url(url)?.open(access).await
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine_cluster(&cluster(url, access)?).await)
+        Ok(examine_cluster(&RedisClusterOptions::from_url(url)?.with_access(access)).await)
     }
 }
 
@@ -142,72 +126,78 @@ impl Scheme for Votes {
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        let options = voters(url, access)?;
-        let url = options.url_for_others();
-        let store = Arc::new(RedlockStore::connect(options).await?);
-        Ok(Opened { store, url })
+        RedlockOptions::from_url(url)?.open(access).await
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine_redlock(&voters(url, access)?).await)
+        Ok(examine_redlock(&RedlockOptions::from_url(url)?.with_access(access)).await)
     }
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
-        RedlockStore::initialise(voters(url, access)?).await
+        RedlockStore::initialise(RedlockOptions::from_url(url)?.with_access(access)).await
     }
 }
 
-fn cluster(url: &str, access: &Access) -> Result<RedisClusterOptions, StoreError> {
-    let mut options = RedisClusterOptions::from_url(url)?;
-    options.node = options.node.with_access(access)?;
-    Ok(options)
+#[async_trait]
+impl StoreOptions for RedisOptions {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        let options = self.clone().with_access(access);
+        let url = options.url_for_others();
+        let store: Arc<dyn LockStore> = match options.layout {
+            RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
+            RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
+        };
+        Ok(Opened::new(store, url))
+    }
 }
 
-fn voters(url: &str, access: &Access) -> Result<RedlockOptions, StoreError> {
-    let mut options = RedlockOptions::from_url(url)?;
-    for server in &mut options.servers {
-        *server = server.clone().with_access(access)?;
+#[async_trait]
+impl StoreOptions for RedisClusterOptions {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        let options = self.clone().with_access(access);
+        let url = options.url_for_others();
+        let store: Arc<dyn LockStore> = match options.node.layout {
+            RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
+            RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
+        };
+        Ok(Opened::new(store, url))
     }
-    Ok(options)
+}
+
+#[async_trait]
+impl StoreOptions for RedlockOptions {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        let options = self.clone().with_access(access);
+        let url = options.url_for_others();
+        let store = Arc::new(RedlockStore::connect(options).await?);
+        Ok(Opened::new(store, url))
+    }
+}
+
+impl RedisClusterOptions {
+    fn with_access(mut self, access: &Access) -> Self {
+        self.node.access.replace(access);
+        self
+    }
+}
+
+impl RedlockOptions {
+    fn with_access(mut self, access: &Access) -> Self {
+        for server in &mut self.servers {
+            server.access.replace(access);
+        }
+        self
+    }
 }
 
 impl RedisOptions {
-    /// Adds credentials and certificates that were given besides the URL. They override the URL.
-    ///
-    /// # Errors
-    /// `Invalid` for a client certificate without its key, or the other way round.
-    pub fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
-        let Access {
-            user,
-            password,
-            password_file,
-            tls,
-        } = access.clone();
-        self.username = user.or(self.username);
-        self.password = password.or(self.password);
-        self.password_file = password_file.or(self.password_file);
-        self.ca_file = tls.ca.or(self.ca_file);
-        self.client_certificate = match (tls.cert, tls.key) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => self.client_certificate,
-            _ => {
-                return Err(StoreError::new(
-                    ErrorKind::Invalid,
-                    "a client certificate needs its key, and a key its certificate",
-                )
-                .with_hint("give both, or neither"));
-            }
-        };
-        Ok(self)
-    }
-
     /// Also one for the Sentinels.
     fn has_password(&self) -> bool {
         let of_sentinels = match &self.address {
             RedisAddress::Sentinel(sentinels) => sentinels.password.is_some(),
             RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => false,
         };
-        self.password.is_some() || of_sentinels
+        self.access.password.is_some() || of_sentinels
     }
 }
 

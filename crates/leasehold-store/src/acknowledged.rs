@@ -8,6 +8,7 @@ use leasehold_core::written;
 
 /// The acknowledgements of one request under an acknowledgement policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Acknowledged {
     /// How many replicas acknowledged it: in memory, or on disk if the policy asks for disks.
     pub replicas: u32,
@@ -21,6 +22,18 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
+    /// Makes it of how many replicas have acknowledged of how many, what is known of the disk, and the
+    /// time limit.
+    #[must_use]
+    pub const fn new(replicas: u32, wanted: u32, disk: Option<bool>, within: Duration) -> Self {
+        Self {
+            replicas,
+            wanted,
+            disk,
+            within,
+        }
+    }
+
     /// Returns whether the policy is satisfied.
     #[must_use]
     pub fn is_enough(&self) -> bool {

@@ -59,6 +59,14 @@ impl<R: Copy + Into<Reply>> Answer<R> {
         self.reply.into().has_token()
     }
 
+    /// Adds who acknowledged it, if it has a token. The acknowledgement of a place in the queue says
+    /// nothing of the grant that follows: its client confirms that by a renewal.
+    #[must_use]
+    pub fn with_acknowledged(mut self, acknowledged: Option<Acknowledged>) -> Self {
+        self.acknowledged = acknowledged.filter(|_| self.has_token());
+        self
+    }
+
     /// Returns the error of a grant with too few acknowledgements. The grant is invalid, but the
     /// store still has it.
     ///

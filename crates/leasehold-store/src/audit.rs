@@ -13,6 +13,7 @@ use crate::error::StoreError;
 
 /// An entry of an audit log, with its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuditRecord {
     /// The key.
     pub key: Key,

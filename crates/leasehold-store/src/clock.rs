@@ -2,12 +2,17 @@
 //!
 //! Stores use it too, so that all parts have the same clock, and a simulation can replace it.
 
+#[cfg(all(not(shuttle), any(debug_assertions, feature = "testing")))]
+use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(not(shuttle))]
 use leasehold_core::Moment;
 #[cfg(not(shuttle))]
 use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(all(not(shuttle), any(debug_assertions, feature = "testing")))]
+use crate::fork::Lazy;
 
 /// Runs on while the machine sleeps, unlike `std::time::Instant`
 /// (rust-lang/rust#87906): a lease does not wait for a laptop to wake up.
@@ -28,10 +33,39 @@ pub fn now() -> Moment {
     if let Some(world) = crate::simulation::world() {
         return world.now();
     }
+    #[cfg(any(debug_assertions, feature = "testing"))]
+    if let Some(paused) = paused() {
+        return paused;
+    }
+    real()
+}
+
+#[cfg(not(shuttle))]
+fn real() -> Moment {
     let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000;
     Moment(seconds * 1_000_000 + micros)
+}
+
+/// The time of a runtime that a test has paused (`tokio::time::pause`). Timers wait for that one, and a
+/// client with another clock would wait for hours of theirs.
+#[cfg(all(not(shuttle), any(debug_assertions, feature = "testing")))]
+#[allow(clippy::disallowed_methods, reason = "it is compared with Tokio's")]
+fn paused() -> Option<Moment> {
+    static ORIGIN: Lazy<(Instant, Moment)> = Lazy::new(|| (Instant::now(), real()));
+    let tokio = || tokio::time::Instant::now().into_std();
+    let (before, between, after) = (tokio(), Instant::now(), tokio());
+    // Of one clock that runs, these are in order.
+    if before <= between && between <= after {
+        return None;
+    }
+    let (instant, moment) = *ORIGIN;
+    let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    Some(match after.checked_duration_since(instant) {
+        Some(since) => Moment(moment.0.saturating_add(micros(since))),
+        None => Moment(moment.0.saturating_sub(micros(instant - after))),
+    })
 }
 
 /// Returns the wall-clock time since 1970, for display and ids. It may step, so it is never used

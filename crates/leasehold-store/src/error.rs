@@ -6,33 +6,35 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 
-/// The kind of an error. Each kind tells the caller what to do.
+/// The kind of an error. Each kind tells the caller what to do. Its number (`kind as u8`) stays, for
+/// bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[repr(u8)]
 pub enum ErrorKind {
     /// The key did not become free in time. Try later.
-    Timeout,
+    Timeout = 1,
     /// The claim was part of a deadlock and gave up, as its caller had asked. Release all keys of
     /// the same piece of work, and start it again.
-    Deadlock,
+    Deadlock = 2,
     /// The lease is lost. Stop now: another client may hold the key.
-    Lost,
+    Lost = 3,
     /// The store did not answer: the outcome is unknown. Or it answered that it cannot do it now:
     /// then nothing was carried out, and [`retry_after`](StoreError::retry_after) says when to ask
     /// again. A retry is safe.
-    Unavailable,
+    Unavailable = 4,
     /// The store refused, with a reason. A retry does not help, unless
     /// [`retry_after`](StoreError::retry_after) says when.
-    Refused,
+    Refused = 5,
     /// The store does not support the operation.
-    Unsupported,
+    Unsupported = 6,
     /// The request is invalid. Correct it.
-    Invalid,
+    Invalid = 7,
     /// The key contains data that is not leasehold's, or is damaged. Nothing was overwritten.
-    Corrupt,
+    Corrupt = 8,
     /// The client was shut down, its runtime has ended, or it belongs to the process from which this
     /// one was forked. Stop, or connect again.
-    Closed,
+    Closed = 9,
 }
 
 /// Its name in lower case.
@@ -92,6 +94,18 @@ impl StoreError {
         self
     }
 
+    /// Makes it `Unavailable`, for one who has used the same settings before: the file, the password or
+    /// the certificate that it is about may be about to be replaced.
+    #[must_use]
+    pub fn into_unavailable(self) -> Self {
+        if self.kind == ErrorKind::Unavailable {
+            return self;
+        }
+        Self::new(ErrorKind::Unavailable, &*self.message)
+            .with_hint_of(&self)
+            .with_source(self)
+    }
+
     /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
@@ -137,11 +151,27 @@ impl fmt::Display for StoreError {
     }
 }
 
+/// The cause, if it says more than the message: who shows all causes shows nothing twice.
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source
-            .as_ref()
-            .map(|s| &**s as &(dyn std::error::Error + 'static))
+        let first = self.source.as_deref()? as &(dyn std::error::Error + 'static);
+        let mut causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source())
+            .map(|cause| (cause, cause.to_string()))
+            .collect();
+        // What a cause and its own say with the same words, the inner one says.
+        causes.dedup_by(|inner, outer| {
+            let same = inner.1 == outer.1;
+            if same {
+                *outer = (inner.0, std::mem::take(&mut inner.1));
+            }
+            same
+        });
+        let is_said = |said: &str| self.message.contains(said);
+        if causes.last().is_some_and(|(_, said)| is_said(said)) {
+            return None;
+        }
+        let mut causes = causes.into_iter().filter(|(_, said)| !is_said(said));
+        causes.next().map(|(cause, _)| cause)
     }
 }
 
@@ -151,5 +181,49 @@ impl From<Invalid> for StoreError {
             hint: invalid.hint,
             ..Self::new(ErrorKind::Invalid, invalid.message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+
+    /// One that says what its cause says.
+    #[derive(Debug)]
+    struct Wraps(io::Error);
+
+    impl fmt::Display for Wraps {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+
+    impl Error for Wraps {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    fn chain(error: &StoreError) -> Vec<String> {
+        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+        causes.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn causes_say_what_was_not_said() {
+        let unavailable = |message| StoreError::new(ErrorKind::Unavailable, message);
+        let refused = || Wraps(io::Error::other("refused (os error 111)"));
+        let short = unavailable("cannot connect to h: refused").with_source(refused());
+        assert_eq!(chain(&short), ["refused (os error 111)"]);
+        let whole = unavailable("cannot connect to h: refused (os error 111)");
+        assert!(chain(&whole.with_source(refused())).is_empty());
+        let outer = unavailable("no primary: cannot connect to h: refused").with_source(short);
+        assert_eq!(chain(&outer), ["refused (os error 111)"]);
+        let other = unavailable("the server is gone").with_source(refused());
+        assert_eq!(chain(&other).len(), 1);
+        assert!(unavailable("alone").source().is_none());
     }
 }

@@ -9,10 +9,14 @@
 //!
 //! Children of `vfork` and of a bare `clone` call no hooks. They are there to become other programs.
 
+use std::fmt;
 use std::iter::successors;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
+
+use once_cell::race::OnceBox;
 
 // What belongs to the process, and not to what a scheduler runs in it.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -43,6 +47,37 @@ impl<T> Chain<T> {
             }
             place = rest;
         }
+    }
+}
+
+/// A value that is made when it is first used. Several threads may make it at the same time; one of
+/// their values stays. Unlike with `LazyLock`, no thread waits for another: after a fork in the middle
+/// of it, the child would wait for a thread that it does not have.
+pub struct Lazy<T> {
+    value: OnceBox<T>,
+    make: fn() -> T,
+}
+
+impl<T> Lazy<T> {
+    /// Will be made by this function.
+    #[must_use]
+    pub const fn new(make: fn() -> T) -> Self {
+        let value = OnceBox::new();
+        Self { value, make }
+    }
+}
+
+impl<T> Deref for Lazy<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.get_or_init(|| Box::new((self.make)()))
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lazy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.get().fmt(f)
     }
 }
 
@@ -181,5 +216,37 @@ mod system {
         let _ = dup3(from, to, rustix::io::DupFlags::CLOEXEC.bits().cast_signed());
         #[cfg(not(target_os = "linux"))]
         let _ = dup2(from, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Two threads are in the middle of making the value at the same time.
+    #[test]
+    fn nobody_waits_for_another_to_make_a_value() {
+        static BOTH: Barrier = Barrier::new(2);
+        static VALUE: Lazy<u32> = Lazy::new(|| {
+            BOTH.wait();
+            7
+        });
+        let (made, values) = channel();
+        for _ in 0..2 {
+            let made = made.clone();
+            thread::spawn(move || made.send(&*VALUE));
+        }
+        let long = Duration::from_secs(60);
+        let [one, other] = [values.recv_timeout(long), values.recv_timeout(long)];
+        assert_eq!(one, Ok(&7));
+        assert!(
+            std::ptr::eq(one.unwrap(), other.unwrap()),
+            "one of them stays"
+        );
     }
 }

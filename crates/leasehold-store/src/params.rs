@@ -1,12 +1,12 @@
 //! The parameters of store URLs, what stands behind the `?`: read and shown by one table.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::{Invalid, written};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::access::Pem;
 use crate::audit::AuditLimit;
 use crate::duration::{format_duration, parse_duration};
 
@@ -22,8 +22,8 @@ pub enum Field<'a> {
     Secret(&'a mut Option<String>),
     /// A text with a default.
     TextOr(&'a mut String, &'static str),
-    /// A file; an empty path for none.
-    File(&'a mut PathBuf),
+    /// What is in a PEM file. Nothing of it is shown if it is not in a file.
+    Pem(&'a mut Option<Pem>),
     /// A duration with a default.
     DurationOr(&'a mut Duration, Duration),
     /// A duration.
@@ -59,10 +59,10 @@ impl<'a> Field<'a> {
             Self::Text(field) | Self::Secret(field) => *field = Some(text.to_owned()),
             Self::TextOr(field, _) => text.clone_into(field),
             // It would be read back as none.
-            Self::File(_) if text.is_empty() => {
+            Self::Pem(_) if text.is_empty() => {
                 return Err(is_not("a file", "name one, or leave it out".to_owned()));
             }
-            Self::File(field) => *field = text.into(),
+            Self::Pem(field) => *field = Some(Pem::File(text.into())),
             Self::DurationOr(field, _) => *field = duration()?,
             Self::Duration(field) => *field = Some(duration()?),
             Self::Audit(field) => *field = Some(text.parse()?),
@@ -84,8 +84,10 @@ impl<'a> Field<'a> {
             Self::Text(field) => field.clone(),
             Self::Secret(field) => field.as_ref().map(|_| "***".to_owned()),
             Self::TextOr(field, usual) => (field != usual).then(|| field.clone()),
-            Self::File(field) if field.as_os_str().is_empty() => None,
-            Self::File(field) => Some(field.to_string_lossy().into_owned()),
+            Self::Pem(field) => {
+                let file = field.as_ref().and_then(Pem::file);
+                file.map(|file| file.to_string_lossy().into_owned())
+            }
             Self::DurationOr(field, usual) => (*field != usual).then(|| format_duration(*field)),
             Self::Duration(field) => field.map(format_duration),
             Self::Audit(field) => field.map(|limit| limit.to_string()),

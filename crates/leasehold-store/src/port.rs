@@ -266,7 +266,7 @@ pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// treats the child as part of this client. Empty if the store does not notice the death of
     /// clients.
     #[cfg(unix)]
-    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+    fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()
     }
 }

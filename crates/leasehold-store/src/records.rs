@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot, StoreTime};
 
+use crate::acknowledged::Acknowledged;
 use crate::answer::{AllAnswer, Answer};
 use crate::audit::AuditLog;
 use crate::error::{ErrorKind, StoreError};
@@ -41,6 +42,12 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
     /// [`Queue::keep_for`].
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError>;
 
+    /// Returns the acknowledgements of each step that succeeds, if the backend has a policy for them:
+    /// [`Answer::acknowledged`].
+    fn acknowledged(&self) -> Option<Acknowledged> {
+        None
+    }
+
     /// Reads the queue of a key as a snapshot; changes nothing: [`Queue::look`].
     async fn look(&self, key: &Key) -> Result<Snapshot, StoreError>;
 
@@ -64,9 +71,9 @@ pub trait Records: Send + Sync + fmt::Debug + 'static {
     /// Same as [`LockStore::listen`].
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError>;
 
-    /// Same as [`LockStore::lifelines`].
+    /// Same as [`LockStore::child_fds`].
     #[cfg(unix)]
-    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+    fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         Vec::new()
     }
 }
@@ -134,7 +141,7 @@ impl<R: Records> LockStore for R {
         let Outcome { reply, at, .. } = outcome.ok_or_else(|| {
             StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
         })?;
-        Ok(Answer::new(reply, at, epoch))
+        Ok(Answer::new(reply, at, epoch).with_acknowledged(self.acknowledged()))
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
@@ -146,7 +153,9 @@ impl<R: Records> LockStore for R {
         let claim = |(_, claim): &(_, Claim)| Command::Claim(claim.clone());
         let claims: Vec<_> = parts.iter().map(claim).collect();
         let Transacted { taken, epoch } = self.transact(&keys, Step::All(&claims)).await?;
-        let answer = |outcome: Outcome| Answer::new(outcome.reply, outcome.at, epoch);
+        let answer = |Outcome { reply, at, .. }: Outcome| {
+            Answer::new(reply, at, epoch).with_acknowledged(self.acknowledged())
+        };
         Ok(Some(match taken {
             Ok(outcomes) => AllAnswer::All(outcomes.into_iter().map(answer).collect()),
             Err((part, outcome)) => AllAnswer::NotAll {
@@ -181,7 +190,7 @@ impl<R: Records> LockStore for R {
     }
 
     #[cfg(unix)]
-    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        Records::lifelines(self)
+    fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        Records::child_fds(self)
     }
 }

@@ -55,6 +55,13 @@ pub trait Scheme: Sync {
     }
 }
 
+/// Options that open a store: they may say more than a URL does.
+#[async_trait]
+pub trait StoreOptions: Send + Sync {
+    /// Opens the store. What `access` has overrides the options.
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError>;
+}
+
 /// What a URL means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -91,6 +98,7 @@ impl Description {
 
 /// An open store.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn LockStore>,
@@ -98,8 +106,18 @@ pub struct Opened {
     pub url: String,
 }
 
+impl Opened {
+    /// Makes it of a store and its URL.
+    #[must_use]
+    pub fn new(store: Arc<dyn LockStore>, url: impl Into<String>) -> Self {
+        let url = url.into();
+        Self { store, url }
+    }
+}
+
 /// What a store was given to keep its locks in.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Made {
     /// What it is, with where it is.
     pub what: String,
@@ -107,8 +125,18 @@ pub struct Made {
     pub users: String,
 }
 
+impl Made {
+    /// Makes it of what it is and who can use it.
+    #[must_use]
+    pub fn new(what: impl Into<String>, users: impl Into<String>) -> Self {
+        let (what, users) = (what.into(), users.into());
+        Self { what, users }
+    }
+}
+
 /// The result of marking a server as new.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Initialised {
     /// Host and port, or a directory.
     pub server: String,
@@ -116,4 +144,23 @@ pub struct Initialised {
     pub made: Option<Made>,
     /// The outcome; an error if the server could not be reached.
     pub outcome: Result<Marked, StoreError>,
+}
+
+impl Initialised {
+    /// Makes it of a server and its outcome.
+    #[must_use]
+    pub fn new(server: impl Into<String>, outcome: Result<Marked, StoreError>) -> Self {
+        Self {
+            server: server.into(),
+            made: None,
+            outcome,
+        }
+    }
+
+    /// With what was made.
+    #[must_use]
+    pub fn with_made(mut self, made: Made) -> Self {
+        self.made = Some(made);
+        self
+    }
 }

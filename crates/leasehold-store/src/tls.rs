@@ -1,61 +1,86 @@
-//! The settings of TLS to a server, from PEM files.
+//! The settings of TLS to a server.
 
+use std::borrow::Cow;
 use std::fmt::Display;
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
 
-use crate::access::read_file;
+use crate::access::{Pem, TlsOptions, read_file};
 use crate::error::{ErrorKind, StoreError};
 
 /// Whom a client believes that it is the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust<'a> {
-    /// Whoever has a certificate of these authorities for its name; those of the system if no file
-    /// is named.
-    Authorities(Option<&'a Path>),
+pub enum Trust {
+    /// Whoever has a certificate of an authority for its name.
+    Authorities,
     /// Anybody: what is sent is encrypted, and may be read by who stands between.
     Anybody,
 }
 
 /// Makes the settings: with the provider of the process where it has one, and nothing of ours is
-/// made the provider of others. The `certificate` is the client's own, and its key.
+/// made the provider of others. Files are read each time, so that they can be renewed.
 ///
 /// # Errors
-/// `Invalid` for a file that cannot be used.
-pub fn client_config(
-    trust: Trust<'_>,
-    certificate: Option<(&Path, &Path)>,
-) -> Result<ClientConfig, StoreError> {
-    let provider = CryptoProvider::get_default().cloned();
-    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+/// `Invalid` for what cannot be used; `Unsupported` without a provider.
+pub fn client_config(options: &TlsOptions, trust: Trust) -> Result<Arc<ClientConfig>, StoreError> {
+    let certificate = options.certificate()?;
+    if let Some(config) = &options.config {
+        if options.ca.is_some() || certificate.is_some() {
+            let why = "there are certificates beside settings of TLS that have their own";
+            return Err(StoreError::new(ErrorKind::Invalid, why)
+                .with_hint("leave out ca, cert and key, or the settings"));
+        }
+        return Ok(Arc::clone(&config.0.0));
+    }
+    let provider = provider()?;
     let config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(&error))?;
     let config = match trust {
-        Trust::Authorities(file) => config.with_root_certificates(roots(file)?),
+        Trust::Authorities => config.with_root_certificates(roots(options.ca.as_ref())?),
         Trust::Anybody => config
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider))),
     };
     let Some((certificate, key)) = certificate else {
-        return Ok(config.with_no_client_auth());
+        return Ok(Arc::new(config.with_no_client_auth()));
     };
     let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(&error))?;
     let config = config.with_client_auth_cert(certificates(certificate)?, key);
-    config.map_err(|error| unusable(&error))
+    config.map(Arc::new).map_err(|error| unusable(&error))
 }
 
-fn roots(file: Option<&Path>) -> Result<RootCertStore, StoreError> {
+fn provider() -> Result<Arc<CryptoProvider>, StoreError> {
+    if let Some(provider) = CryptoProvider::get_default() {
+        return Ok(Arc::clone(provider));
+    }
+    #[cfg(feature = "ring")]
+    return Ok(Arc::new(rustls::crypto::ring::default_provider()));
+    #[cfg(not(feature = "ring"))]
+    Err(StoreError::new(
+        ErrorKind::Unsupported,
+        "this build has no cryptography for TLS",
+    )
+    .with_hint(
+        "install a CryptoProvider of rustls when your program starts, give a ClientConfig of your \
+         own, or build with the feature `tls-ring`",
+    ))
+}
+
+fn roots(authorities: Option<&Pem>) -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
-    match file {
-        Some(path) => {
-            for authority in certificates(path)? {
+    match authorities {
+        Some(pem) => {
+            for authority in certificates(pem)? {
                 roots.add(authority).map_err(|error| unusable(&error))?;
             }
         }
@@ -64,22 +89,79 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
-    read_file(path).map_err(|error| {
+fn read(pem: &Pem) -> Result<Cow<'_, [u8]>, StoreError> {
+    let path = match pem {
+        Pem::Text(text) => return Ok(text.into()),
+        Pem::File(path) => path,
+    };
+    read_file(path).map(Cow::Owned).map_err(|error| {
         let why = format!("cannot read the file {}: {error}", path.display());
         StoreError::new(ErrorKind::Invalid, why).with_source(error)
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError> {
-    let pem = read(path)?;
+fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    let pem = read(pem)?;
     let all = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    all.map_err(|error| unusable(&error))
+    match all {
+        Ok(none) if none.is_empty() => Err(unusable(&"there is no certificate in the PEM text")),
+        all => all.map_err(|error| unusable(&error)),
+    }
 }
 
 fn unusable(error: &dyn Display) -> StoreError {
     let why = format!("the certificates (ca, cert, key) cannot be used: {error}");
     StoreError::new(ErrorKind::Invalid, why)
+}
+
+/// How much of what the other side says is passed on: it goes to logs and terminals.
+const LONGEST: usize = 300;
+
+/// What TLS says, if the failure is one of TLS. A certificate that has expired, or settings that have
+/// `worked` before, are renewed sooner or later; waiting cures nothing else. `plain`: what to do if the
+/// server does not speak TLS.
+pub fn failure(error: &io::Error, worked: bool, plain: &str) -> Option<StoreError> {
+    let failed: &Error = error.get_ref()?.downcast_ref()?;
+    let text = failed.to_string();
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect();
+    let kind = match failed {
+        _ if worked => ErrorKind::Unavailable,
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )
+        | Error::AlertReceived(AlertDescription::CertificateExpired) => ErrorKind::Unavailable,
+        Error::InvalidCertificate(_) | Error::AlertReceived(_) | Error::InvalidMessage(_) => {
+            ErrorKind::Refused
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    let (message, hint) = match failed {
+        Error::InvalidCertificate(_) => (
+            format!("the certificate of the server is not trusted ({text})"),
+            "set `ca` to its authority; use a host name of the certificate; renew one that has expired",
+        ),
+        Error::AlertReceived(_) => (
+            format!("the server refuses the TLS handshake ({text})"),
+            "it may ask for a certificate of the client, or for another one: `cert` and `key` in \
+             the URL",
+        ),
+        Error::InvalidMessage(_) => (
+            format!("the server does not speak TLS on this port ({text})"),
+            plain,
+        ),
+        _ => (
+            format!("the TLS handshake failed ({text})"),
+            "check the server's log",
+        ),
+    };
+    Some(StoreError::new(kind, message).with_hint(hint))
 }
 
 /// Looks at no name and no authority.

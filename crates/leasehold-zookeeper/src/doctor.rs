@@ -58,9 +58,12 @@ const RULES: &[Rule] = &[
     ),
     (
         "access",
-        |it| it.is_open.then(|| "there is no user".to_owned()),
+        |it| {
+            it.is_open
+                .then(|| "there is no user and no client certificate".to_owned())
+        },
         "whoever reaches the servers can read and remove the locks",
-        "name a user in the URL and give a password, before the first use of the path",
+        "name a user with a password, or a client certificate, before the first use of the path",
     ),
 ];
 
@@ -93,7 +96,7 @@ async fn findings(options: &ZooKeeperOptions) -> Result<Vec<Finding>, StoreError
         voters: lines.filter(is_voter).count(),
         wanted: options.session_timeout,
         granted: session.client.session_timeout(),
-        is_open: options.identity().is_none(),
+        is_open: !options.has_identity(),
     };
     let hosts = options.hosts();
     let found = "a session was opened";

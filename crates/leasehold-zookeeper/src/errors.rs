@@ -15,7 +15,15 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
         Error::NoHosts | Error::Timeout => unavailable(format!(
             "ZooKeeper at {hosts} cannot be reached"
         ))
-        .with_hint("check that the servers run and that the URL names their hosts and ports"),
+        .with_hint(match options.encrypted {
+            true => {
+                "check that the servers run and that the URL names their hosts and secureClientPort"
+            }
+            false => {
+                "check that the servers run and that the URL names their hosts and ports; use \
+                 zookeeper+tls:// for a port that expects TLS"
+            }
+        }),
         Error::ConnectionLoss
         | Error::SessionMoved
         | Error::NotReadOnly
@@ -27,6 +35,13 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
         }
         Error::NoAuth => refused(format!("ZooKeeper does not let this user change {chroot}"))
             .with_hint("check the user and the password, or use another chroot"),
+        Error::InvalidAcl => refused(format!(
+            "ZooKeeper at {hosts} does not know this client by its certificate"
+        ))
+        .with_hint(
+            "set ssl.clientAuth=want at the servers, or name a user in the URL, or leave out the \
+             certificate",
+        ),
         Error::AuthFailed => refused("ZooKeeper refuses the user or the password".to_owned())
             .with_hint("check the user and the password"),
         Error::QuotaExceeded => refused(format!("the quota of {chroot} is used up"))

@@ -24,6 +24,6 @@ pub fn add(kept: &[u8], step: &Entry, base: &[u8]) -> Option<Vec<u8>> {
 /// Whether that is a part of the password.
 #[must_use]
 pub fn holds(options: &ZooKeeperOptions, secret: &str) -> bool {
-    let password = options.password.as_ref();
+    let password = options.access.password.as_ref();
     password.is_some_and(|password| password.contains(secret))
 }

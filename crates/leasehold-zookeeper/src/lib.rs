@@ -1,4 +1,4 @@
-//! `zookeeper://` — locks in ZooKeeper 3.6 or later: a store of
+//! `zookeeper://`, `zookeeper+tls://` — locks in ZooKeeper 3.6 or later: a store of
 //! [leasehold](https://docs.rs/leasehold).
 //!
 //! To use it, only the crate `leasehold` is needed, with the feature `zookeeper`:
@@ -18,6 +18,7 @@
 //!
 //! - `options`: the URL;
 //! - `session`: the session of a client, and the clock of the servers as it knows it;
+//! - `tunnel`: TLS, which the client crate below does not bring;
 //! - `node`: names and contents of nodes;
 //! - `transaction`: what changes together; `journal`: the steps; `inbox`: where a client is rung;
 //! - `errors`: what the errors of ZooKeeper mean;
@@ -35,6 +36,11 @@ mod options;
 mod scheme;
 mod session;
 mod transaction;
+#[cfg(feature = "tls")]
+mod tunnel;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tunnel.rs"]
+mod tunnel;
 
 pub use self::options::ZooKeeperOptions;
 pub use self::scheme::ZooKeeper;

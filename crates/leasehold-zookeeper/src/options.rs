@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_store::access::{Access, TlsFiles, read_password};
+use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr};
 use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
 use leasehold_store::{ErrorKind, StoreError};
 use percent_encoding::percent_decode_str;
 
 const PORT: u16 = 2181;
+/// That of ZooKeeper's guide to TLS.
+const SECURE_PORT: u16 = 2281;
 const USUAL_CHROOT: &str = "/leasehold";
 /// The usual `jute.maxbuffer`.
 const USUAL_MAXBUFFER: usize = 0xf_ffff;
@@ -25,15 +27,17 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// `session_timeout` (how long a client that has died counts as listening; default 6 s, within the
 /// bounds of the servers), `maxbuffer` (bytes; as `jute.maxbuffer` of the servers; default 1 MiB),
 /// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
-/// `response_timeout` (5 s).
+/// `response_timeout` (5 s); with `zookeeper+tls://` `ca`, `cert` and `key` (PEM files).
 #[derive(Clone)]
 pub struct ZooKeeperOptions {
     /// The servers, each with its port.
-    servers: Vec<String>,
+    pub(crate) servers: Vec<String>,
     /// The node under which all others are.
     pub chroot: String,
-    user: Option<String>,
-    pub(crate) password: Option<String>,
+    /// The user, the password and the certificates, looked up for each session.
+    pub access: Access,
+    /// Whether connections are encrypted (feature `tls-ring`).
+    pub(crate) encrypted: bool,
     /// How long a client that has died counts as listening.
     pub session_timeout: Duration,
     /// The largest request that the servers take, in bytes.
@@ -66,6 +70,9 @@ const TABLE: &[Param<ZooKeeperOptions>] = &[
             Ok(())
         })
     }),
+    ("ca", |options| Field::Pem(&mut options.access.tls.ca)),
+    ("cert", |options| Field::Pem(&mut options.access.tls.cert)),
+    ("key", |options| Field::Pem(&mut options.access.tls.key)),
     ("retention", |options| {
         DurationOr(&mut options.retention, USUAL_RETENTION)
     }),
@@ -76,6 +83,13 @@ const TABLE: &[Param<ZooKeeperOptions>] = &[
         DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
+
+const PLAIN: &str = "zookeeper://";
+const ENCRYPTED: &str = "zookeeper+tls://";
+
+fn usual_port(encrypted: bool) -> u16 {
+    if encrypted { SECURE_PORT } else { PORT }
+}
 
 fn invalid(what: &str) -> Invalid {
     let hint = "write it like zookeeper://host1,host2,host3/path";
@@ -89,7 +103,7 @@ fn decoded(text: &str) -> Result<String, Invalid> {
 }
 
 /// A server with its port; IPv6 addresses stand in brackets.
-fn server(text: &str) -> Result<String, Invalid> {
+fn server(text: &str, usual: u16) -> Result<String, Invalid> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
@@ -98,7 +112,7 @@ fn server(text: &str) -> Result<String, Invalid> {
     if host.is_empty() || (host.contains([':', '[', ']']) && !is_address) {
         return Err(invalid("names no host"));
     }
-    let port = port.map_or(Ok(PORT), str::parse);
+    let port = port.map_or(Ok(usual), str::parse);
     match port {
         Ok(port @ 1..) => Ok(format!("{host}:{port}")),
         _ => Err(invalid("has something for a port that is none")),
@@ -129,8 +143,10 @@ impl ZooKeeperOptions {
     /// [`Invalid`] for one that names no ZooKeeper, or with a parameter that there is not. It does not
     /// repeat what may be a part of a password.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let encrypted = url.starts_with(ENCRYPTED);
+        let scheme = if encrypted { ENCRYPTED } else { PLAIN };
         let rest = url
-            .strip_prefix("zookeeper://")
+            .strip_prefix(scheme)
             .ok_or_else(|| invalid("cannot be read"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -150,11 +166,15 @@ impl ZooKeeperOptions {
             Some((user, password)) => (Some(decoded(user)?), Some(decoded(password)?)),
             None => (None, None),
         };
+        let servers = servers.split(',');
+        let servers = servers.map(|text| server(text, usual_port(encrypted)));
+        let mut access = Access::default();
+        access.set_login(user, password.filter(|password| !password.is_empty()));
         let mut options = Self {
-            servers: servers.split(',').map(server).collect::<Result<_, _>>()?,
+            servers: servers.collect::<Result<_, _>>()?,
             chroot: chroot(path)?,
-            user,
-            password: password.filter(|password| !password.is_empty()),
+            access,
+            encrypted,
             session_timeout: USUAL_SESSION,
             maxbuffer: USUAL_MAXBUFFER,
             retention: USUAL_RETENTION,
@@ -167,12 +187,15 @@ impl ZooKeeperOptions {
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        if self
-            .user
-            .as_ref()
-            .is_some_and(|user| user.is_empty() || user.contains(':'))
-        {
+        let is_none = |user: &String| user.is_empty() || user.contains(':');
+        if self.access.user.as_ref().is_some_and(is_none) {
             return Err(invalid("has something for a user that is none"));
+        }
+        if !self.encrypted && !self.access.tls.is_default() {
+            return Err(Invalid::new(
+                "certificates are given, but the connection is not encrypted",
+                "use zookeeper+tls://, and the servers' secureClientPort",
+            ));
         }
         let second = Duration::from_secs(1);
         let bounds = second / 10..=60 * second;
@@ -201,30 +224,19 @@ impl ZooKeeperOptions {
     /// Adds credentials that do not stand in the URL.
     ///
     /// # Errors
-    /// `Invalid` for a file that cannot be read, and for certificates: there is no TLS yet.
+    /// `Invalid` for a file that cannot be read, and for what cannot be together.
     pub(crate) fn with_access(mut self, access: &Access) -> Result<Self, StoreError> {
-        if access.tls != TlsFiles::default() {
-            let message = "connections to ZooKeeper cannot be encrypted yet";
-            return Err(StoreError::new(ErrorKind::Invalid, message)
-                .with_hint("leave out the certificates, and use a network that nobody reads"));
-        }
-        if let Some(user) = &access.user {
-            self.user = Some(user.clone());
-        }
-        let file = access
-            .password_file
-            .as_deref()
-            .map(read_password)
-            .transpose()?;
-        if let Some(password) = file.or_else(|| access.password.clone()) {
-            self.password = Some(password);
-        }
-        if self.user.is_none() && self.password.is_some() {
+        self.access.replace(access);
+        self.access.check()?;
+        let given = &self.access;
+        if given.user.is_none() && given.has_password() && given.credentials.is_none() {
             let message = "there is a password for ZooKeeper, and no user";
             return Err(StoreError::new(ErrorKind::Invalid, message)
                 .with_hint("name the user: zookeeper://user@host/path"));
         }
         self.check()?;
+        // Both may stand in different places.
+        self.access.tls.certificate()?;
         Ok(self)
     }
 
@@ -233,24 +245,35 @@ impl ZooKeeperOptions {
         self.servers.join(",")
     }
 
-    /// The user and the password, if there is a user.
-    pub(crate) fn identity(&self) -> Option<(&str, &str)> {
-        let password = self.password.as_deref().unwrap_or_default();
-        self.user.as_deref().map(|user| (user, password))
+    /// The user and the password of the session that is opened next, if there is a user.
+    ///
+    /// # Errors
+    /// Those of [`Access::login`].
+    pub(crate) async fn identity(&self) -> Result<Option<String>, StoreError> {
+        let login = self.access.login(self.connect_timeout).await?;
+        let password = login.password.unwrap_or_default();
+        Ok(login.user.map(|user| format!("{user}:{password}")))
+    }
+
+    /// Whether the servers know the client by a user or a certificate.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.access.user.is_some()
+            || self.access.credentials.is_some()
+            || self.access.tls.cert.is_some()
     }
 
     /// The URL as people may see it. It reads back the same but for the password.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        let mut url = "zookeeper://".to_owned();
-        if let Some(user) = &self.user {
+        let mut url = if self.encrypted { ENCRYPTED } else { PLAIN }.to_owned();
+        if let Some(user) = &self.access.user {
             let mut written = String::new();
             encode(user, &mut written);
             url += &written.replace('/', "%2F");
-            url += self.password.as_ref().map_or("", |_| ":***");
+            url += self.access.password.as_ref().map_or("", |_| ":***");
             url.push('@');
         }
-        let usual = format!(":{PORT}");
+        let usual = format!(":{}", usual_port(self.encrypted));
         let servers = self.servers.iter();
         let servers: Vec<_> = servers
             .map(|one| one.strip_suffix(&usual).unwrap_or(one))
@@ -278,65 +301,4 @@ impl fmt::Debug for ZooKeeperOptions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_reads_back_the_same() {
-        for (url, shown) in [
-            ("zookeeper://h", "zookeeper://h"),
-            ("zookeeper://h:2181/leasehold/", "zookeeper://h"),
-            (
-                "zookeeper://h,i:2182,[::1]:3/a/b",
-                "zookeeper://h,i:2182,[::1]:3/a/b",
-            ),
-            ("zookeeper://u@h/a%20b", "zookeeper://u@h/a%20b"),
-            ("zookeeper://u:secret@h", "zookeeper://u:***@h"),
-            ("zookeeper://u%2F:se%40cret@h", "zookeeper://u%2F:***@h"),
-            (
-                "zookeeper://h?maxbuffer=4194304&session_timeout=10s&retention=24h",
-                "zookeeper://h?session_timeout=10s&maxbuffer=4194304",
-            ),
-        ] {
-            let options = ZooKeeperOptions::from_url(url).unwrap();
-            assert_eq!(options.redacted_url(), shown, "{url}");
-            let again = ZooKeeperOptions::from_url(shown).unwrap();
-            assert_eq!(again.redacted_url(), shown);
-            assert!(!format!("{options:?}").contains("secret"));
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_and_not_repeated() {
-        for (url, said) in [
-            ("zookeeper://", "names no host"),
-            ("zookeeper://h,", "names no host"),
-            ("zookeeper://::1", "names no host"),
-            ("zookeeper://h:0", "for a port"),
-            ("zookeeper://h:port", "for a port"),
-            ("zookeeper://h//a", "no path of a node"),
-            ("zookeeper://h/../a", "no path of a node"),
-            ("zookeeper://h/zookeeper/config", "no path of a node"),
-            ("zookeeper://u:secret/1@h", "has an @ after"),
-            (
-                "zookeeper://u:secret@h?colour=red",
-                "unknown parameter \"colour\"",
-            ),
-            ("zookeeper://:secret@h", "for a user"),
-            ("zookeeper://h?maxbuffer=1", "no number of bytes"),
-            (
-                "zookeeper://h?session_timeout=1h",
-                "session_timeout of 1h is out of bounds",
-            ),
-            (
-                "zookeeper://h?retention=1s",
-                "retention of 1s is out of bounds",
-            ),
-        ] {
-            let refused = ZooKeeperOptions::from_url(url).unwrap_err();
-            assert!(refused.message.contains(said), "{url}: {refused}");
-            assert!(!refused.message.contains("secret"), "{refused}");
-            assert!(refused.hint.is_some(), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -7,20 +7,20 @@ use leasehold_core::{Invalid, Marked};
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme};
+use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 
 use super::options::ZooKeeperOptions;
 use super::session::Sessions;
 use super::{doctor, journal};
 
-/// The URL scheme of ZooKeeper servers: `zookeeper://`.
+/// The URL schemes of ZooKeeper servers: `zookeeper://`, and `zookeeper+tls://` with TLS.
 #[derive(Debug)]
 pub struct ZooKeeper;
 
 #[async_trait]
 impl Scheme for ZooKeeper {
     fn names(&self) -> &'static [&'static str] {
-        &["zookeeper"]
+        &["zookeeper", "zookeeper+tls"]
     }
 
     fn examples(&self) -> &'static [&'static str] {
@@ -31,15 +31,12 @@ impl Scheme for ZooKeeper {
         let options = ZooKeeperOptions::from_url(url)?;
         Ok(Description::with_servers(
             options.redacted_url(),
-            options.password.is_some(),
+            options.access.password.is_some(),
         ))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
-        let url = options.url_for_others();
-        let store = Arc::new(journal::open(&options).await?);
-        Ok(Opened { store, url })
+        ZooKeeperOptions::from_url(url)?.open(access).await
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
@@ -52,20 +49,27 @@ impl Scheme for ZooKeeper {
         let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
         let sessions = Sessions::new(options.clone());
         sessions.get().await?;
-        let users = match options.identity() {
-            Some((user, _)) => format!("for the user {user}"),
+        let users = match &options.access.user {
+            Some(user) => format!("for the user {user}"),
+            None if options.has_identity() => "for the client certificate".to_owned(),
             None => "for all who reach the servers".to_owned(),
         };
-        Ok(vec![Initialised {
-            server: options.hosts(),
-            made: Some(Made {
-                what: format!("the node {} at {}", options.chroot, options.hosts()),
-                users,
-            }),
-            outcome: Ok(match sessions.has_made_nodes() {
-                true => Marked::New,
-                false => Marked::Already,
-            }),
-        }])
+        let what = format!("the node {} at {}", options.chroot, options.hosts());
+        let outcome = match sessions.has_made_nodes() {
+            true => Marked::New,
+            false => Marked::Already,
+        };
+        let initialised = Initialised::new(options.hosts(), Ok(outcome));
+        Ok(vec![initialised.with_made(Made::new(what, users))])
+    }
+}
+
+#[async_trait]
+impl StoreOptions for ZooKeeperOptions {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        let options = self.clone().with_access(access)?;
+        let url = options.url_for_others();
+        let store = Arc::new(journal::open(&options).await?);
+        Ok(Opened::new(store, url))
     }
 }

@@ -15,6 +15,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 use super::errors;
 use super::node::{CLOCK, INBOXES, KEYS, time_of};
 use super::options::ZooKeeperOptions;
+use super::tunnel::Tunnel;
 
 /// After so long the time of the servers is asked for again.
 const FRESH: Duration = Duration::from_secs(60);
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) runtime: Runtime,
     /// Ends with the session, and with its runtime.
     keeper: AbortHandle,
+    /// Its way to the servers, if it is encrypted.
+    _tunnel: Option<Tunnel>,
 }
 
 impl Session {
@@ -78,31 +81,29 @@ impl Sessions {
             return Ok(session.clone());
         }
         *current = None;
-        let client = self.open().await?;
+        let (client, tunnel) = self.open().await?;
         let mut state = client.state_watcher();
         let keeper = runtime.spawn(async move { while !state.changed().await.is_terminated() {} });
         let session = Arc::new(Session {
             client,
             keeper: keeper.abort_handle(),
             runtime,
+            _tunnel: tunnel,
         });
         *current = Some(session.clone());
         Ok(session)
     }
 
-    async fn open(&self) -> Result<Client, StoreError> {
+    async fn open(&self) -> Result<(Client, Option<Tunnel>), StoreError> {
         let options = &self.options;
-        let mut connector = Client::connector()
-            .with_session_timeout(options.session_timeout)
-            .with_fail_eagerly();
-        if let Some((user, password)) = options.identity() {
-            let identity = format!("{user}:{password}");
-            connector = connector.with_auth("digest", identity.as_bytes());
-        }
-        let hosts = options.hosts();
-        let connected = timeout(options.connect_timeout, connector.connect(&hosts)).await;
-        let connected = connected.map_err(|_| self.late("gave no session"))?;
-        let client = connected.map_err(|error| self.meaning(error))?;
+        let worked = lock(&self.told).is_some();
+        let tunnel = match options.encrypted {
+            true => Some(Tunnel::open(options, worked).await?),
+            false => None,
+        };
+        let connected = self.connect(tunnel.as_ref()).await;
+        let of_tls = |error| tunnel.as_ref().and_then(Tunnel::failed).unwrap_or(error);
+        let client = connected.map_err(of_tls)?;
         let client = client
             .chroot(&*options.chroot)
             .map_err(|_| StoreError::new(ErrorKind::Invalid, "the URL has no path of a node"))?;
@@ -112,7 +113,25 @@ impl Sessions {
             Err(Failure::ZooKeeper(Error::NoNode)) => self.make_nodes(&client).await?,
             Err(failure) => return Err(self.failed(failure)),
         }
-        Ok(client)
+        Ok((client, tunnel))
+    }
+
+    async fn connect(&self, tunnel: Option<&Tunnel>) -> Result<Client, StoreError> {
+        let options = &self.options;
+        let mut connector = Client::connector()
+            .with_session_timeout(options.session_timeout)
+            .with_fail_eagerly();
+        let mut hosts = options.hosts();
+        if let Some(tunnel) = tunnel {
+            let (scheme, secret) = tunnel.login();
+            connector = connector.with_auth(scheme, secret);
+            tunnel.hosts().clone_into(&mut hosts);
+        } else if let Some(identity) = options.identity().await? {
+            connector = connector.with_auth("digest", identity.as_bytes());
+        }
+        let connected = timeout(options.connect_timeout, connector.connect(&hosts)).await;
+        let connected = connected.map_err(|_| self.late("gave no session"))?;
+        connected.map_err(|error| self.meaning(error))
     }
 
     /// Makes the nodes in which others are made.
@@ -137,9 +156,9 @@ impl Sessions {
 
     /// Who may use the nodes: if there is an identity, nobody without it.
     pub(crate) fn acls(&self) -> Acls<'static> {
-        match self.options.identity() {
-            Some(_) => Acls::creator_all(),
-            None => Acls::anyone_all(),
+        match self.options.has_identity() {
+            true => Acls::creator_all(),
+            false => Acls::anyone_all(),
         }
     }
 

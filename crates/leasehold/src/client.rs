@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Examples
     /// See [`Lock`].
-    pub fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error> {
+    pub fn lock_of(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error> {
         let key = check_key(Operation::Acquire, key)?;
         let lock = self.lock_on(&key, mode);
         let checked = mode.check().map_err(|invalid| lock.error(invalid.into()));
@@ -114,7 +114,7 @@ impl Client {
     /// # Errors
     /// `Invalid` unless the key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
-        self.lock(key, Mode::EXCLUSIVE).map(Mutex::new)
+        self.lock_of(key, Mode::EXCLUSIVE).map(Mutex::new)
     }
 
     /// Makes a read-write lock on `key`. No I/O: an invalid key fails here.
@@ -122,7 +122,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
-        self.lock(key, Mode::EXCLUSIVE).map(RwLock::new)
+        self.lock_of(key, Mode::EXCLUSIVE).map(RwLock::new)
     }
 
     /// Makes a semaphore of `permits` permits on `key`. No I/O: an invalid key fails here.
@@ -131,7 +131,7 @@ impl Client {
     /// Same as [`Client::mutex`]; `Invalid` for zero permits.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
         let mode = Mode::permits(permits, 1);
-        Ok(Semaphore::new(self.lock(key, mode)?, permits))
+        Ok(Semaphore::new(self.lock_of(key, mode)?, permits))
     }
 
     /// Makes a re-entrant mutex on `key` for `owner`. No I/O: an invalid key fails here.
@@ -139,7 +139,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
-        Reentrant::new(self.lock(key, Mode::EXCLUSIVE)?, owner)
+        Reentrant::new(self.lock_of(key, Mode::EXCLUSIVE)?, owner)
     }
 
     /// Makes one lock on several keys: all or nothing. No I/O: invalid keys fail here.
@@ -155,7 +155,7 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
-        self.lock(key, Mode::EXCLUSIVE).map(Election::new)
+        self.lock_of(key, Mode::EXCLUSIVE).map(Election::new)
     }
 
     /// Reads who holds a key and who waits for it. Changes nothing.
@@ -326,18 +326,18 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
-    /// use leasehold::{Acquire, ErrorKind, Wait};
+    /// use leasehold::{ErrorKind, LockOptions};
     /// let client = leasehold::connect("memory:").await?;
     /// let transfer = client.context();
     /// let account = client.mutex("account/1")?.with_context(&transfer).lock().await?;
     ///
     /// // Deep inside, somebody takes the same lock again:
-    /// let how = Acquire::from(Wait::Forever).deadlock_timeout(Duration::from_millis(100));
-    /// let again = client.mutex("account/1")?.with_context(&transfer).acquire(how).await;
+    /// let how = LockOptions::new().deadlock_timeout(Duration::from_millis(100));
+    /// let again = client.mutex("account/1")?.with_context(&transfer).lock_opts(how).await;
     /// let error = again.expect_err("it waits for itself");
     /// assert_eq!(error.kind(), ErrorKind::Deadlock);
     ///
-    /// assert_eq!(account.release().await?, leasehold::Released::StillOurs);
+    /// assert_eq!(account.release().await?, leasehold::Released::Held);
     /// # Ok(()) }
     /// ```
     pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
@@ -386,7 +386,7 @@ impl Client {
     /// let entries = log.next().await?;
     /// assert!(matches!(entries[0].entry.event, AuditEvent::Granted { .. }));
     /// assert!(log.next().await?.is_empty());
-    /// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
+    /// assert_eq!(lease.release().await?, leasehold::Released::Held);
     /// assert_eq!(log.next().await?.len(), 1);
     /// # Ok(()) }
     /// ```
@@ -529,8 +529,8 @@ impl Client {
     /// death of clients.
     #[cfg(unix)]
     #[must_use]
-    pub fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        self.session.store.lifelines()
+    pub fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.session.store.child_fds()
     }
 }
 

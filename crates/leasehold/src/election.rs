@@ -12,8 +12,9 @@ use self::observe::{look, observe_error};
 use crate::error::Error;
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
+use crate::parts::{LeaseParts, Recovered};
 use crate::verbs::{debug, options};
-use crate::waiting::{Acquire, Wait};
+use crate::waiting::LockOptions;
 
 /// A fair leader election: the candidate that asked first leads first.
 ///
@@ -30,11 +31,12 @@ use crate::waiting::{Acquire, Wait};
 /// let leader = election.leader().await?.expect("somebody leads");
 /// assert_eq!(leader.term, leadership.term());
 /// assert_eq!(leader.note.as_deref(), Some("10.0.0.7:80"));
-/// assert_eq!(leadership.resign().await?, leasehold::Released::StillOurs);
+/// assert_eq!(leadership.resign().await?, leasehold::Released::Held);
 /// assert!(election.leader().await?.is_none());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "nobody is a candidate until `campaign` is called"]
 pub struct Election {
     lock: Lock,
 }
@@ -79,7 +81,7 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn campaign(&self, note: impl AsRef<str>) -> Result<Leadership, Error> {
-        let lease = self.candidate(note)?.obtain(Wait::Forever).await?;
+        let lease = self.candidate(note)?.obtain(LockOptions::new()).await?;
         Ok(Leadership { lease })
     }
 
@@ -94,7 +96,8 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn try_campaign(&self, note: impl AsRef<str>) -> Result<Option<Leadership>, Error> {
-        self.campaign_with(note, Wait::No.into()).await
+        let lease = self.candidate(note)?.attempt().await?;
+        Ok(lease.map(|lease| Leadership { lease }))
     }
 
     /// Joins the election, and waits at most `limit` to become the leader.
@@ -113,12 +116,14 @@ impl Election {
         note: impl AsRef<str>,
         limit: Duration,
     ) -> Result<Leadership, Error> {
-        let lease = self.candidate(note)?.obtain(Wait::For(limit)).await?;
+        let lease = self
+            .candidate(note)?
+            .obtain(LockOptions::new().within(limit))
+            .await?;
         Ok(Leadership { lease })
     }
 
-    /// Campaigns with every option; the other methods call this one. Returns `None` if there is a
-    /// leader or a candidate and the caller does not wait ([`Wait::No`]).
+    /// Joins the election, and waits with these options to become the leader.
     ///
     /// # Cancel safety
     /// Same as [`Election::campaign`].
@@ -127,14 +132,59 @@ impl Election {
     /// Same as [`Election::campaign_within`].
     ///
     /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn campaign_with(
+    /// See [`crate::Mutex::lock_opts`].
+    pub async fn campaign_opts(
         &self,
         note: impl AsRef<str>,
-        how: Acquire,
-    ) -> Result<Option<Leadership>, Error> {
-        let lease = self.candidate(note)?.acquire_as(how).await?;
-        Ok(lease.map(|lease| Leadership { lease }))
+        how: LockOptions,
+    ) -> Result<Leadership, Error> {
+        let lease = self.candidate(note)?.obtain(how).await?;
+        Ok(Leadership { lease })
+    }
+
+    /// Recovers a leadership after a crash: goes on with the lease of these parts, or joins the
+    /// election anew if that claim no longer exists. A leadership that goes on has a higher term, and
+    /// gets the `note`; if the store does not answer to that, it is resigned.
+    ///
+    /// Make the parts of [`Leadership::lease`]. Make sure that the former leader is dead, as for
+    /// [`crate::Mutex::adopt_by_force`].
+    ///
+    /// # Cancel safety
+    /// Same as [`Election::campaign`].
+    ///
+    /// # Errors
+    /// Same as [`Election::campaign`].
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::LockOptions;
+    /// let client = leasehold::connect("memory:").await?;
+    /// let election = client.election("scheduler")?;
+    /// let before = election.campaign("here").await?;
+    /// let saved = before.lease().parts(); // in a file that only this service can read
+    /// # let first = before.term();
+    /// // The process crashes, and is started anew:
+    /// let recovered = election.recover(&saved, "here", LockOptions::new()).await?;
+    /// assert!(!recovered.is_new);
+    /// # assert!(recovered.leadership.term() > first);
+    /// # drop(before);
+    /// # Ok(()) }
+    /// ```
+    pub async fn recover(
+        &self,
+        parts: &LeaseParts,
+        note: impl AsRef<str>,
+        how: LockOptions,
+    ) -> Result<RecoveredLeadership, Error> {
+        let candidate = self.candidate(&note)?;
+        let Recovered { lease, is_new } = candidate.recover_as(parts, how).await?;
+        let leadership = Leadership { lease };
+        if !is_new {
+            leadership.proclaim(note).await?;
+        }
+        Ok(RecoveredLeadership { leadership, is_new })
     }
 
     fn candidate(&self, note: impl AsRef<str>) -> Result<Lock, Error> {
@@ -180,6 +230,18 @@ impl Election {
     pub fn observe(&self) -> Leaders {
         Leaders::of(&self.lock.session, self.key())
     }
+}
+
+/// A recovered leadership: the result of [`Election::recover`].
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use = "a leadership that is dropped is resigned"]
+pub struct RecoveredLeadership {
+    /// The leadership.
+    pub leadership: Leadership,
+    /// Whether the old claim no longer existed, so that this is a new one: another client may have
+    /// led in between.
+    pub is_new: bool,
 }
 
 /// The lease of a leader.
@@ -274,6 +336,23 @@ impl Leadership {
     /// See [`Lease::run`].
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         self.lease.run(work).await
+    }
+
+    /// The same as [`Leadership::run`] for work that may fail.
+    ///
+    /// # Cancel safety
+    /// Same as [`Leadership::run`].
+    ///
+    /// # Errors
+    /// That of the work, or one made of `Lost`.
+    ///
+    /// # Examples
+    /// See [`Lease::try_run`].
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(work).await?
     }
 
     /// Resigns: the same atomic step makes the next candidate the leader.

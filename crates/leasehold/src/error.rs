@@ -79,10 +79,10 @@ impl fmt::Display for Operation {
 ///
 /// `Display` is one sentence with the operation and the key. The hint and the cause are separate
 /// ([`Error::hint`], `source`).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Inner {
     operation: Operation,
     key: Option<Key>,
@@ -129,6 +129,30 @@ impl Error {
         self.0.error.hint()
     }
 
+    /// Returns whether others held the key for all of the time that the caller would wait.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// Returns whether a lease was lost: stop, another client may hold the key.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.kind() == ErrorKind::Lost
+    }
+
+    /// Returns whether the store did not answer, or cannot do it now: the outcome is unknown.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable
+    }
+
+    /// Returns whether the same call may succeed later, without any change.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.is_timeout() || self.is_unavailable()
+    }
+
     /// Returns after how long a retry may succeed.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -143,6 +167,26 @@ impl fmt::Display for Error {
             write!(f, " {key:?}")?;
         }
         write!(f, ": {}", self.0.error.message())
+    }
+}
+
+/// What `unwrap` shows: what there is to know, and no more.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Error");
+        shown.field("kind", &self.kind());
+        shown.field("operation", &self.operation());
+        if let Some(key) = self.key() {
+            shown.field("key", &key.as_str());
+        }
+        shown.field("message", &self.reason());
+        if let Some(hint) = self.hint() {
+            shown.field("hint", &hint);
+        }
+        if let Some(cause) = std::error::Error::source(self) {
+            shown.field("cause", &cause.to_string());
+        }
+        shown.finish()
     }
 }
 

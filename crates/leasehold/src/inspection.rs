@@ -106,7 +106,8 @@ impl Inspection {
                     token: holder.token,
                     owner: holder.claim.owner,
                     id_hint: holder.claim.id_hint,
-                    note: holder.claim.note.map(String::from),
+                    // An empty one has replaced another.
+                    note: (holder.claim.note.map(String::from)).filter(|it| !it.is_empty()),
                     kept: holder.claim.kept
                         || holder.claim.renewed.is_some_and(|until| until <= at),
                 })

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Change, Changed, ClaimId, Key, Loss, Mode, Note, Standpoint, Token};
+use leasehold_core::{Change, Changed, ClaimId, Key, LeaseState, Loss, Mode, Note, Token};
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
@@ -47,12 +47,21 @@ pub struct Lease<K: LeaseKind = Exclusive> {
 }
 
 /// The result of a release.
+///
+/// It cannot be overlooked: work that was committed after the lease was lost may have to be undone.
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// async fn done(lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+///     lease.release().await?;
+///     Ok(())
+/// }
+/// ```
 #[must_use = "it says whether the lease was held to its end"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
     /// The lease was held until the release.
-    StillOurs,
+    Held,
     /// The lease had expired or was taken before: another client may have held the key in
     /// between.
     AlreadyGone,
@@ -180,8 +189,8 @@ impl<K: LeaseKind> Lease<K> {
 
     /// Returns the state of the lease: held, unknown or lost. No round trip.
     #[must_use]
-    pub fn standpoint(&self) -> Standpoint {
-        self.slot().standpoint()
+    pub fn state(&self) -> LeaseState {
+        self.slot().state()
     }
 
     /// Returns why the last renewal failed: the error of the store, or why the store was not
@@ -280,6 +289,31 @@ impl<K: LeaseKind> Lease<K> {
         Ok(done)
     }
 
+    /// The same as [`Lease::run`] for work that may fail: its error and the loss are one.
+    ///
+    /// # Cancel safety
+    /// Same as [`Lease::run`].
+    ///
+    /// # Errors
+    /// That of the work, or one made of `Lost`.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let lease = client.mutex("orders/42")?.lock().await?;
+    /// let work = async { Ok::<_, Box<dyn std::error::Error>>("42".parse::<u32>()?) };
+    /// assert_eq!(lease.try_run(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(work).await?
+    }
+
     /// Renews the lease now, for its whole TTL. Use it for leases with
     /// [`crate::RenewalPolicy::Manual`], or before a long step.
     ///
@@ -288,8 +322,9 @@ impl<K: LeaseKind> Lease<K> {
     /// shortens a lease.
     ///
     /// # Errors
-    /// `Lost`: stop. `Unavailable`: no answer; the lease stays valid until [`Lease::remaining`]
-    /// is over, and another renewal is safe.
+    /// `Lost`: stop. `Unavailable`: no answer; `Refused`: the store will not do it, as for a user
+    /// without rights. After both the lease stays valid until [`Lease::remaining`] is over, and
+    /// another renewal is safe.
     ///
     /// # Examples
     /// ```
@@ -297,7 +332,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::RenewalPolicy;
     /// let client = leasehold::connect("memory:").await?;
-    /// let lock = client.mutex("orders/42")?.with_renewal(RenewalPolicy::Manual)?;
+    /// let lock = client.mutex("orders/42")?.with_renewal(RenewalPolicy::Manual);
     /// let lease = lock.lock().await?;
     /// lease.renew().await?;
     /// # Ok(()) }
@@ -333,7 +368,7 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     /// Publishes a note with the lease: those who inspect the key see it, also while a minimum hold
-    /// keeps the key after the release. It replaces the note before.
+    /// keeps the key after the release. It replaces the note before; an empty note is none.
     ///
     /// # Cancel safety
     /// If the future is dropped, the note may be published or not.
@@ -397,9 +432,9 @@ impl<K: LeaseKind> Lease<K> {
     /// If the future is dropped, the release continues in the background.
     ///
     /// # Errors
-    /// `Unavailable`: no answer yet; the release is repeated in the background until the claim
-    /// has expired. Work that is done stays done: do not report it as failed. `Closed` in a forked
-    /// process.
+    /// `Unavailable`: no answer yet; `Refused`: the store will not do it now. The release is repeated
+    /// in the background until the claim has expired. Work that is done stays done: do not report it
+    /// as failed. `Closed` in a forked process.
     ///
     /// # Examples
     /// ```
@@ -408,12 +443,12 @@ impl<K: LeaseKind> Lease<K> {
     /// use leasehold::Released;
     /// let client = leasehold::connect("memory:").await?;
     /// let lease = client.mutex("orders/42")?.lock().await?;
-    /// assert_eq!(lease.release().await?, Released::StillOurs);
+    /// assert_eq!(lease.release().await?, Released::Held);
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<Released, Error> {
         match self.claim.release().await {
-            Ok(true) => Ok(Released::StillOurs),
+            Ok(true) => Ok(Released::Held),
             Ok(false) => Ok(Released::AlreadyGone),
             Err(error) => Err(self.error(Operation::Release, error)),
         }
@@ -456,10 +491,16 @@ impl<K: LeaseKind> Lease<K> {
 
     /// An error if it is lost.
     pub(crate) fn check_held(&self, operation: Operation) -> Result<(), Error> {
-        match self.standpoint() {
-            Standpoint::Lost(loss) => Err(self.lost_error(operation, loss)),
-            Standpoint::Held | Standpoint::Unknown => Ok(()),
+        match self.state() {
+            LeaseState::Lost(loss) => Err(self.lost_error(operation, loss)),
+            LeaseState::Held | LeaseState::Unknown => Ok(()),
         }
+    }
+
+    /// Runs `work` until it is done or the lease is lost, and releases it.
+    pub(crate) async fn work<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, Error> {
+        let done = self.run(work(&self)).await?;
+        self.give_back(done).await
     }
 
     /// Releases it after the work; an error if it was lost before.
@@ -470,7 +511,7 @@ impl<K: LeaseKind> Lease<K> {
         let lost = self.lost_error(Operation::Release, Loss::Gone);
         match self.release().await {
             Ok(Released::AlreadyGone) => Err(lost),
-            Ok(Released::StillOurs) | Err(_) => Ok(done),
+            Ok(Released::Held) | Err(_) => Ok(done),
         }
     }
 
@@ -501,7 +542,7 @@ impl<K: LeaseKind> fmt::Debug for Lease<K> {
             .field("key", self.key())
             .field("mode", &self.mode())
             .field("token", &self.slot().token())
-            .field("standpoint", &self.standpoint())
+            .field("state", &self.state())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

@@ -26,11 +26,16 @@
 //! # Features
 //! - `local`: the store in files of one machine. On by default.
 //! - `redis`: one server, Sentinels, a cluster, or independent servers (Redlock). On by default.
-//! - `tls`: TLS for Redis (`rediss://`). On by default.
+//! - `tls-ring`: TLS to servers (`rediss://`, `zookeeper+tls://`, `sslmode` of `postgres://`) with the
+//!   cryptography of `ring`, unless the process has installed another. On by default. `tls-aws-lc`: with
+//!   that of `aws-lc-rs`. `tls-no-provider`: only with what the process has installed.
 //! - `metrics`: the observer `observe::Metrics`. Off by default.
+//! - `testing`: a store that fails on demand, for tests of your own code. Off by default.
 //!
 //! Each feature works alone. The memory store is always included.
 
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // An example that ignores what a release or a shutdown answers does not compile.
 #![doc(test(attr(deny(unused_must_use))))]
 
@@ -68,12 +73,14 @@ pub mod store;
 pub mod sync;
 #[cfg(not(shuttle))]
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod verbs;
 mod waiting;
 
 pub use client::{Client, ClientBuilder, connect};
 pub use deadlock::{BlockedClaim, Deadlock};
-pub use election::{Election, Leader, Leaders, Leadership};
+pub use election::{Election, Leader, Leaders, Leadership, RecoveredLeadership};
 pub use error::{Error, ErrorKind, Operation, StoreError};
 pub use ids::{ClaimIds, SnowflakeConfig};
 pub use inspection::{Broken, HolderInfo, Inspection, Shutdown, WaiterInfo};
@@ -83,11 +90,14 @@ pub use lease::{Any, Exclusive, GrantNumber, Lease, LeaseKind, Permits, Released
 pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{
-    Capacity, ClaimContext, ClaimId, ClientInfo, Invalid, Key, Loss, Marked, Mode, Note,
-    RenewalPolicy, Retry, Standpoint, Token,
+    Capacity, ClaimContext, ClaimId, ClientInfo, Invalid, Key, LeaseState, Loss, Marked, Mode,
+    Note, RenewalPolicy, Retry, Token,
 };
+#[cfg(feature = "tls-no-provider")]
 #[doc(inline)]
-pub use leasehold_store::access::{Access, TlsFiles};
+pub use leasehold_store::access::TlsConfig;
+#[doc(inline)]
+pub use leasehold_store::access::{Access, Credentials, CredentialsProvider, Pem, TlsOptions};
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use leasehold_store::simulation;
@@ -105,7 +115,7 @@ pub use semaphore::Semaphore;
 pub use settings::Settings;
 #[doc(inline)]
 pub use store::scheme::{Initialised, Made};
-pub use waiting::{Acquire, Progress, Wait};
+pub use waiting::{LockOptions, Progress};
 
 /// The examples of the pages: `cargo test --doc` compiles and runs them.
 #[cfg(doctest)]
@@ -128,18 +138,8 @@ mod pages {
         which_lock: "docs/which-lock.md",
         holding: "docs/holding.md",
         identity: "docs/identity.md",
-        blocking: "docs/blocking.md",
         deadlocks: "docs/deadlocks.md",
-        cluster: "docs/stores/cluster.md",
-        mutex: "docs/kinds/mutex.md",
-        rwlock: "docs/kinds/rwlock.md",
-        semaphore: "docs/kinds/semaphore.md",
-        reentrant: "docs/kinds/reentrant.md",
-        multi_lock: "docs/kinds/multi-lock.md",
-        election: "docs/kinds/election.md",
-        server: "docs/stores/server.md",
-        sentinel: "docs/stores/sentinel.md",
-        replicas: "docs/stores/replicas.md",
+        kinds: "docs/kinds.md",
         classic: "docs/stores/classic.md",
         recipe_migrations: "docs/recipes/migrations.md",
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    ClaimContext, ClientInfo, Key, Mode, Note, RenewalPolicy, Retry, Terms, written,
+    ClaimContext, ClientInfo, Invalid, Key, Mode, Note, RenewalPolicy, Retry, Terms,
 };
 
 use crate::clock;
@@ -17,9 +17,9 @@ use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
-use crate::settings::{check_max_hold, check_renewal, check_ttl};
-use crate::verbs::{adopting, debug, fairness, locking, looking, options};
-use crate::waiting::{Acquire, Wait};
+use crate::settings::{check_max_hold, check_min_hold, check_renewal, check_ttl};
+use crate::verbs::{adopting, debug, fairness, locking, looking, options, working};
+use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
 ///
@@ -33,14 +33,15 @@ use crate::waiting::{Acquire, Wait};
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// use leasehold::Mode;
 /// let client = leasehold::connect("memory:").await?;
-/// let reader = client.lock("config", Mode::SHARED)?.lock().await?;
+/// let reader = client.lock_of("config", Mode::SHARED)?.lock().await?;
 /// assert_eq!(reader.token(), None, "readers overlap, so nothing is fenced");
-/// assert_eq!(reader.release().await?, leasehold::Released::StillOurs);
-/// let writer = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
+/// assert_eq!(reader.release().await?, leasehold::Released::Held);
+/// let writer = client.lock_of("config", Mode::EXCLUSIVE)?.lock().await?;
 /// println!("write with token {}", writer.token().expect("a writer is alone"));
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct Lock {
     pub(crate) session: Arc<Session>,
     pub(crate) request: AcquireRequest,
@@ -49,7 +50,8 @@ pub struct Lock {
 options!(Lock);
 looking!(Lock);
 fairness!(Lock);
-locking!(Lock, Any);
+locking!(Lock, Lease<Any>);
+working!(Lock, Lease<Any>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Lock, Any);
 debug!(Lock);
 
@@ -119,6 +121,7 @@ impl Lock {
             secret: None,
             min_hold: Duration::ZERO,
             note: None,
+            invalid: None,
         };
         Self { session, request }
     }
@@ -134,44 +137,38 @@ impl Lock {
         Arc::make_mut(&mut self.request.terms)
     }
 
-    pub(crate) fn set_ttl(&mut self, ttl: Duration) -> Result<(), Error> {
-        check_ttl(ttl).map_err(|invalid| self.error(invalid.into()))?;
+    /// The first option that is out of bounds is the error of who acquires with it.
+    fn check(&mut self, checked: Result<(), Invalid>) {
+        if let (Err(invalid), None) = (checked, &self.request.invalid) {
+            self.request.invalid = Some(Box::new(invalid));
+        }
+    }
+
+    pub(crate) fn set_ttl(&mut self, ttl: Duration) {
+        self.check(check_ttl(ttl));
         let max_hold = self.request.terms.max_hold;
         let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
         let waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
         let terms = self.terms();
         (terms.ttl, terms.waiter_ttl) = (ttl, waiter_ttl);
-        Ok(())
     }
 
-    pub(crate) fn set_renewal(&mut self, policy: RenewalPolicy) -> Result<(), Error> {
+    pub(crate) fn set_renewal(&mut self, policy: RenewalPolicy) {
         if let RenewalPolicy::Automatic(share) = policy {
-            check_renewal(share).map_err(|invalid| self.error(invalid.into()))?;
+            self.check(check_renewal(share));
         }
         self.terms().policy = policy;
-        Ok(())
     }
 
-    pub(crate) fn set_max_hold(&mut self, max_hold: Duration) -> Result<(), Error> {
-        check_max_hold(max_hold).map_err(|invalid| self.error(invalid.into()))?;
+    pub(crate) fn set_max_hold(&mut self, max_hold: Duration) {
+        self.check(check_max_hold(max_hold));
         self.terms().max_hold = Some(max_hold);
-        self.set_ttl(self.request.terms.ttl)
+        self.set_ttl(self.request.terms.ttl);
     }
 
-    pub(crate) fn set_min_hold(&mut self, min_hold: Duration) -> Result<(), Error> {
-        /// A year: a longer one is most likely a mistake in the unit.
-        const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-        if min_hold > LONGEST {
-            return Err(self.error(
-                StoreError::new(
-                    ErrorKind::Invalid,
-                    format!("a minimum hold of {} is out of bounds", written(min_hold)),
-                )
-                .with_hint("choose 366 days or less"),
-            ));
-        }
+    pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
+        self.check(check_min_hold(min_hold));
         self.request.min_hold = min_hold;
-        Ok(())
     }
 
     pub(crate) fn set_label(&mut self, label: &str) {
@@ -200,12 +197,11 @@ impl Lock {
 
     pub(crate) async fn acquire_as<K: LeaseKind>(
         &self,
-        how: Acquire,
+        how: LockOptions,
     ) -> Result<Option<Lease<K>>, Error> {
         let (session, request) = (&self.session, &self.request);
         let deadlines = how.wait.deadlines(session);
-        let valid = request.mode.check();
-        valid.map_err(|invalid| self.error(invalid.into()))?;
+        request.check().map_err(|error| self.error(error))?;
         let waited = || clock::now().since(deadlines.began);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined);
         let progress: OnProgress<'_> = how.progress.as_ref().map(|_| &tell as _);
@@ -217,23 +213,13 @@ impl Lock {
     }
 
     /// Acquires or fails: busy is a time-out here.
-    pub(crate) async fn obtain<K: LeaseKind>(&self, wait: Wait) -> Result<Lease<K>, Error> {
-        let lease = self.acquire_as(wait.into()).await?;
+    pub(crate) async fn obtain<K: LeaseKind>(&self, how: LockOptions) -> Result<Lease<K>, Error> {
+        let lease = self.acquire_as(how).await?;
         lease.ok_or_else(|| self.error(timed_out()))
     }
 
     pub(crate) async fn attempt<K: LeaseKind>(&self) -> Result<Option<Lease<K>>, Error> {
-        self.acquire_as(Wait::No.into()).await
-    }
-
-    /// Acquires, runs `work` until it is done or the lease is lost, and releases.
-    pub(crate) async fn with<K: LeaseKind, T>(
-        &self,
-        work: impl AsyncFnOnce(&Lease<K>) -> T,
-    ) -> Result<T, Error> {
-        let lease = self.obtain(Wait::Forever).await?;
-        let done = lease.run(work(&lease)).await?;
-        lease.give_back(done).await
+        self.acquire_as(LockOptions::at_once()).await
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {

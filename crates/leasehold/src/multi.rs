@@ -6,20 +6,21 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{select_all, try_join_all};
 use leasehold_core::{Deadlines, End, Key, Mode};
 
 pub use self::lease::MultiLease;
 use self::lease::release_all;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
+use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::sync::timeout;
-use crate::verbs::options;
-use crate::waiting::{Acquire, Wait};
+use crate::verbs::{options, working};
+use crate::waiting::LockOptions;
 
 /// A lock on several keys: all of them, or none.
 ///
@@ -38,10 +39,14 @@ use crate::waiting::{Acquire, Wait};
 /// for (key, token) in lease.tokens() {
 ///     println!("write to {key} with {token}");
 /// }
-/// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
+/// assert!(transfer.is_locked().await?);
+/// assert_eq!(lease.release().await?, leasehold::Released::Held);
+/// let sum = transfer.with_lock(async |_| 1 + 1).await?;
+/// # assert_eq!(sum, 2);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct MultiLock<K: LeaseKind = Exclusive> {
     /// The lock on the key that was named first; the others are alike.
     lock: Lock,
@@ -51,6 +56,7 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 }
 
 options!(MultiLock<K>: lock, K: LeaseKind);
+working!(MultiLock<K: LeaseKind>, MultiLease<K>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 
 impl Lock {
     /// Makes one lock on these keys, with the same options. The key of this lock is included only
@@ -72,7 +78,6 @@ impl Lock {
 
 impl MultiLock {
     /// Converts to a lock that reads each key.
-    #[must_use]
     pub fn shared(self) -> MultiLock<Shared> {
         MultiLock {
             lock: self.lock.with_mode(Mode::SHARED),
@@ -114,7 +119,6 @@ impl<K: LeaseKind> MultiLock<K> {
     }
 
     /// Converts to a lock whose mode is known only at run time.
-    #[must_use]
     pub fn into_any(self) -> MultiLock<Any> {
         MultiLock {
             lock: self.lock,
@@ -140,7 +144,7 @@ impl<K: LeaseKind> MultiLock<K> {
     /// # Examples
     /// See [`MultiLock`].
     pub async fn lock(&self) -> Result<MultiLease<K>, Error> {
-        self.obtain(Wait::Forever).await
+        self.obtain(LockOptions::new()).await
     }
 
     /// Acquires all keys if all are free and nobody waits for them; `None` if any is busy.
@@ -154,7 +158,7 @@ impl<K: LeaseKind> MultiLock<K> {
     /// # Examples
     /// See [`crate::Mutex::try_lock`].
     pub async fn try_lock(&self) -> Result<Option<MultiLease<K>>, Error> {
-        self.acquire(Wait::No.into()).await
+        self.attempt().await
     }
 
     /// Waits for all keys for at most `limit`.
@@ -168,40 +172,11 @@ impl<K: LeaseKind> MultiLock<K> {
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
     pub async fn lock_within(&self, limit: Duration) -> Result<MultiLease<K>, Error> {
-        self.obtain(Wait::For(limit)).await
+        self.obtain(LockOptions::new().within(limit)).await
     }
 
-    async fn obtain(&self, wait: Wait) -> Result<MultiLease<K>, Error> {
-        let lease = self.acquire(wait.into()).await?;
-        lease.ok_or_else(|| self.lock.error(timed_out()))
-    }
-
-    /// Waits for all keys, runs `work` under them, and releases them.
-    ///
-    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases the lease in the background.
-    ///
-    /// # Errors
-    /// Same as [`MultiLock::lock`]; `Lost` if the lease was lost before the work finished: another
-    /// client may hold the key, and the last actions of the work may have overlapped with its
-    /// own.
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::with_lock`].
-    pub async fn with_lock<T>(
-        &self,
-        work: impl AsyncFnOnce(&MultiLease<K>) -> T,
-    ) -> Result<T, Error> {
-        let lease = self.obtain(Wait::Forever).await?;
-        let done = lease.run(work(&lease)).await?;
-        lease.give_back(done).await
-    }
-
-    /// Acquires with every option; the other methods call this one. Returns `None` if a key is
-    /// busy and the caller does not wait ([`Wait::No`]). Progress reports the position in the
-    /// queue in which it currently waits.
+    /// Waits for all keys with these options. Progress reports the position in the queue in which it
+    /// currently waits.
     ///
     /// # Cancel safety
     /// Same as [`MultiLock::lock`].
@@ -210,8 +185,42 @@ impl<K: LeaseKind> MultiLock<K> {
     /// Same as [`MultiLock::lock_within`].
     ///
     /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn acquire(&self, how: Acquire) -> Result<Option<MultiLease<K>>, Error> {
+    /// See [`crate::Mutex::lock_opts`].
+    pub async fn lock_opts(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
+        self.obtain(how).await
+    }
+
+    /// Returns whether any of the keys is held now, in any mode.
+    ///
+    /// The answer is a snapshot: it may be out of date when it arrives.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    ///
+    /// # Errors
+    /// Same as [`crate::Mutex::is_locked`], for the first key that fails.
+    ///
+    /// # Examples
+    /// See [`MultiLock`].
+    pub async fn is_locked(&self) -> Result<bool, Error> {
+        let seen = self.keys.iter();
+        let seen = seen.map(|key| Inspection::of(&self.lock.session, key));
+        let seen = try_join_all(seen).await?;
+        Ok(seen.iter().any(|seen| !seen.holders.is_empty()))
+    }
+
+    async fn obtain(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
+        let lease = self.acquire(how).await?;
+        lease.ok_or_else(|| self.lock.error(timed_out()))
+    }
+
+    async fn attempt(&self) -> Result<Option<MultiLease<K>>, Error> {
+        self.acquire(LockOptions::at_once()).await
+    }
+
+    async fn acquire(&self, how: LockOptions) -> Result<Option<MultiLease<K>>, Error> {
+        let checked = self.lock.request.check();
+        checked.map_err(|error| self.lock.error(error))?;
         let session = &self.lock.session;
         let deadlines = how.wait.deadlines(session);
         let mut keys = self.keys.clone();
@@ -258,7 +267,7 @@ impl<K: LeaseKind> MultiLock<K> {
         &self,
         requests: &[AcquireRequest],
         deadlines: Deadlines,
-        how: &Acquire,
+        how: &LockOptions,
         begun_again: u32,
         leases: &mut Vec<Lease<K>>,
     ) -> Result<Result<(), End>, Error> {

@@ -1,8 +1,8 @@
 //! The mutex: one holder at a time.
 
-use crate::lease::Exclusive;
+use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
-use crate::verbs::{adopting, debug, fairness, locking, looking, options};
+use crate::verbs::{adopting, debug, fairness, locking, looking, options, working};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
@@ -16,10 +16,20 @@ use crate::verbs::{adopting, debug, fairness, locking, looking, options};
 /// let orders = client.mutex("orders/42")?;
 /// orders.with_lock(async |lease| println!("write with token {}", lease.token())).await?;
 /// let lease = orders.lock().await?;
-/// assert_eq!(lease.release().await?, leasehold::Released::StillOurs);
+/// assert_eq!(lease.release().await?, leasehold::Released::Held);
 /// # Ok(()) }
 /// ```
+///
+/// What holds nothing is named by the compiler, with what is missing:
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn pay(client: &leasehold::Client) -> Result<(), leasehold::Error> {
+///     client.mutex("orders/42")?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
+#[must_use = "a mutex holds nothing until one of its methods has taken a lease"]
 pub struct Mutex {
     lock: Lock,
 }
@@ -27,7 +37,8 @@ pub struct Mutex {
 options!(Mutex: lock);
 looking!(Mutex: lock);
 fairness!(Mutex: lock);
-locking!(Mutex: lock, Exclusive);
+locking!(Mutex: lock, Lease);
+working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex: lock, Exclusive);
 debug!(Mutex);
 

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::waiting::Acquire;
+use crate::waiting::LockOptions;
 
 /// A lease as data, to hand it to another process or to recover it after a crash.
 ///
@@ -60,7 +60,10 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
     fn try_from(written: Written) -> Result<Self, Invalid> {
         if !K::is(written.mode) {
             return Err(Invalid::new(
-                format!("these are the parts of a lease held as {:?}", written.mode),
+                format!(
+                    "these are the parts of another kind of lease ({})",
+                    written.mode
+                ),
                 "read them as the same kind of lease as they were made from",
             ));
         }
@@ -197,7 +200,7 @@ pub struct Recovered<K: LeaseKind = Exclusive> {
     pub lease: Lease<K>,
     /// Whether the old claim no longer existed, so that this is a new one: another client may
     /// have held the key in between.
-    pub anew: bool,
+    pub is_new: bool,
 }
 
 impl Lock {
@@ -236,22 +239,51 @@ impl Lock {
     pub(crate) async fn recover_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
-        how: Acquire,
+        how: LockOptions,
+    ) -> Result<Recovered<K>, Error> {
+        if let Some(recovered) = self.go_on(parts).await? {
+            return Ok(recovered);
+        }
+        let lease = self.obtain(how).await?;
+        Ok(Recovered {
+            lease,
+            is_new: true,
+        })
+    }
+
+    pub(crate) async fn try_recover_as<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Option<Recovered<K>>, Error> {
+        if let Some(recovered) = self.go_on(parts).await? {
+            return Ok(Some(recovered));
+        }
+        let lease = self.attempt().await?;
+        Ok(lease.map(|lease| Recovered {
+            lease,
+            is_new: true,
+        }))
+    }
+
+    /// The lease of these parts, if their claim exists.
+    async fn go_on<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
     ) -> Result<Option<Recovered<K>>, Error> {
         let mode = parts.mode();
         if !same_kind(mode, self.request.mode) {
             let error = StoreError::new(
                 ErrorKind::Invalid,
-                format!("these are the parts of a lease held as {mode:?}"),
+                format!("these are the parts of another kind of lease ({mode})"),
             )
             .with_hint("recover it with a lock of that mode");
             return Err(self.adopt_error(error));
         }
-        if let Ok(lease) = self.take_over(parts).await? {
-            return Ok(Some(Recovered { lease, anew: false }));
-        }
-        let lease = self.acquire_as(how).await?;
-        Ok(lease.map(|lease| Recovered { lease, anew: true }))
+        let lease = self.take_over(parts).await?.ok();
+        Ok(lease.map(|lease| Recovered {
+            lease,
+            is_new: false,
+        }))
     }
 
     /// The lease, or why there is nothing to take.
@@ -260,6 +292,9 @@ impl Lock {
         parts: &LeaseParts<K>,
     ) -> Result<Result<Lease<K>, &'static str>, Error> {
         let started = clock::now();
+        self.request
+            .check()
+            .map_err(|error| self.adopt_error(error))?;
         let written = &parts.written;
         if written.key != self.request.key {
             let error = StoreError::new(

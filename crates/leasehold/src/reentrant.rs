@@ -3,10 +3,10 @@
 use leasehold_core::OwnerSecret;
 
 use crate::error::{Error, Operation};
-use crate::lease::Exclusive;
+use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
 use crate::session::random_u128;
-use crate::verbs::{adopting, debug, locking, looking, options, retrying};
+use crate::verbs::{adopting, debug, locking, looking, options, retrying, working};
 
 /// The owner of a [`Reentrant`] lock: a value that you make, clone and pass on. It is independent
 /// of threads and tasks.
@@ -72,11 +72,12 @@ impl Owner {
 /// let outer = menu.lock().await?;
 /// let inner = menu.lock().await?; // does not wait for itself
 /// assert_eq!(inner.token(), outer.token());
-/// assert_eq!(outer.release().await?, leasehold::Released::StillOurs);
+/// assert_eq!(outer.release().await?, leasehold::Released::Held);
 /// assert!(client.mutex("menu")?.try_lock().await?.is_none(), "inner holds");
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct Reentrant {
     lock: Lock,
     owner: Owner,
@@ -85,7 +86,8 @@ pub struct Reentrant {
 options!(Reentrant: lock);
 looking!(Reentrant: lock);
 retrying!(Reentrant: lock);
-locking!(Reentrant: lock, Exclusive);
+locking!(Reentrant: lock, Lease);
+working!(Reentrant, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Reentrant: lock, Exclusive);
 debug!(Reentrant);
 

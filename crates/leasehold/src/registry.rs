@@ -34,7 +34,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     #[cfg(not(feature = "postgres"))]
     ("postgres", &["postgres", "postgresql"]),
     #[cfg(not(feature = "zookeeper"))]
-    ("zookeeper", &["zookeeper"]),
+    ("zookeeper", &["zookeeper", "zookeeper+tls"]),
 ];
 
 /// The store that a URL names.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use leasehold_core::Mode;
 
 use crate::error::Error;
-use crate::lease::{Exclusive, Lease, LeaseKind, Shared};
+use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{debug, fairness, looking, options};
-use crate::waiting::{Acquire, Wait};
+use crate::verbs::{debug, fairness, looking, options, working};
+use crate::waiting::LockOptions;
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
@@ -34,9 +34,13 @@ use crate::waiting::{Acquire, Wait};
 /// drop((one, two));
 /// let writer = config.write().await?;
 /// println!("write with token {}", writer.token());
+/// drop(writer);
+/// let readers = config.with_read(async |_| config.holders().await).await??;
+/// assert_eq!(readers.len(), 1);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct RwLock {
     /// As a writer.
     lock: Lock,
@@ -45,6 +49,8 @@ pub struct RwLock {
 options!(RwLock: lock);
 looking!(RwLock: lock);
 fairness!(RwLock: lock);
+working!(RwLock, Lease<Shared>; |it| it.reader(); read, with_read, with_read_within, with_try_read, try_with_read);
+working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with_try_write, try_with_write);
 debug!(RwLock);
 
 impl RwLock {
@@ -68,7 +74,7 @@ impl RwLock {
     /// # Examples
     /// See [`RwLock`].
     pub async fn read(&self) -> Result<Lease<Shared>, Error> {
-        self.reader().obtain(Wait::Forever).await
+        self.reader().obtain(LockOptions::new()).await
     }
 
     /// Acquires a read lease if no writer holds or waits; `None` if the key is busy.
@@ -96,7 +102,7 @@ impl RwLock {
     /// # Examples
     /// See [`RwLock::write_within`].
     pub async fn read_within(&self, limit: Duration) -> Result<Lease<Shared>, Error> {
-        self.reader().obtain(Wait::For(limit)).await
+        self.reader().obtain(LockOptions::new().within(limit)).await
     }
 
     /// Waits for the write lease without a time limit.
@@ -110,7 +116,7 @@ impl RwLock {
     /// # Examples
     /// See [`RwLock`].
     pub async fn write(&self) -> Result<Lease, Error> {
-        self.lock.obtain(Wait::Forever).await
+        self.lock.obtain(LockOptions::new()).await
     }
 
     /// Acquires the write lease if nobody holds or waits; `None` if the key is busy.
@@ -149,84 +155,35 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn write_within(&self, limit: Duration) -> Result<Lease, Error> {
-        self.lock.obtain(Wait::For(limit)).await
+        self.lock.obtain(LockOptions::new().within(limit)).await
     }
 
-    /// Waits for a read lease, runs `work`, and releases the key.
-    ///
-    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases the lease in the background.
-    ///
-    /// # Errors
-    /// Same as [`RwLock::read`]; `Lost` if the lease was lost before the work finished: another client
-    /// may hold the key, and the last actions of the work may have overlapped with its own.
-    ///
-    /// # Examples
-    /// See [`RwLock::with_write`].
-    pub async fn with_read<T>(
-        &self,
-        work: impl AsyncFnOnce(&Lease<Shared>) -> T,
-    ) -> Result<T, Error> {
-        self.reader().with(work).await
-    }
-
-    /// Waits for the write lease, runs `work`, and releases the key.
-    ///
-    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the work and releases the lease in the background.
-    ///
-    /// # Errors
-    /// Same as [`RwLock::write`]; `Lost` if the lease was lost before the work finished: another
-    /// client may hold the key, and the last actions of the work may have overlapped with its
-    /// own.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::connect("memory:").await?;
-    /// let config = client.rwlock("config")?;
-    /// config.with_write(async |lease| println!("{}", lease.token())).await?;
-    /// let readers = config.with_read(async |_| config.holders().await).await??;
-    /// assert_eq!(readers.len(), 1);
-    /// # Ok(()) }
-    /// ```
-    pub async fn with_write<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
-        self.lock.with(work).await
-    }
-
-    /// Acquires a read lease with every option; the other methods for reading call this one.
-    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
+    /// Waits for a read lease with these options.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// Same as [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::lock_opts`].
     ///
     /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn acquire_read(&self, how: Acquire) -> Result<Option<Lease<Shared>>, Error> {
-        self.reader().acquire_as(how).await
+    /// See [`crate::Mutex::lock_opts`].
+    pub async fn read_opts(&self, how: LockOptions) -> Result<Lease<Shared>, Error> {
+        self.reader().obtain(how).await
     }
 
-    /// Acquires the write lease with every option; the other methods for writing call this one.
-    /// Returns `None` if the key is busy and the caller does not wait ([`Wait::No`]).
+    /// Waits for the write lease with these options.
     ///
     /// # Cancel safety
     /// Same as [`RwLock::read`].
     ///
     /// # Errors
-    /// Same as [`crate::Mutex::acquire`].
+    /// Same as [`crate::Mutex::lock_opts`].
     ///
     /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn acquire_write(&self, how: Acquire) -> Result<Option<Lease>, Error> {
-        self.lock.acquire_as(how).await
+    /// See [`crate::Mutex::lock_opts`].
+    pub async fn write_opts(&self, how: LockOptions) -> Result<Lease, Error> {
+        self.lock.obtain(how).await
     }
 
     /// Takes over a read or write lease that was handed over.
@@ -258,19 +215,39 @@ impl RwLock {
         self.lock.force_as(parts).await
     }
 
-    /// Recovers a write lease after a crash: the same as [`crate::Mutex::recover`]. A reader just
-    /// acquires the key again.
+    /// Recovers a read or write lease after a crash: the same as [`crate::Mutex::recover`].
     ///
     /// # Cancel safety
     /// Same as [`crate::Mutex::adopt`].
     ///
     /// # Errors
     /// Same as [`crate::Mutex::recover`].
-    pub async fn recover_write(
+    pub async fn recover<K: LeaseKind>(
         &self,
-        parts: &LeaseParts<Exclusive>,
-        how: impl Into<Acquire>,
-    ) -> Result<Option<Recovered>, Error> {
-        self.lock.recover_as(parts, how.into()).await
+        parts: &LeaseParts<K>,
+        how: LockOptions,
+    ) -> Result<Recovered<K>, Error> {
+        self.lock
+            .with_mode(parts.mode())
+            .recover_as(parts, how)
+            .await
+    }
+
+    /// The same as [`RwLock::recover`], without waiting: `None` if the claim no longer exists and
+    /// the key is busy.
+    ///
+    /// # Cancel safety
+    /// Same as [`crate::Mutex::adopt`].
+    ///
+    /// # Errors
+    /// Same as [`crate::Mutex::recover`].
+    pub async fn try_recover<K: LeaseKind>(
+        &self,
+        parts: &LeaseParts<K>,
+    ) -> Result<Option<Recovered<K>>, Error> {
+        self.lock
+            .with_mode(parts.mode())
+            .try_recover_as(parts)
+            .await
     }
 }

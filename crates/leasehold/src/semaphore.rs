@@ -10,8 +10,8 @@ use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
 use crate::session::request::mismatch;
 use crate::store::Verbs as _;
-use crate::verbs::{adopting, fairness, looking, options};
-use crate::waiting::{Acquire, Wait};
+use crate::verbs::{adopting, fairness, looking, options, working};
+use crate::waiting::LockOptions;
 
 /// A fair semaphore: a fixed number of permits, first come, first served.
 ///
@@ -30,11 +30,14 @@ use crate::waiting::{Acquire, Wait};
 /// let one = workers.acquire().await?;
 /// let two = workers.acquire_many(2).await?;
 /// assert!(workers.try_acquire().await?.is_none());
-/// assert_eq!(two.release().await?, leasehold::Released::StillOurs);
+/// assert_eq!(two.release().await?, leasehold::Released::Held);
 /// assert!(workers.try_acquire().await?.is_some());
+/// let sum = workers.with_permit(async |_| 1 + 1).await?;
+/// # assert_eq!(sum, 2);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a semaphore holds nothing until one of its methods has taken a lease"]
 pub struct Semaphore {
     lock: Lock,
     permits: u32,
@@ -44,6 +47,7 @@ options!(Semaphore: lock);
 looking!(Semaphore: lock);
 fairness!(Semaphore: lock);
 adopting!(Semaphore: lock, Permits);
+working!(Semaphore, Lease<Permits>; |it| it.lock; acquire, with_permit, with_permit_within, with_try_permit, try_with_permit);
 
 impl Semaphore {
     /// Of a lock that claims one of so many permits.
@@ -73,7 +77,7 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore`].
     pub async fn acquire(&self) -> Result<Lease<Permits>, Error> {
-        self.lock.obtain(Wait::Forever).await
+        self.lock.obtain(LockOptions::new()).await
     }
 
     /// Waits for `take` permits in one lease, without a time limit.
@@ -88,7 +92,7 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore`].
     pub async fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error> {
-        self.many(take).obtain(Wait::Forever).await
+        self.many(take).obtain(LockOptions::new()).await
     }
 
     /// Acquires a permit if one is free and nobody waits; `None` otherwise.
@@ -130,7 +134,7 @@ impl Semaphore {
     /// # Examples
     /// See [`crate::Mutex::lock_within`].
     pub async fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error> {
-        self.lock.obtain(Wait::For(limit)).await
+        self.lock.obtain(LockOptions::new().within(limit)).await
     }
 
     /// Waits for `take` permits for at most `limit`.
@@ -149,7 +153,9 @@ impl Semaphore {
         take: u32,
         limit: Duration,
     ) -> Result<Lease<Permits>, Error> {
-        self.many(take).obtain(Wait::For(limit)).await
+        self.many(take)
+            .obtain(LockOptions::new().within(limit))
+            .await
     }
 
     /// Returns how many permits are free, of the number that the current users of the key have
@@ -166,7 +172,7 @@ impl Semaphore {
     /// in use as a lock.
     ///
     /// # Examples
-    /// See [`Semaphore::with_permit`].
+    /// See [`Semaphore::with_permits`].
     pub async fn available_permits(&self) -> Result<u32, Error> {
         let seen = self.lock.inspect().await?;
         let all = match seen.permits {
@@ -181,17 +187,14 @@ impl Semaphore {
         Ok(all.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
     }
 
-    /// Waits for a permit, runs `work`, and releases the permit.
-    ///
-    /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
+    /// Waits for `take` permits, runs `work` under the lease, and releases it: the same as
+    /// [`Semaphore::with_permit`] for several.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and releases the lease in the background.
+    /// Same as [`Semaphore::with_permit`].
     ///
     /// # Errors
-    /// Same as [`Semaphore::acquire`]; `Lost` if the lease was lost before the work finished: another
-    /// client may hold the key, and the last actions of the work may have overlapped with its
-    /// own.
+    /// Same as [`Semaphore::acquire_many`]; `Lost` as for [`Semaphore::with_permit`].
     ///
     /// # Examples
     /// ```
@@ -199,35 +202,32 @@ impl Semaphore {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// let client = leasehold::connect("memory:").await?;
     /// let mailers = client.semaphore("mailers", 3)?;
-    /// let free = mailers.with_permit(async |_| mailers.available_permits().await).await??;
-    /// assert_eq!(free, 2);
+    /// let free = mailers.with_permits(2, async |_| mailers.available_permits().await).await??;
+    /// assert_eq!(free, 1);
     /// assert_eq!(mailers.available_permits().await?, 3);
     /// # Ok(()) }
     /// ```
-    pub async fn with_permit<T>(
+    pub async fn with_permits<T>(
         &self,
+        take: u32,
         work: impl AsyncFnOnce(&Lease<Permits>) -> T,
     ) -> Result<T, Error> {
-        self.lock.with(work).await
+        self.acquire_many(take).await?.work(work).await
     }
 
-    /// Acquires with every option; the other methods call this one. Returns `None` if the key is
-    /// busy and the caller does not wait ([`Wait::No`]).
+    /// Waits for `take` permits with these options.
     ///
     /// # Cancel safety
     /// Same as [`Semaphore::acquire`].
     ///
     /// # Errors
-    /// Same as [`Semaphore::acquire_many_within`].
+    /// Same as [`Semaphore::acquire_many_within`]; `Deadlock` with
+    /// [`deadlock_timeout`](LockOptions::deadlock_timeout).
     ///
     /// # Examples
-    /// See [`crate::Mutex::acquire`].
-    pub async fn acquire_with(
-        &self,
-        take: u32,
-        how: Acquire,
-    ) -> Result<Option<Lease<Permits>>, Error> {
-        self.many(take).acquire_as(how).await
+    /// See [`crate::Mutex::lock_opts`].
+    pub async fn acquire_opts(&self, take: u32, how: LockOptions) -> Result<Lease<Permits>, Error> {
+        self.many(take).obtain(how).await
     }
 
     /// Changes the number of permits, if it is still the number of this handle, and returns a

@@ -74,6 +74,13 @@ pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), Invalid> {
     check_bounds("a maximum hold", max_hold, MIN_TTL..=Duration::MAX, hint)
 }
 
+/// Refuses a minimum hold above a year: a longer one is most likely a mistake in the unit.
+pub(crate) fn check_min_hold(min_hold: Duration) -> Result<(), Invalid> {
+    const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+    let hint = "choose 366 days or less";
+    check_bounds("a minimum hold", min_hold, Duration::ZERO..=LONGEST, hint)
+}
+
 /// Refuses a share of the TTL at which no lease can be renewed.
 pub(crate) fn check_renewal(share: f64) -> Result<(), Invalid> {
     if (0.05..=0.8).contains(&share) {
@@ -112,7 +119,7 @@ setters! { Settings {
     /// With another [`operation_timeout`](Self::operation_timeout).
     with_operation_timeout(operation_timeout: impl Into<Duration>): operation_timeout = operation_timeout.into();
     /// With another [`label`](Self::label).
-    with_label(label: impl Into<Option<String>>): label = label.into();
+    with_label(label: impl AsRef<str>): label = Some(label.as_ref().to_owned());
     /// With another [`rotate_every`](Self::rotate_every).
     with_rotate_every(rotate_every: impl Into<Option<Duration>>): rotate_every = rotate_every.into();
 }}

@@ -12,6 +12,7 @@ use crate::registry;
 #[doc(inline)]
 pub use leasehold_store::{
     Acknowledged, Acknowledges, AuditLimit, AuditRecord, Capabilities, LockStore,
+    scheme::StoreOptions,
 };
 // For the command, which compares names as stores do.
 #[doc(hidden)]

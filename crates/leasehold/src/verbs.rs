@@ -15,63 +15,44 @@ macro_rules! options {
 
             /// Sets the TTL, instead of the client's.
             ///
-            /// # Errors
-            /// `Invalid` below 50 ms or above 24 h.
-            pub fn with_ttl(mut self, ttl: std::time::Duration) -> Result<Self, crate::Error> {
-                self $(.$inner)? .set_ttl(ttl)?;
-                Ok(self)
+            /// A TTL below 50 ms or above 24 h is `Invalid`: the call that acquires says so, as for
+            /// every option that is out of bounds.
+            pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
+                self $(.$inner)? .set_ttl(ttl);
+                self
             }
 
             /// Sets who renews the lease: the watchdog (the default), the caller, or nobody.
-            ///
-            /// # Errors
             /// `Invalid` for a share of the TTL outside 0.05 to 0.8.
-            pub fn with_renewal(
-                mut self,
-                policy: leasehold_core::RenewalPolicy,
-            ) -> Result<Self, crate::Error> {
-                self $(.$inner)? .set_renewal(policy)?;
-                Ok(self)
+            pub fn with_renewal(mut self, policy: leasehold_core::RenewalPolicy) -> Self {
+                self $(.$inner)? .set_renewal(policy);
+                self
             }
 
             /// Sets the maximum time for which a lease is renewed, counted from its grant. After
             /// that it is lost, with [`crate::Loss::MaxHold`]. If it is shorter than the TTL, it
-            /// shortens the TTL too.
-            ///
-            /// # Errors
-            /// `Invalid` below 50 ms.
-            pub fn with_max_hold(
-                mut self,
-                max_hold: std::time::Duration,
-            ) -> Result<Self, crate::Error> {
-                self $(.$inner)? .set_max_hold(max_hold)?;
-                Ok(self)
+            /// shortens the TTL too. `Invalid` below 50 ms.
+            pub fn with_max_hold(mut self, max_hold: std::time::Duration) -> Self {
+                self $(.$inner)? .set_max_hold(max_hold);
+                self
             }
 
             /// Sets the minimum time for which the key stays taken, counted from the grant, even
             /// if the lease is released earlier or its holder dies. With it a short scheduled job
-            /// does not run twice on machines whose clocks differ.
-            ///
-            /// # Errors
-            /// `Invalid` above 366 days.
-            pub fn with_min_hold(
-                mut self,
-                min_hold: std::time::Duration,
-            ) -> Result<Self, crate::Error> {
-                self $(.$inner)? .set_min_hold(min_hold)?;
-                Ok(self)
+            /// does not run twice on machines whose clocks differ. `Invalid` above 366 days.
+            pub fn with_min_hold(mut self, min_hold: std::time::Duration) -> Self {
+                self $(.$inner)? .set_min_hold(min_hold);
+                self
             }
 
             /// Sets the context, which is the piece of work that the claims belong to: see
             /// [`Client::deadlocks`](crate::Client::deadlocks).
-            #[must_use]
             pub fn with_context(mut self, context: &leasehold_core::ClaimContext) -> Self {
                 self $(.$inner)? .set_context(context);
                 self
             }
 
             /// Sets the label that others see beside the host and process id.
-            #[must_use]
             pub fn with_label(mut self, label: impl AsRef<str>) -> Self {
                 self $(.$inner)? .set_label(label.as_ref());
                 self
@@ -140,7 +121,6 @@ macro_rules! fairness {
             /// Gives up fairness for throughput: a claim may take the key ahead of waiters, and a
             /// release leaves the key free for the first claim that arrives. Waiters can starve.
             /// Fair claims on the same key keep their order among themselves.
-            #[must_use]
             pub fn unfair(mut self) -> Self {
                 self $(.$inner)? .set_unfair();
                 self
@@ -174,7 +154,6 @@ macro_rules! retrying {
             /// assert_eq!(outer.token(), inner.token());
             /// # Ok(()) }
             /// ```
-            #[must_use]
             pub fn retrying(mut self, retry: crate::Retry) -> Self {
                 self $(.$inner)? .set_retry(retry);
                 self
@@ -185,7 +164,7 @@ macro_rules! retrying {
 
 /// The verbs of a lock whose leases are all of one kind.
 macro_rules! locking {
-    ($lock:ident $(: $inner:ident)?, $kind:ident) => {
+    ($lock:ident $(: $inner:ident)?, $lease:ty) => {
         impl $lock {
             /// Waits for the key without a time limit.
             ///
@@ -201,8 +180,8 @@ macro_rules! locking {
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
-            pub async fn lock(&self) -> Result<crate::Lease<$kind>, crate::Error> {
-                self $(.$inner)? .obtain(crate::Wait::Forever).await
+            pub async fn lock(&self) -> Result<$lease, crate::Error> {
+                self $(.$inner)? .obtain(crate::LockOptions::new()).await
             }
 
             /// Acquires the key if it is free and nobody waits, or if its owner already holds it.
@@ -225,7 +204,7 @@ macro_rules! locking {
             /// assert!(lock.try_lock().await?.is_none());
             /// # Ok(()) }
             /// ```
-            pub async fn try_lock(&self) -> Result<Option<crate::Lease<$kind>>, crate::Error> {
+            pub async fn try_lock(&self) -> Result<Option<$lease>, crate::Error> {
                 self $(.$inner)? .attempt().await
             }
 
@@ -249,17 +228,56 @@ macro_rules! locking {
             /// let lock = client.mutex("nightly")?;
             /// let lease = lock.lock().await?;
             /// let late = lock.lock_within(Duration::from_millis(20)).await;
-            /// assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+            /// let error = late.unwrap_err();
+            /// assert_eq!(error.kind(), ErrorKind::Timeout);
+            /// assert!(error.is_timeout() && error.is_retryable() && !error.is_unavailable());
             /// # Ok(()) }
             /// ```
             pub async fn lock_within(
                 &self,
                 limit: std::time::Duration,
-            ) -> Result<crate::Lease<$kind>, crate::Error> {
-                self $(.$inner)? .obtain(crate::Wait::For(limit)).await
+            ) -> Result<$lease, crate::Error> {
+                self $(.$inner)? .obtain(crate::LockOptions::new().within(limit)).await
             }
 
-            /// Waits for the key, runs `work` while holding it, and releases it.
+            /// Waits for the key with these options.
+            ///
+            /// # Cancel safety
+            /// Same as [`Self::lock`].
+            ///
+            /// # Errors
+            /// Same as [`Self::lock_within`]; `Deadlock` with
+            /// [`deadlock_timeout`](crate::LockOptions::deadlock_timeout).
+            ///
+            /// # Examples
+            /// ```
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::Error> {
+            /// use std::time::Duration;
+            /// use leasehold::LockOptions;
+            /// let client = leasehold::connect("memory:").await?;
+            /// let how = LockOptions::new().within(Duration::from_secs(60));
+            /// let how = how.on_progress(|p| println!("place {}", p.position));
+            /// let lease = client.mutex("k")?.lock_opts(how).await?;
+            /// # drop(lease);
+            /// # Ok(()) }
+            /// ```
+            pub async fn lock_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
+                self $(.$inner)? .obtain(how).await
+            }
+        }
+    };
+}
+
+/// Running work under a lease: `|lock| lock.reader()` says what it obtains of, `read` is the verb
+/// that waits, and the four names are those of the methods.
+macro_rules! working {
+    (
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty; |$this:ident| $of:expr;
+        $verb:ident, $with:ident, $within:ident, $try:ident, $fallible:ident
+    ) => {
+        impl $(<$kind: $bound>)? $lock $(<$kind>)? {
+            #[doc = concat!("Waits as [`Self::", stringify!($verb), "`], runs `work` under the lease, and releases it.")]
             ///
             /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
             ///
@@ -267,54 +285,67 @@ macro_rules! locking {
             /// Dropping the future drops the work and releases the lease in the background.
             ///
             /// # Errors
-            /// Same as [`Self::lock`]; `Lost` if the lease was lost before the work finished: another
-            /// client may hold the key, and the last actions of the work may have overlapped with
-            /// its own.
+            #[doc = concat!("Same as [`Self::", stringify!($verb), "`];")]
+            /// `Lost` if the lease was lost before the work finished: another client may hold the key,
+            /// and the last actions of the work may have overlapped with its own.
             ///
             /// # Examples
-            /// ```
-            /// # #[tokio::main(flavor = "current_thread")]
-            /// # async fn main() -> Result<(), leasehold::Error> {
-            /// let client = leasehold::connect("memory:").await?;
-            /// let orders = client.mutex("orders/42")?;
-            /// let sum = orders.with_lock(async |lease| { println!("{}", lease.token()); 1 + 1 }).await?;
-            /// assert_eq!(sum, 2);
-            /// assert!(!orders.is_locked().await?);
-            /// # Ok(()) }
-            /// ```
-            pub async fn with_lock<T>(
-                &self,
-                work: impl AsyncFnOnce(&crate::Lease<$kind>) -> T,
-            ) -> Result<T, crate::Error> {
-                self $(.$inner)? .with(work).await
+            /// See [`crate::Mutex`].
+            pub async fn $with<T>(&self, work: impl AsyncFnOnce(&$lease) -> T) -> Result<T, crate::Error> {
+                let $this = self;
+                $of.obtain(crate::LockOptions::new()).await?.work(work).await
             }
 
-            /// Acquires with every option; the other methods call this one. Returns `None` if the
-            /// key is busy and the caller does not wait ([`Wait::No`](crate::Wait::No)). On a
-            /// [`crate::Semaphore`] this method is `acquire_with`; `acquire` takes one permit.
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
             ///
             /// # Cancel safety
-            /// Same as [`Self::lock`].
+            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
             ///
             /// # Errors
-            /// Same as [`Self::lock_within`].
+            #[doc = concat!("Same as [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
+            pub async fn $within<T>(
+                &self,
+                limit: std::time::Duration,
+                work: impl AsyncFnOnce(&$lease) -> T,
+            ) -> Result<T, crate::Error> {
+                let $this = self;
+                $of.obtain(crate::LockOptions::new().within(limit)).await?.work(work).await
+            }
+
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
+            ///
+            /// # Cancel safety
+            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
+            ///
+            /// # Errors
+            #[doc = concat!("Same as [`Self::", stringify!($with), "`]. A busy key is not an error.")]
+            pub async fn $try<T>(
+                &self,
+                work: impl AsyncFnOnce(&$lease) -> T,
+            ) -> Result<Option<T>, crate::Error> {
+                let $this = self;
+                let lease: Option<$lease> = $of.attempt().await?;
+                match lease {
+                    Some(lease) => lease.work(work).await.map(Some),
+                    None => Ok(None),
+                }
+            }
+
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
+            ///
+            /// # Cancel safety
+            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
+            ///
+            /// # Errors
+            #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
             ///
             /// # Examples
-            /// ```
-            /// # #[tokio::main(flavor = "current_thread")]
-            /// # async fn main() -> Result<(), leasehold::Error> {
-            /// use leasehold::{Acquire, Wait};
-            /// let client = leasehold::connect("memory:").await?;
-            /// let how = Acquire::from(Wait::Forever).on_progress(|p| println!("place {}", p.position));
-            /// let lease = client.mutex("k")?.acquire(how).await?;
-            /// assert!(lease.is_some());
-            /// # Ok(()) }
-            /// ```
-            pub async fn acquire(
+            /// See [`crate::Lease::try_run`].
+            pub async fn $fallible<T, E: From<crate::Error>>(
                 &self,
-                how: crate::Acquire,
-            ) -> Result<Option<crate::Lease<$kind>>, crate::Error> {
-                self $(.$inner)? .acquire_as(how).await
+                work: impl AsyncFnOnce(&$lease) -> Result<T, E>,
+            ) -> Result<T, E> {
+                self.$with(work).await?
             }
         }
     };
@@ -362,8 +393,7 @@ macro_rules! adopting {
 
             /// Recovers a lease after a crash: takes over the lease of these parts, or acquires a
             /// new one if that claim no longer exists. Make sure that the former holder is dead,
-            /// as for [`Self::adopt_by_force`]. Returns `None` if the key is busy and the caller
-            /// does not wait ([`crate::Wait::No`]).
+            /// as for [`Self::adopt_by_force`]. To wait for a new one, use `how`.
             ///
             /// # Cancel safety
             /// Same as [`Self::adopt`].
@@ -373,9 +403,24 @@ macro_rules! adopting {
             pub async fn recover(
                 &self,
                 parts: &crate::LeaseParts<$kind>,
-                how: impl Into<crate::Acquire>,
+                how: crate::LockOptions,
+            ) -> Result<crate::Recovered<$kind>, crate::Error> {
+                self $(.$inner)? .recover_as(parts, how).await
+            }
+
+            /// The same as [`Self::recover`], without waiting: `None` if the claim no longer exists
+            /// and the key is busy.
+            ///
+            /// # Cancel safety
+            /// Same as [`Self::adopt`].
+            ///
+            /// # Errors
+            /// The same as acquiring.
+            pub async fn try_recover(
+                &self,
+                parts: &crate::LeaseParts<$kind>,
             ) -> Result<Option<crate::Recovered<$kind>>, crate::Error> {
-                self $(.$inner)? .recover_as(parts, how.into()).await
+                self $(.$inner)? .try_recover_as(parts).await
             }
         }
     };
@@ -394,4 +439,4 @@ macro_rules! debug {
     };
 }
 
-pub(crate) use {adopting, debug, fairness, locking, looking, options, retrying};
+pub(crate) use {adopting, debug, fairness, locking, looking, options, retrying, working};

@@ -11,12 +11,14 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
 
-/// The options of acquiring a lock. It is made from a [`Wait`].
+/// The options of waiting for a lock, for [`Mutex::lock_opts`](crate::Mutex::lock_opts) and its kin.
+/// Without any, it waits without a time limit.
 ///
 /// # Examples
-/// See [`Mutex::acquire`](crate::Mutex::acquire).
+/// See [`Mutex::lock_opts`](crate::Mutex::lock_opts).
 #[derive(Clone, Default)]
-pub struct Acquire {
+#[must_use = "options do nothing until a lock is taken with them"]
+pub struct LockOptions {
     pub(crate) wait: Wait,
     pub(crate) progress: Option<OnProgress>,
     pub(crate) deadlock: Option<DeadlockCheck>,
@@ -25,10 +27,29 @@ pub struct Acquire {
 /// Hears of a waiting claim's progress.
 type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-impl Acquire {
+impl LockOptions {
+    /// Makes options that wait without a time limit.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Does not wait.
+    pub(crate) fn at_once() -> Self {
+        Self {
+            wait: Wait::No,
+            ..Self::default()
+        }
+    }
+
+    /// Waits for at most this time, then fails with [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
+    /// Zero asks the store once.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.wait = Wait::For(limit);
+        self
+    }
+
     /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
     /// that waits.
-    #[must_use]
     pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(hear));
         self
@@ -43,7 +64,6 @@ impl Acquire {
     ///
     /// # Examples
     /// See [`Client::deadlocks`](crate::Client::deadlocks).
-    #[must_use]
     pub fn on_deadlock(
         mut self,
         after: Duration,
@@ -56,9 +76,8 @@ impl Acquire {
     }
 
     /// Fails with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of a
-    /// deadlock. It checks for deadlocks as [`Acquire::on_deadlock`] does. If several claims of a
+    /// deadlock. It checks for deadlocks as [`LockOptions::on_deadlock`] does. If several claims of a
     /// deadlock would give up, only the one that began to wait last does.
-    #[must_use]
     pub fn deadlock_timeout(mut self, after: Duration) -> Self {
         let check = self.deadlock.get_or_insert_default();
         (check.after, check.gives_up) = (after, true);
@@ -89,25 +108,11 @@ impl Acquire {
     }
 }
 
-impl From<Wait> for Acquire {
-    fn from(wait: Wait) -> Self {
-        Self {
-            wait,
-            progress: None,
-            deadlock: None,
-        }
-    }
-}
-
 /// How long to wait for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Wait {
-    /// Do not wait: return `None` if the key is busy.
+pub(crate) enum Wait {
     No,
-    /// Wait for at most this time, then fail with `Timeout`.
     For(Duration),
-    /// Wait without a time limit.
     #[default]
     Forever,
 }
@@ -136,9 +141,9 @@ pub struct Progress {
     pub rejoined: u32,
 }
 
-impl fmt::Debug for Acquire {
+impl fmt::Debug for LockOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire")
+        f.debug_struct("LockOptions")
             .field("wait", &self.wait)
             .finish_non_exhaustive()
     }

@@ -41,7 +41,7 @@ impl Scheme for Toys {
     async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
         let url = self.describe(url)?.url;
         let store = Arc::new(PLACE.client());
-        Ok(Opened { store, url })
+        Ok(Opened::new(store, url))
     }
 
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {

@@ -94,7 +94,7 @@ struct Guarded {
 
 impl Guarded {
     async fn visit(&self, lease: &Lease) {
-        let Token(token) = lease.token();
+        let token = lease.token().get();
         assert!(self.last.swap(token, Ordering::SeqCst) < token);
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
         yield_now().await;

@@ -122,8 +122,8 @@ impl LockStore for Hearing {
         Ok(Box::new(Open { _open: open, ears }))
     }
 
-    fn lifelines(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        self.store.lifelines()
+    fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.store.child_fds()
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`postgres`] — PostgreSQL servers, replicas of them, and PgBouncer in front;
 //! - [`zookeeper`] — ZooKeeper servers, and ensembles of three;
 //! - [`proxy`] — a TCP proxy in front of one, with faults that a test switches on and off;
+//! - [`python`] — Python with packages of others;
 //! - [`redis_py`] — another library that takes the same locks, in Python;
 //! - [`expect`] — what a text has to contain;
 //! - [`dice`] — numbers from a seed;
@@ -28,6 +29,7 @@ pub mod facade;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod python;
 pub mod redis_py;
 mod scratch;
 pub mod server;

@@ -17,13 +17,14 @@
 //! ```
 
 mod finished;
+mod lines;
 mod tied;
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use tokio::sync::watch;
 
 pub use finished::Finished;
+pub use lines::Lines;
+use lines::{Captured, Stream, capture};
 pub use rustix::process::Signal;
 pub use tied::spawn_tied;
 pub(crate) use tied::{forks_settled, spawn_free};
@@ -40,7 +43,19 @@ pub(crate) use tied::{forks_settled, spawn_free};
 /// Long, because it only decides how soon a *failing* test fails, and machines that test are busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The path of a binary that this workspace has built, found beside the running test.
+/// How many times slower than alone things are here now, by the load of the last minute: 1 to 8. It
+/// only stretches a patience, as above.
+#[must_use]
+pub fn overload() -> u32 {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    // Whole processes that want to run are enough.
+    let load = text.split('.').next().and_then(|load| load.parse().ok());
+    let times = load.unwrap_or(0_usize).div_ceil(cores).clamp(1, 8);
+    u32::try_from(times).unwrap_or(1)
+}
+
+/// The path of a binary that this workspace or an example has built, found beside the running test.
 ///
 /// # Panics
 ///
@@ -54,7 +69,8 @@ pub fn binary(name: &str) -> PathBuf {
         .find(|path| path.is_file())
         .unwrap_or_else(|| {
             panic!(
-                "no binary `{name}` beside {}: build it with `cargo build --workspace` first",
+                "no binary `{name}` beside {}: build it with `cargo build --workspace` first, \
+                 or with the manifest of its example, as `scripts/test` does",
                 test.display()
             )
         })
@@ -68,7 +84,7 @@ pub fn command(name: &str) -> Command {
 /// A running program whose lines, signals and end a test can wait for; killed on drop.
 ///
 /// It leads a process group of its own, so that children it may leave behind are killed with it
-/// (unless they have moved to another group). Its standard input is empty.
+/// (unless they have moved to another group). Its standard input is empty, unless the test feeds it.
 ///
 /// Lines are read as they come and kept, so that the program never blocks on its output.
 pub struct Process {
@@ -96,7 +112,21 @@ impl Process {
     /// # Panics
     ///
     /// When the program cannot be started.
-    pub fn spawn_with_input(mut command: Command, input: impl Into<Vec<u8>>) -> Self {
+    pub fn spawn_with_input(command: Command, input: impl Into<Vec<u8>>) -> Self {
+        let (process, mut stdin) = Self::spawn_to_feed(command);
+        let input = input.into();
+        // A program need not read its input: a broken pipe is no failure of the test.
+        thread::spawn(move || drop(stdin.write_all(&input)));
+        process
+    }
+
+    /// Starts `command`, capturing its output. The caller has its standard input, which ends when it
+    /// is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When the program cannot be started.
+    pub fn spawn_to_feed(mut command: Command) -> (Self, ChildStdin) {
         let name = Path::new(command.get_program())
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
@@ -114,10 +144,7 @@ impl Process {
         let captured = watch::Sender::new(Captured::default());
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        let mut stdin = child.stdin.take().expect("stdin is piped");
-        let input = input.into();
-        // A program need not read its input: a broken pipe is no failure of the test.
-        thread::spawn(move || drop(stdin.write_all(&input)));
+        let stdin = child.stdin.take().expect("stdin is piped");
         capture(stdout, Stream::Stdout, captured.clone());
         capture(stderr, Stream::Stderr, captured.clone());
 
@@ -125,7 +152,7 @@ impl Process {
         let waiter = thread::spawn(move || {
             exited.send_replace(Some(wait_without_reaping(pid)));
         });
-        Self {
+        let process = Self {
             name,
             command: shown,
             child,
@@ -133,7 +160,8 @@ impl Process {
             captured,
             exit,
             waiter: Some(waiter),
-        }
+        };
+        (process, stdin)
     }
 
     /// Runs `command` to its end and returns all that it said.
@@ -288,123 +316,6 @@ impl fmt::Debug for Process {
     }
 }
 
-/// One of the output streams of a [`Process`], as lines.
-#[derive(Clone, Copy, Debug)]
-pub struct Lines<'a> {
-    process: &'a Process,
-    stream: Stream,
-}
-
-impl Lines<'_> {
-    /// Waits for a line that contains `text` and returns it. The next wait on this stream looks
-    /// behind that line: two waits for the same text wait for two lines.
-    ///
-    /// # Panics
-    ///
-    /// When the stream ends without such a line, or there is none within [`PATIENCE`]; the message
-    /// has all that was written.
-    pub async fn wait_for(&self, text: &str) -> String {
-        let mut captured = self.process.captured.subscribe();
-        let settled = captured.wait_for(|captured| {
-            let stream = captured.of(self.stream);
-            stream.ended || stream.find(text).is_some()
-        });
-        let in_time = tokio::time::timeout(PATIENCE, settled).await.is_ok();
-
-        let mut line = None;
-        self.process.captured.send_if_modified(|captured| {
-            let stream = captured.of_mut(self.stream);
-            if let Some(at) = stream.find(text) {
-                line = Some(stream.lines[at].clone());
-                stream.next = at + 1;
-            }
-            false
-        });
-        line.unwrap_or_else(|| {
-            let Self { process, stream } = self;
-            let when = if in_time {
-                "before it ended".to_owned()
-            } else {
-                format!("in {PATIENCE:?}")
-            };
-            panic!(
-                "{} wrote no {text:?} to {stream:?} {when}\n{process}",
-                process.name
-            )
-        })
-    }
-
-    /// The lines written so far.
-    pub fn so_far(&self) -> Vec<String> {
-        self.process.captured.borrow().of(self.stream).lines.clone()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Stream {
-    Stdout,
-    Stderr,
-}
-
-#[derive(Default)]
-struct Captured {
-    stdout: Transcript,
-    stderr: Transcript,
-}
-
-impl Captured {
-    fn of(&self, stream: Stream) -> &Transcript {
-        match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
-        }
-    }
-
-    fn of_mut(&mut self, stream: Stream) -> &mut Transcript {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Transcript {
-    lines: Vec<String>,
-    /// Where the next wait starts to look.
-    next: usize,
-    ended: bool,
-}
-
-impl Transcript {
-    fn find(&self, text: &str) -> Option<usize> {
-        (self.next..self.lines.len()).find(|&at| self.lines[at].contains(text))
-    }
-
-    fn text(&self) -> String {
-        self.lines.iter().map(|line| format!("{line}\n")).collect()
-    }
-}
-
-/// Reads `source` line by line into `captured`, in a thread that ends with the stream.
-fn capture(source: impl Read + Send + 'static, stream: Stream, captured: watch::Sender<Captured>) {
-    thread::spawn(move || {
-        let mut source = BufReader::new(source);
-        let mut line = Vec::new();
-        while source
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|read| read > 0)
-        {
-            let text = String::from_utf8_lossy(&line)
-                .trim_end_matches('\n')
-                .to_owned();
-            captured.send_modify(|captured| captured.of_mut(stream).lines.push(text));
-            line.clear();
-        }
-        captured.send_modify(|captured| captured.of_mut(stream).ended = true);
-    });
-}
-
 /// Waits for the end of a child and leaves it to be reaped, so that its pid is not given away.
 fn wait_without_reaping(pid: Pid) -> ExitStatus {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -428,122 +339,4 @@ pub(crate) fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sh(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
-    }
-
-    #[tokio::test]
-    async fn lines_are_events_and_each_is_met_once() {
-        let process = Process::spawn(sh("echo tick 1; echo tick 2; echo oops >&2; exec sleep 60"));
-        assert_eq!(process.stdout().wait_for("tick").await, "tick 1");
-        assert_eq!(process.stdout().wait_for("tick").await, "tick 2");
-        assert_eq!(process.stderr().wait_for("oops").await, "oops");
-        assert_eq!(process.stdout().so_far(), ["tick 1", "tick 2"]);
-        assert_eq!(process.status(), None);
-    }
-
-    #[tokio::test]
-    #[should_panic(expected = "wrote no \"ready\" to Stdout before it ended")]
-    async fn a_line_that_cannot_come_any_more_is_not_waited_for() {
-        let process = Process::spawn(sh("echo unready >&2"));
-        process.stdout().wait_for("ready").await;
-    }
-
-    #[tokio::test]
-    async fn a_finished_program_tells_code_and_both_streams() {
-        let finished = Process::run(sh("echo out; echo err >&2; exit 7")).await;
-        assert_eq!(finished.code(), Some(7));
-        assert_eq!(
-            (finished.stdout.as_str(), finished.stderr.as_str()),
-            ("out\n", "err\n")
-        );
-    }
-
-    #[tokio::test]
-    async fn input_is_given_whole_and_then_ends() {
-        let finished = Process::spawn_with_input(sh("cat"), "one\ntwo\n")
-            .finish()
-            .await;
-        assert_eq!(finished.stdout, "one\ntwo\n");
-    }
-
-    #[tokio::test]
-    async fn a_signal_reaches_the_process_and_not_its_children() {
-        let process = Process::spawn(sh(
-            "sh -c 'trap \"echo child\" TERM; echo child ready; while :; do wait; sleep 0.01; done' &
-             trap 'echo parent; exit 3' TERM; echo parent ready; wait",
-        ));
-        process.stdout().wait_for("ready").await;
-        process.stdout().wait_for("ready").await;
-        process.signal(Signal::TERM);
-        process.stdout().wait_for("parent").await;
-        assert_eq!(process.wait().await.code(), Some(3));
-        assert!(!process.stdout().so_far().contains(&"child".to_owned()));
-
-        process.signal_group(Signal::TERM);
-        process.stdout().wait_for("child").await;
-    }
-
-    #[tokio::test]
-    async fn an_end_by_signal_is_told_apart_from_a_code() {
-        let process = Process::spawn(sh("exec sleep 60"));
-        process.signal(Signal::KILL);
-        let status = process.wait().await;
-        assert_eq!((status.code(), status.signal()), (None, Some(9)));
-        process.signal(Signal::TERM); // To a process that has ended: nothing, and no panic.
-    }
-
-    #[test]
-    fn drop_takes_the_children_along() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let (process, child) = runtime.block_on(async {
-            let process = Process::spawn(sh("sleep 60 & echo $!; wait"));
-            let child = process.stdout().wait_for("").await.parse().unwrap();
-            (process, Pid::from_raw(child).unwrap())
-        });
-        let gone =
-            rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()).unwrap();
-        drop(process);
-        let mut fds = [rustix::event::PollFd::new(
-            &gone,
-            rustix::event::PollFlags::IN,
-        )];
-        let limit = rustix::event::Timespec {
-            tv_sec: 20,
-            tv_nsec: 0,
-        };
-        assert_eq!(
-            rustix::event::poll(&mut fds, Some(&limit)),
-            Ok(1),
-            "{child} is still there"
-        );
-    }
-
-    #[test]
-    fn a_child_outlives_the_thread_that_asked_for_it() {
-        let asked = thread::spawn(|| {
-            let mut command = Command::new("sleep");
-            command.arg("60");
-            spawn_tied(command).unwrap()
-        });
-        let mut child = asked.join().unwrap();
-        // The kernel sends the death signal before the thread can be joined.
-        assert_eq!(child.try_wait().unwrap(), None);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    #[should_panic(expected = "no binary `leasehold-nonesuch`")]
-    fn a_binary_that_was_not_built_is_named() {
-        binary("leasehold-nonesuch");
-    }
-}
+mod tests;

@@ -1,17 +1,15 @@
 //! redis-py's `Lock` in a Python process of its own: another library that takes the
 //! locks that leasehold takes with `layout=classic`.
 
-use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use crate::process::spawn_tied;
+use crate::python::python;
 
 /// A Python process with redis-py. Ends with its handle.
 ///
-/// Python is `python3` from the `PATH`, or what `LEASEHOLD_PYTHON` names; redis-py lies in
-/// `servers/redis-py` of the target directory, where `scripts/test --install` puts it.
+/// See [`python`] for which Python that is.
 #[derive(Debug)]
 pub struct RedisPy {
     child: Child,
@@ -26,14 +24,11 @@ impl RedisPy {
     ///
     /// If it cannot be started: no test passes because it could not be run.
     pub fn start(port: u16) -> Self {
-        let python = env::var_os("LEASEHOLD_PYTHON").unwrap_or_else(|| "python3".into());
-        let mut command = Command::new(python);
+        let mut command = python("redis-py");
         command
             .arg("-c")
             .arg(include_str!("redis_py.py"))
             .arg(port.to_string())
-            .env("PYTHONPATH", packages())
-            .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = spawn_tied(command).expect("python3 can be started");
@@ -90,16 +85,4 @@ impl Drop for RedisPy {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// `servers/redis-py` of the target directory, in which the running test is as well.
-fn packages() -> PathBuf {
-    let test = env::current_exe().expect("a running program has a path");
-    let found = test
-        .ancestors()
-        .map(|directory| directory.join("servers").join("redis-py"))
-        .find(|path| path.is_dir());
-    found.expect(
-        "redis-py is in no `servers` directory above this test: scripts/test --install gets it",
-    )
 }

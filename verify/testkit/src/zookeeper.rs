@@ -15,6 +15,7 @@
 
 mod ensemble;
 mod java;
+mod secure;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -32,6 +33,7 @@ use crate::scratch::{Scratch, open_log};
 use crate::server::Port;
 use crate::tls::Certificates;
 pub use ensemble::Ensemble;
+use secure::Known;
 
 /// How long to wait for the answer to a four-letter word. A server that is starting can lose one, so
 /// whoever waits for an answer has to ask again.
@@ -63,6 +65,8 @@ pub struct ZooKeeper {
     /// For TLS, or for the other servers of an ensemble.
     more_ports: Vec<Port>,
     scratch: Scratch,
+    /// Who asks at the port for TLS.
+    known: Option<Known>,
     process: Mutex<Option<Running>>,
     chroots: AtomicU32,
     environment: Vec<(String, String)>,
@@ -102,7 +106,8 @@ impl ZooKeeper {
 
     /// The same with more lines of `zoo.cfg`, such as `ssl.clientAuth=need`.
     pub fn start_encrypted_with(certificates: &Certificates, config: &str) -> Self {
-        let server = Self::prepare(vec![Port::reserve()], Vec::new());
+        let mut server = Self::prepare(vec![Port::reserve()], Vec::new());
+        server.known = Some(Known::of(certificates));
         let (key, certificate) = (&certificates.server_key, &certificates.server_certificate);
         let identity = format!("{}{}", key.text, certificate.text);
         server.scratch.write_secret("server.pem", &identity);
@@ -127,9 +132,10 @@ impl ZooKeeper {
     }
 
     /// The server that the tests of this process share, each below a [`chroot`](Self::chroot) of its
-    /// own.
+    /// own. Its writes outlive the server and not the machine, whose disk nobody waits for.
     pub fn shared() -> &'static Self {
-        static SHARED: LazyLock<ZooKeeper> = LazyLock::new(ZooKeeper::start);
+        static SHARED: LazyLock<ZooKeeper> =
+            LazyLock::new(|| ZooKeeper::start_with("forceSync=no"));
         &SHARED
     }
 
@@ -141,6 +147,7 @@ impl ZooKeeper {
             port: Port::reserve(),
             more_ports,
             scratch,
+            known: None,
             process: Mutex::new(None),
             chroots: AtomicU32::new(0),
             environment,
@@ -192,7 +199,8 @@ impl ZooKeeper {
         self.secure_address().to_string()
     }
 
-    fn secure_address(&self) -> SocketAddr {
+    /// Where it listens for clients with TLS.
+    pub fn secure_address(&self) -> SocketAddr {
         let port = self.more_ports.first();
         port.expect("the server was started with TLS").address()
     }
@@ -249,6 +257,11 @@ impl ZooKeeper {
     /// What it is while it serves sessions: `standalone`, `leader` or `follower`.
     fn mode(&self, limit: Duration) -> Result<String, String> {
         let answer = self.ask_within("srvr", limit);
+        // The port for TLS is opened later than the other.
+        let answer = answer.and_then(|answer| match &self.known {
+            Some(known) => known.ask(self.secure_address(), "srvr", limit),
+            None => Ok(answer),
+        });
         let answer = answer.map_err(|error| error.to_string())?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
         mode.map(str::to_owned).ok_or(answer)

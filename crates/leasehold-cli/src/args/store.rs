@@ -4,9 +4,8 @@ use std::marker::PhantomData;
 
 use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use leasehold::Wait;
 
-use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, parse_store};
+use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, Wait, parse_store};
 
 /// What was typed of all settings that the subcommand has.
 impl FromArgMatches for CommandSettings {

@@ -2,9 +2,8 @@
 
 use proptest::strategy::Strategy;
 
-use leasehold::Wait;
-
 use super::*;
+use crate::config::Wait;
 
 #[test]
 fn the_definitions_are_sound() {

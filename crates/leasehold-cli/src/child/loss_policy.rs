@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::core::{Loss, Standpoint};
+use leasehold::core::{LeaseState, Loss};
 use tokio::time::Instant;
 
 /// The longest sleep between two looks. A machine that slept wakes up with its
@@ -104,20 +104,20 @@ impl LossPolicy {
         &mut self,
         now: Instant,
         remaining: Duration,
-        standpoint: Standpoint,
+        state: LeaseState,
     ) -> Option<Action> {
         if remaining > self.seen {
             self.basis = remaining;
         }
         self.seen = remaining;
         let left = self.left(now, remaining);
-        let lease = self.ended(now, remaining, standpoint);
+        let lease = self.ended(now, remaining, state);
         let action = match self.phase {
             Phase::Killed | Phase::LetGo => None,
             Phase::Overdue => lease.map(|end| Action::Warn(end.loss)),
-            Phase::Guarding => self.judge(now, left, standpoint),
+            Phase::Guarding => self.judge(now, left, state),
             Phase::Told { at } => {
-                let end = self.ended(now, left, standpoint);
+                let end = self.ended(now, left, state);
                 let end = end.filter(|end| !end.by_store || now >= at + self.grace);
                 end.map(|end| Action::Kill(end.loss))
             }
@@ -134,19 +134,14 @@ impl LossPolicy {
     }
 
     /// How long to sleep before the next look, unless something happens.
-    pub(crate) fn sleep(
-        &self,
-        now: Instant,
-        remaining: Duration,
-        standpoint: Standpoint,
-    ) -> Duration {
+    pub(crate) fn sleep(&self, now: Instant, remaining: Duration, state: LeaseState) -> Duration {
         let remaining = self.left(now, remaining);
         let left = match self.phase {
             Phase::Overdue | Phase::Killed | Phase::LetGo => LONGEST_SLEEP,
             Phase::Guarding if self.on_lost == OnLost::Term => {
                 remaining.saturating_sub(self.grace())
             }
-            Phase::Told { at } if matches!(standpoint, Standpoint::Lost(_)) => {
+            Phase::Told { at } if matches!(state, LeaseState::Lost(_)) => {
                 (at + self.grace).saturating_duration_since(now)
             }
             Phase::Guarding | Phase::Told { .. } => remaining.saturating_sub(self.margin),
@@ -160,8 +155,8 @@ impl LossPolicy {
         longest.map_or(remaining, |longest| longest.min(remaining))
     }
 
-    fn judge(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<Action> {
-        let Some(end) = self.ended(now, remaining, standpoint) else {
+    fn judge(&self, now: Instant, remaining: Duration, state: LeaseState) -> Option<Action> {
+        let Some(end) = self.ended(now, remaining, state) else {
             let near = self.on_lost == OnLost::Term && remaining <= self.grace();
             return near.then(|| Action::Tell(self.why(now, remaining), remaining));
         };
@@ -172,9 +167,9 @@ impl LossPolicy {
         })
     }
 
-    fn ended(&self, now: Instant, remaining: Duration, standpoint: Standpoint) -> Option<End> {
-        let loss = match standpoint {
-            Standpoint::Lost(loss) => loss,
+    fn ended(&self, now: Instant, remaining: Duration, state: LeaseState) -> Option<End> {
+        let loss = match state {
+            LeaseState::Lost(loss) => loss,
             _ if remaining <= self.margin => self.why(now, remaining),
             _ => return None,
         };
@@ -219,8 +214,8 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(20);
     const GRACE: Duration = Duration::from_secs(5);
-    const HELD: Standpoint = Standpoint::Held;
-    const UNKNOWN: Standpoint = Standpoint::Unknown;
+    const HELD: LeaseState = LeaseState::Held;
+    const UNKNOWN: LeaseState = LeaseState::Unknown;
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -255,7 +250,7 @@ mod tests {
     #[test]
     fn when_the_store_says_gone_the_child_is_told_at_once_and_killed_after_grace() {
         let (mut guard, start) = guard(OnLost::Term);
-        let gone = Standpoint::Lost(Loss::Gone);
+        let gone = LeaseState::Lost(Loss::Gone);
         assert_eq!(guard.look(start, secs(20), HELD), None);
         let told = guard.look(start, Duration::ZERO, gone);
         assert_eq!(told, Some(Action::Tell(Loss::Gone, Duration::ZERO)));
@@ -288,7 +283,7 @@ mod tests {
             guard.look(start + secs(55), secs(5), HELD),
             Some(Action::Tell(Loss::MaxHold, secs(5)))
         );
-        let lost = Standpoint::Lost(Loss::MaxHold);
+        let lost = LeaseState::Lost(Loss::MaxHold);
         assert_eq!(
             guard.look(start + secs(60), Duration::ZERO, lost),
             Some(Action::Kill(Loss::MaxHold))
@@ -310,7 +305,7 @@ mod tests {
         assert_eq!(killed, Some(Action::Kill(Loss::MaxHold)));
         assert!(guard.lost() && guard.kills() && guard.keeps());
         assert_eq!(guard.look(start + secs(70), secs(19), HELD), None);
-        let revoked = Standpoint::Lost(Loss::Revoked);
+        let revoked = LeaseState::Lost(Loss::Revoked);
         let told = guard.look(start + secs(80), Duration::ZERO, revoked);
         assert_eq!(told, Some(Action::Warn(Loss::Revoked)));
         assert!(guard.kills() && !guard.keeps());
@@ -319,24 +314,24 @@ mod tests {
 
     #[test]
     fn kill_kills_and_ignore_warns() {
-        for standpoint in [
-            Standpoint::Lost(Loss::Gone),
-            Standpoint::Lost(Loss::Unanswered),
+        for state in [
+            LeaseState::Lost(Loss::Gone),
+            LeaseState::Lost(Loss::Unanswered),
         ] {
             let (mut guard, start) = guard(OnLost::Kill);
             assert_eq!(guard.look(start, secs(1), HELD), None);
             assert!(matches!(
-                guard.look(start, Duration::ZERO, standpoint),
+                guard.look(start, Duration::ZERO, state),
                 Some(Action::Kill(_))
             ));
         }
         let (mut guard, start) = guard(OnLost::Ignore);
         assert_eq!(guard.look(start, secs(1), HELD), None);
-        let warned = guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked));
+        let warned = guard.look(start, Duration::ZERO, LeaseState::Lost(Loss::Revoked));
         assert_eq!(warned, Some(Action::Warn(Loss::Revoked)));
         assert!(guard.lost());
         assert_eq!(
-            guard.look(start, Duration::ZERO, Standpoint::Lost(Loss::Revoked)),
+            guard.look(start, Duration::ZERO, LeaseState::Lost(Loss::Revoked)),
             None
         );
     }

@@ -64,7 +64,7 @@ pub(crate) struct Start<'a> {
     /// Not for the child.
     pub(crate) withheld: Vec<&'static str>,
     /// Open files that the child shares: while it lives, so does its hold.
-    pub(crate) lifelines: Vec<BorrowedFd<'a>>,
+    pub(crate) child_fds: Vec<BorrowedFd<'a>>,
 }
 
 /// The child, not yet reaped: its process id and group are its own as long as this lives, or until
@@ -337,7 +337,7 @@ mod tests {
             program: OsStr::new("true"),
             given: Vec::new(),
             withheld: Vec::new(),
-            lifelines: Vec::new(),
+            child_fds: Vec::new(),
         };
         Child::start(Shim { pid, socket }, &start, None).unwrap_err();
         assert_eq!(late.wait().unwrap().signal(), Some(libc::SIGKILL));

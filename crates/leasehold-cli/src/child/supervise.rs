@@ -201,7 +201,7 @@ impl<'a> Supervision<'a> {
                 }
                 None => {}
             }
-            let pause = self.policy.sleep(now, status.remaining, status.standpoint);
+            let pause = self.policy.sleep(now, status.remaining, status.state);
             let known = self.policy.lost();
             tokio::select! {
                 biased;
@@ -244,7 +244,7 @@ impl<'a> Supervision<'a> {
     fn tell_who_is_left(&self, left: Vec<Pid>) {
         let keys = self
             .held
-            .parts()
+            .leases()
             .iter()
             .map(|lease| lease.key().to_string());
         let keys: Vec<_> = keys.collect();
@@ -293,7 +293,7 @@ impl<'a> Supervision<'a> {
     /// Looks at the lease, and does what is to be done about it. Answers what was seen, and when.
     fn look(&mut self) -> (Instant, LeaseStatus<'a>) {
         let (now, status) = (Instant::now(), LeaseStatus::of(self.held));
-        let action = self.policy.look(now, status.remaining, status.standpoint);
+        let action = self.policy.look(now, status.remaining, status.state);
         if let Some(action) = action {
             self.act(action, status.key);
         }

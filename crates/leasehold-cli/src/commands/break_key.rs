@@ -15,7 +15,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     let key = &*args.key;
     Key::new(key)?;
     let client = connect(&args.common.settings).await?;
-    let token = args.token.map(Token);
+    let token = args.token.map(Token::from);
     let broken = if args.yes {
         match token {
             Some(token) => client.break_grant(key, token).await?,

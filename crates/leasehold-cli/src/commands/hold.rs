@@ -64,7 +64,7 @@ async fn keep(
     let saved = match args.save.as_deref() {
         None => None,
         Some(file) => {
-            let parts = held.parts().iter().map(Lease::parts).collect();
+            let parts = held.leases().iter().map(Lease::parts).collect();
             Some(save(parts, file, client, &args.common.settings).await?)
         }
     };

@@ -42,6 +42,7 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             server,
             made,
             outcome,
+            ..
         } = initialised;
         let left = outcome
             .as_ref()
@@ -59,8 +60,10 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             .with("quarantine_ms", quarantine_ms)
             .with("error", error);
         let sentence = match (made, outcome) {
-            (Some(Made { what, users }), Ok(Marked::New)) => format!("{what} was made, {users}"),
-            (Some(Made { what, users }), Ok(_)) => format!("{what} was there already, {users}"),
+            (Some(Made { what, users, .. }), Ok(Marked::New)) => {
+                format!("{what} was made, {users}")
+            }
+            (Some(Made { what, users, .. }), Ok(_)) => format!("{what} was there already, {users}"),
             (None, Ok(marked)) => format!("{server} {}", became(marked, does)),
             (_, Err(error)) => format!("{server} was not marked: {error}"),
         };

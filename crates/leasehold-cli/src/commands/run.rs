@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::Wait;
-
 use crate::args::RunArgs;
 use crate::child::OnLost;
+use crate::config::Wait;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;

@@ -43,7 +43,7 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
     for lease in &saved.leases {
         let key = lease.key().as_str();
         let done = match client.release_by_parts(lease).await? {
-            Released::StillOurs => Ok(format!("released {key}")),
+            Released::Held => Ok(format!("released {key}")),
             _ => {
                 let ended = "the lease had ended before; another may have held it since";
                 Err(format!("{key} was not held: {ended}"))

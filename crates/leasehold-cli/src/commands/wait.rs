@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Client, Key, Settings, Wait};
+use leasehold::{Client, Key, Settings};
 use tokio::time::{sleep, timeout};
 
 use crate::args::WaitForArgs;
+use crate::config::Wait;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::output::{Event, Printer};
@@ -66,7 +67,7 @@ async fn until_free(
             Wait::For(left) => timeout(left, freed).await,
             Wait::Forever => Ok(freed.await),
             // A key that is free when the time is over is free.
-            _ => timeout(Duration::ZERO, freed).await,
+            Wait::No => timeout(Duration::ZERO, freed).await,
         }
     });
     let pause = match printer.is_live() {

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold::Wait;
 use leasehold::store::describe;
 
 use super::setting::Setting;
-use super::table::{Key, Value};
+use super::table::{Key, Value, Wait};
 use crate::duration::spoken;
 use crate::failure::Failure;
 

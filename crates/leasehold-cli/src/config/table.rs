@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use leasehold::Settings;
 use leasehold::core::written;
 use leasehold::store::describe;
-use leasehold::{Settings, Wait};
 
 use super::setting::{Origin, Setting};
 use crate::failure::Failure;
@@ -65,6 +65,14 @@ pub(crate) enum Value {
     Path(PathBuf),
     Duration(Duration),
     Wait(Wait),
+}
+
+/// How long a lock is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    For(Duration),
+    Forever,
 }
 
 /// A value as it is written.
@@ -143,7 +151,7 @@ impl Value {
             Self::Path(path) => path.to_string_lossy().into_owned(),
             Self::Duration(duration) | Self::Wait(Wait::For(duration)) => written(*duration),
             Self::Wait(Wait::Forever) => "forever".to_owned(),
-            Self::Wait(_) => written(Duration::ZERO),
+            Self::Wait(Wait::No) => written(Duration::ZERO),
         }
     }
 }

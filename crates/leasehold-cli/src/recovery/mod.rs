@@ -109,7 +109,7 @@ impl Recovery {
     /// Writes down what is held now. Without the file all works but the recovery.
     pub(crate) fn keep(self, held: &MultiLease<Any>, printer: &Printer) -> Option<Kept> {
         // Of an exclusive lease on one key.
-        let [lease] = held.parts() else { return None };
+        let [lease] = held.leases() else { return None };
         let parts = lease.parts().downcast().ok()?;
         let state = State {
             name: self.name,

@@ -242,10 +242,10 @@ async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &St
     let broken = store.run("break --yes k").await;
     let (_, told) = broken.stderr.split_once("tokens up to ").expect("a token");
     let (told, _) = told.split_once(" are void").expect("a sentence");
-    let resource = Gate::at(Token(told.parse().unwrap()));
-    resource.admit(Token(stale)).unwrap_err();
+    let resource = Gate::at(Token::from(told.parse::<u64>().unwrap()));
+    resource.admit(Token::from(stale)).unwrap_err();
     let next: u64 = waiter.prints("").await.parse().unwrap();
-    resource.admit(Token(next)).unwrap();
+    resource.admit(Token::from(next)).unwrap();
     assert_eq!(holder.finish().await.code(), Some(79));
 }
 

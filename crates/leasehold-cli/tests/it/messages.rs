@@ -94,11 +94,10 @@ fn no_message_shows_a_duration_as_rust_does() {
     // What may stand in quotes: names of values, or, where there is none, texts.
     const QUOTED: &str = "scheme name near term host found key text pair group path other master \
         prefix query value reply verb mode feature command";
-    const NAMELESS: [&str; 7] = [
+    const NAMELESS: [&str; 6] = [
         "no such path: ",
         "{method} is not allowed at ",
         "write it in quotes: {} = ",
-        "these are the parts of a lease held as ",
         "these are the parts of a lease on ",
         "a free lock was not granted: ",
         "the primary ",

@@ -18,6 +18,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use leasehold_testkit::postgres::Postgres;
 use leasehold_testkit::process::{Process, Signal};
@@ -529,7 +530,7 @@ impl Servers {
             .into_iter()
             .filter(|host| with_port(text, host, 0) != text);
         let postgres = text.contains(POSTGRES).then(|| {
-            let server = Postgres::shared();
+            let server = durable_postgres();
             server.url_of(&server.database())
         });
         let zookeeper = text.contains(ZOOKEEPER).then(|| {
@@ -558,6 +559,12 @@ impl Servers {
 }
 
 /// A server of which `doctor` has nothing to complain.
+/// One of which `doctor` has nothing to say, as that of other tests has no durable commits.
+fn durable_postgres() -> &'static Postgres {
+    static DURABLE: LazyLock<Postgres> = LazyLock::new(Postgres::start);
+    &DURABLE
+}
+
 fn as_recommended() -> RedisServer {
     RedisServer::builder().persistent().start()
 }

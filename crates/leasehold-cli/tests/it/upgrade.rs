@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::common::{Arguments, leasehold};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use leasehold::{Acquire, Client, Lease, Wait};
+use leasehold::{Client, Lease, LockOptions};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::process::{Finished, PATIENCE, Process, Signal};
 use leasehold_testkit::server::RedisServer;
@@ -289,11 +289,11 @@ async fn service(site: &Site, key: &str) -> (Client, Lease, [JoinHandle<Lease>; 
 async fn behind(service: &Client, key: &str, place: u64) -> JoinHandle<Lease> {
     let lock = service.mutex(key).unwrap();
     let (told, mut places) = mpsc::unbounded_channel();
-    let how = Acquire::from(Wait::Forever).on_progress(move |progress| {
+    let how = LockOptions::new().on_progress(move |progress| {
         // Nobody minds later places.
         told.send(progress.position).ok();
     });
-    let waiter = tokio::spawn(async move { lock.acquire(how).await.unwrap().unwrap() });
+    let waiter = tokio::spawn(async move { lock.lock_opts(how).await.unwrap() });
     let first = timeout(PATIENCE, places.recv()).await;
     assert_eq!(first.expect("it is in line"), Some(place));
     waiter
@@ -311,10 +311,10 @@ async fn a_run_is_waited_for(site: &Site) {
         held = next.await.unwrap();
         assert!(!order.exists(), "it is not yet its turn");
     }
-    let before = held.token().0;
+    let before = held.token().get();
     let _ = held.release().await.unwrap();
     earlier.finish().await.has_code(Some(0));
-    let after = last.await.unwrap().token().0;
+    let after = last.await.unwrap().token().get();
     let [(_, token)] = tokens(&order)[..] else {
         panic!("it ran once");
     };

@@ -12,22 +12,19 @@ fn before(millis: u64) -> StoreTime {
 
 fn record(event: AuditEvent) -> AuditRecord {
     let hold = AuditedHold {
-        token: Token(7),
+        token: Token::from(7),
         arrival: Arrival(9),
         claim: "1a2b3c…".to_owned(),
         mode: Mode::EXCLUSIVE,
         owner: ClientInfo::new("build7", 812, Some("deploy")),
     };
     let resized = matches!(event, AuditEvent::Resized { .. });
-    AuditRecord {
-        server: None,
-        key: Key::new("orders/42").unwrap(),
-        entry: AuditEntry {
-            at: AT,
-            event,
-            hold: (!resized).then_some(hold),
-        },
-    }
+    let entry = AuditEntry {
+        at: AT,
+        event,
+        hold: (!resized).then_some(hold),
+    };
+    AuditRecord::new(Key::new("orders/42").unwrap(), entry)
 }
 
 /// Some entries, for what shows them.
@@ -107,7 +104,9 @@ fn sentences() {
             format!("grant taken back from {who}, which waits in its place again, token 7"),
         ),
         (
-            AuditEvent::Adopted { former: Token(6) },
+            AuditEvent::Adopted {
+                former: Token::from(6),
+            },
             format!("taken over by {who}, token 7"),
         ),
         (

@@ -8,7 +8,7 @@ use super::timing::LOOK_PAUSE;
 use super::types::{Granted, Request, RequestKind};
 use super::waiter::Pushed;
 use super::{ClaimMachine, End, Failure, Response, Transmit};
-use crate::{Arrival, Command, Loss, Moment, Push, Renew, Reply, Standpoint, Token};
+use crate::{Arrival, Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
 
 impl ClaimMachine {
     /// Handles the answer to a request, or its failure.
@@ -128,7 +128,7 @@ impl ClaimMachine {
             self.stage = Stage::Over;
             self.confirmed = confirmed;
             // What the store has given this claim since is not this grant.
-            let forgotten = self.known == Some(Standpoint::Lost(Loss::Forgotten));
+            let forgotten = self.known == Some(LeaseState::Lost(Loss::Forgotten));
             if reports {
                 self.released = Some(held && !forgotten);
             }
@@ -296,7 +296,7 @@ impl ClaimMachine {
             // A lost lease is its holder's to release. One that was to end by itself ends at
             // the store too: a grant from the queue would keep the key for longer than its
             // TTL there.
-            Stage::Held(renewal) if renewal.standpoint() == Standpoint::Lost(Loss::Expired) => {
+            Stage::Held(renewal) if renewal.state() == LeaseState::Lost(Loss::Expired) => {
                 self.leave(now);
             }
             Stage::Leaving(leaving) if leaving.has_lapsed(now) => {

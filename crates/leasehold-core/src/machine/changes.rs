@@ -6,7 +6,7 @@ use super::ClaimMachine;
 use super::claim::Stage;
 use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
 use super::types::{
-    Aim, Change, ChangeId, Changed, Changing, Failure, RequestKind, Response, Standpoint, Transmit,
+    Aim, Change, ChangeId, Changed, Changing, Failure, LeaseState, RequestKind, Response, Transmit,
 };
 use crate::{Acknowledges, Backoff, Command, Moment, Renew, Reply};
 
@@ -54,7 +54,7 @@ impl ClaimMachine {
 
     /// Ends all changes of a lost lease.
     pub(super) fn end_changes(&mut self) {
-        if matches!(self.standpoint(), Some(Standpoint::Lost(_))) {
+        if matches!(self.state(), Some(LeaseState::Lost(_))) {
             for change in &mut self.changes {
                 if change.aim != Aim::Settle {
                     change.outcome.get_or_insert(Changed::Lost);

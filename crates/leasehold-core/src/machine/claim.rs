@@ -13,8 +13,8 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, Changing, Deadlines, End, Loss, Phase, Request, RequestKind,
-    Standpoint, Terms, Transmit,
+    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, Request,
+    RequestKind, Terms, Transmit,
 };
 use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
@@ -50,7 +50,7 @@ pub struct ClaimMachine {
     pub(super) handing: Handing,
     pub(super) end: Option<End>,
     /// What is known of the lease, once it is not held any more.
-    pub(super) known: Option<Standpoint>,
+    pub(super) known: Option<LeaseState>,
     /// What the release of its caller has found: whether it still held the key.
     pub(super) released: Option<bool>,
     /// Returns whether the store has confirmed its release.
@@ -226,9 +226,9 @@ impl ClaimMachine {
 
     /// Returns the state of the lease, once it was granted.
     #[must_use]
-    pub fn standpoint(&self) -> Option<Standpoint> {
+    pub fn state(&self) -> Option<LeaseState> {
         match &self.stage {
-            Stage::Held(renewal) => Some(renewal.standpoint()),
+            Stage::Held(renewal) => Some(renewal.state()),
             _ => self.known,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{ClaimMachine, End, Loss, Phase, Standpoint};
+use super::{ClaimMachine, End, LeaseState, Loss, Phase};
 use crate::{Moment, Token};
 
 /// An event of a claim, as its client knows it.
@@ -67,7 +67,7 @@ pub struct Facts {
     /// When it was asked for; once it is held, when it was granted.
     since: Moment,
     held: bool,
-    standpoint: Option<Standpoint>,
+    state: Option<LeaseState>,
     valid_until: Moment,
     over: bool,
 }
@@ -81,7 +81,7 @@ impl Facts {
             position: 0,
             since: Moment(0),
             held: false,
-            standpoint: None,
+            state: None,
             valid_until: Moment(0),
             over: false,
         }
@@ -103,7 +103,7 @@ impl Facts {
         let waited = now.since(self.since);
         if life.phase() == Phase::Held && !self.held {
             (self.held, self.since) = (true, now);
-            (self.standpoint, self.valid_until) = (life.standpoint(), life.valid_until());
+            (self.state, self.valid_until) = (life.state(), life.valid_until());
             let token = life.token().unwrap_or_default();
             tell(Fact::Granted { token, waited });
         }
@@ -123,16 +123,16 @@ impl Facts {
         held: Duration,
         mut tell: impl FnMut(Fact),
     ) {
-        let was = std::mem::replace(&mut self.standpoint, life.standpoint());
+        let was = std::mem::replace(&mut self.state, life.state());
         let until = std::mem::replace(&mut self.valid_until, life.valid_until());
         let remaining = life.valid_until().since(now);
-        if let Some(Standpoint::Lost(loss)) = self.standpoint {
+        if let Some(LeaseState::Lost(loss)) = self.state {
             self.over = true;
             tell(Fact::Lost { loss, held });
         } else if life.phase() != Phase::Held {
             self.over = true;
             tell(Fact::Released { held });
-        } else if self.standpoint == Some(Standpoint::Unknown) && was != self.standpoint {
+        } else if self.state == Some(LeaseState::Unknown) && was != self.state {
             tell(Fact::Unanswered { remaining });
         } else if life.valid_until() > until {
             tell(Fact::Renewed { remaining });

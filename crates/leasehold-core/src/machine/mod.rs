@@ -68,8 +68,8 @@ pub use self::rejoining::Rejoining;
 use self::runs::{Remembered, Run};
 pub use self::timing::GRACE;
 pub use self::types::{
-    Acknowledges, Change, ChangeId, Changed, ClaimNumber, Deadlines, End, Failure, Loss, Phase,
-    RenewalPolicy, Response, Standpoint, Terms, Transmit,
+    Acknowledges, Change, ChangeId, Changed, ClaimNumber, Deadlines, End, Failure, LeaseState,
+    Loss, Phase, RenewalPolicy, Response, Terms, Transmit,
 };
 use crate::{Arrival, Claim, ClaimId, Moment, Push, Rotate};
 

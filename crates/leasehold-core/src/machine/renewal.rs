@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
-use super::types::{Granted, Loss, RenewalPolicy, Request, Standpoint, Terms};
+use super::types::{Granted, LeaseState, Loss, RenewalPolicy, Request, Terms};
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
 /// The renewals of one lease: when to renew, what an answer means, and when the lease is lost.
@@ -23,7 +23,7 @@ pub(super) struct Renewal {
     validity: Validity,
     in_flight: bool,
     due: Option<Moment>,
-    standpoint: Standpoint,
+    state: LeaseState,
     /// What a push said that proved nothing.
     doubt: Option<Loss>,
     backoff: Backoff,
@@ -51,7 +51,7 @@ impl Renewal {
             validity,
             in_flight,
             due: granted.confirm_at.or_else(|| renew_at(&terms, asked)),
-            standpoint: Standpoint::Held,
+            state: LeaseState::Held,
             doubt: None,
             backoff: Backoff::new(RENEW_AGAIN, terms.ttl / RENEW_AGAIN_PART, seed),
             terms,
@@ -87,8 +87,8 @@ impl Renewal {
 
     /// What is known.
     #[must_use]
-    pub(super) fn standpoint(&self) -> Standpoint {
-        self.standpoint
+    pub(super) fn state(&self) -> LeaseState {
+        self.state
     }
 
     /// The request to send now, if one is due. Each must be answered by
@@ -160,7 +160,7 @@ impl Renewal {
             Reply::Standing(standing) if self.is_ours(standing, overtaken) => {
                 let long = ttl >= self.ttl_at(sent);
                 self.validity.confirm(sent, ttl);
-                self.standpoint = Standpoint::Held;
+                self.state = LeaseState::Held;
                 self.doubt = None;
                 if long {
                     self.due = self.next_due(sent);
@@ -211,7 +211,7 @@ impl Renewal {
         self.in_flight = false;
         self.overtaken = false;
         if !self.is_lost() {
-            self.standpoint = Standpoint::Unknown;
+            self.state = LeaseState::Unknown;
             self.due = Some(now + self.backoff.pause());
         }
     }
@@ -245,13 +245,13 @@ impl Renewal {
     }
 
     fn is_lost(&self) -> bool {
-        matches!(self.standpoint, Standpoint::Lost(_))
+        matches!(self.state, LeaseState::Lost(_))
     }
 
     /// What is lost stays so.
     pub(super) fn lose(&mut self, loss: Loss) {
         if !self.is_lost() {
-            self.standpoint = Standpoint::Lost(loss);
+            self.state = LeaseState::Lost(loss);
             self.validity.end();
         }
     }

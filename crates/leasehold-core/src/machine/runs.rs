@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::claim::ClaimMachine;
-use super::types::{Phase, Standpoint};
+use super::types::{LeaseState, Phase};
 use super::{EARLY_PUSHES, Entry, KeyMachine};
 use crate::{Arrival, Moment, Push, Token};
 
@@ -24,9 +24,9 @@ pub(super) enum Run {
 
 impl Run {
     pub(super) fn of(claim: &ClaimMachine) -> Self {
-        match (claim.phase(), claim.standpoint()) {
+        match (claim.phase(), claim.state()) {
             (Phase::Waiting, _) => claim.behind().map_or(Self::None, Self::Behind),
-            (Phase::Held, Some(Standpoint::Lost(_))) => Self::Lost,
+            (Phase::Held, Some(LeaseState::Lost(_))) => Self::Lost,
             (Phase::Leaving, _) => claim
                 .passed()
                 .map_or(Self::None, |(_, token)| Self::Passed(token)),

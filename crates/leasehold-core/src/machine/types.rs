@@ -270,6 +270,7 @@ pub struct ChangeId(pub(super) u32);
 
 /// Who renews a lease, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum RenewalPolicy {
     /// The watchdog renews it when this share of the TTL is over (between 0 and 1).
     Automatic(f64),
@@ -289,33 +290,34 @@ impl Hash for RenewalPolicy {
     }
 }
 
-/// Why a lease was lost.
+/// Why a lease was lost. Its number (`loss as u8`) stays, for bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[repr(u8)]
 pub enum Loss {
     /// The store no longer has the claim: another client may hold the key.
-    Gone,
+    Gone = 1,
     /// The store has the claim, but not this grant. It lost the grant, for example when a replica
     /// was promoted, or it gave a new one because another claim of the owner was adopted. Another
     /// client may hold the key.
-    Forgotten,
+    Forgotten = 2,
     /// No renewal succeeded while the lease was valid: none was answered, or the store refused
     /// them, or too few acknowledged them.
-    Unanswered,
+    Unanswered = 3,
     /// The TTL is over, and the lease is not renewed automatically.
-    Expired,
+    Expired = 4,
     /// An administrator broke the key.
-    Revoked,
+    Revoked = 5,
     /// Another client has adopted the claim, or its id was replaced elsewhere.
-    Superseded,
+    Superseded = 6,
     /// It was held for its maximum time.
-    MaxHold,
+    MaxHold = 7,
     /// It was handed over to another process.
-    HandedOver,
+    HandedOver = 8,
     /// The client was shut down and released the lease.
-    Shutdown,
+    Shutdown = 9,
     /// This process was forked from the one that has the lease.
-    Forked,
+    Forked = 10,
 }
 
 impl Loss {
@@ -359,7 +361,7 @@ impl fmt::Display for Loss {
 
 /// The state of a lease, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standpoint {
+pub enum LeaseState {
     /// Held: the last renewal was answered.
     Held,
     /// Unknown: the last renewal failed; the lease is still valid.

@@ -7,7 +7,7 @@ use super::claim::{Handing, Stage};
 use super::release::Releasing;
 use super::timing::MARGIN_OF_WAITING;
 use super::types::Aim;
-use super::{ChangeId, Changed, ClaimMachine, End, Loss, RenewalPolicy, Standpoint};
+use super::{ChangeId, Changed, ClaimMachine, End, LeaseState, Loss, RenewalPolicy};
 use crate::{ClaimId, Command, Moment, Release, Token};
 
 impl ClaimMachine {
@@ -33,7 +33,7 @@ impl ClaimMachine {
             // The client was shut down.
             Stage::Leaving(_) | Stage::Over => return Poll::Ready(Err(End::Gone)),
         };
-        let is_lost = matches!(renewal.standpoint(), Standpoint::Lost(_));
+        let is_lost = matches!(renewal.state(), LeaseState::Lost(_));
         let margin = match self.terms.policy {
             RenewalPolicy::Automatic(_) => self.terms.waiter_ttl / MARGIN_OF_WAITING,
             RenewalPolicy::Manual | RenewalPolicy::Fixed => self.terms.ttl * 9 / 10,
@@ -101,9 +101,9 @@ impl ClaimMachine {
     /// Handles the shutdown of the client: the claim is released and its lease is lost.
     pub fn shut_down(&mut self, now: Moment) {
         if let Stage::Held(renewal) = &mut self.stage {
-            let nothing_left = is_settled(renewal.standpoint());
+            let nothing_left = is_settled(renewal.state());
             renewal.lose(Loss::Shutdown);
-            self.known = Some(renewal.standpoint());
+            self.known = Some(renewal.state());
             if nothing_left {
                 self.forget();
             } else {
@@ -125,7 +125,7 @@ impl ClaimMachine {
 
     /// Leaves the claim at the store for another client.
     pub fn forget(&mut self) {
-        self.known = self.standpoint();
+        self.known = self.state();
         self.stage = Stage::Over;
         self.changes.clear();
     }
@@ -139,8 +139,8 @@ impl ClaimMachine {
                 let valid = renewal.validity().remaining(now) > Duration::ZERO;
                 let passes = valid && self.terms.hand_off && !self.doubtful;
                 self.passed = if passes { renewal.token() } else { Token::NONE };
-                self.known = Some(renewal.standpoint());
-                if is_settled(renewal.standpoint()) {
+                self.known = Some(renewal.state());
+                if is_settled(renewal.state()) {
                     self.stage = Stage::Over;
                 } else {
                     self.set_leaving(now, reports);
@@ -179,9 +179,9 @@ impl ClaimMachine {
 }
 
 /// Whether nothing of the claim can be left at the store for us to release.
-fn is_settled(standpoint: Standpoint) -> bool {
+fn is_settled(state: LeaseState) -> bool {
     matches!(
-        standpoint,
-        Standpoint::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
+        state,
+        LeaseState::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
     )
 }

@@ -1,6 +1,6 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use super::{Entry, Place, Queue, UNHEARD_CUT};
+use super::{Entry, Place, Queue};
 use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
 
 /// How many of those who wait are named: the one that is granted, and the one that is next then.
@@ -36,34 +36,20 @@ impl Queue {
     }
 
     /// Returns what this client was told by the steps between `before` and this queue, of which
-    /// nothing else is known: its grants, and that it is next.
-    ///
-    /// # Errors
-    /// If there may be more, and it has to ask. With a time if others have found then that it does
-    /// not listen, and have cut its place short.
-    pub fn told_since(
-        &self,
-        before: &Self,
-        inbox: &Inbox,
-    ) -> Result<Vec<(StoreTime, Event)>, Option<StoreTime>> {
+    /// nothing else is known: its grants, and that it is next. `None` if there may be more, and it has
+    /// to ask.
+    #[must_use]
+    pub fn told_since(&self, before: &Self, inbox: &Inbox) -> Option<Vec<(StoreTime, Event)>> {
         let ours = |entry: &&Entry| entry.inbox.as_ref() == Some(inbox);
-        let is_cut = |was: &Entry| {
-            let is = self.entry(&was.id)?;
-            let cut = StoreTime(is.deadline.0.saturating_sub(UNHEARD_CUT.as_micros() as u64));
-            (is.deadline < was.deadline).then_some(cut)
-        };
-        if let Some(at) = before.waiting.values().filter(ours).find_map(is_cut) {
-            return Err(Some(at));
-        }
         let watches = before.watchers.iter().any(|(watcher, _)| watcher == inbox);
         let mut holds = before.granted.iter().filter(|(_, entry)| ours(entry));
         if watches || !holds.all(|(place, _)| self.granted.contains_key(place)) {
-            return Err(None);
+            return None;
         }
         let waiting = before.waiting.values().filter(ours);
         let told = waiting.map(|was| self.told_to(was, inbox));
-        let told = told.collect::<Option<Vec<_>>>().ok_or(None)?;
-        Ok(told.into_iter().flatten().collect())
+        let told = told.collect::<Option<Vec<_>>>()?;
+        Some(told.into_iter().flatten().collect())
     }
 
     /// What the client of a claim that has waited is told, if anything; `None` for what cannot be

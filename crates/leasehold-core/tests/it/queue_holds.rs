@@ -348,5 +348,5 @@ fn a_clock_that_is_too_late_is_refused() {
     queue.check_clock(START).unwrap();
     queue.check_clock(StoreTime::LATEST).unwrap_err();
     let token = standing(queue.apply(&claim(2, "b", SECOND), START).reply).token;
-    assert!(token.unwrap().0 < 1 << 53);
+    assert!(token.unwrap().get() < 1 << 53);
 }

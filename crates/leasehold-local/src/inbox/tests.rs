@@ -14,7 +14,7 @@ fn events(inbox: &Inbox) -> Vec<Event> {
             inbox: inbox.clone(),
             arrival,
             id: id.clone(),
-            token: Token(9),
+            token: Token::from(9),
             behind: None,
             deadline: at,
             waited: Duration::ZERO,

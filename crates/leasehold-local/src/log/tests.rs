@@ -17,7 +17,7 @@ fn entry(number: u64, at: StoreTime) -> AuditEntry {
         at,
         event: AuditEvent::Returned,
         hold: Some(AuditedHold {
-            token: Token(number),
+            token: Token::from(number),
             arrival: Arrival(number),
             claim: "1a2b3c…".to_owned(),
             mode: Mode::EXCLUSIVE,

@@ -1,9 +1,9 @@
 //! Requests to the scripts of classic locks, and their results.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_store::StoreError;
+use leasehold_store::fork::Lazy;
 use redis::Value;
 
 use super::errors;
@@ -11,12 +11,12 @@ use crate::codec::script::{Script, unreadable};
 use crate::connection::value::text_of;
 
 /// The script that takes every step.
-pub(super) static STEP: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("lua/step.lua").to_owned()));
+pub(super) static STEP: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("lua/step.lua").to_owned()));
 
 /// The script that looks.
-pub(super) static LOOK: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("lua/look.lua").to_owned()));
+pub(super) static LOOK: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("lua/look.lua").to_owned()));
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

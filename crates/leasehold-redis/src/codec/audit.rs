@@ -18,9 +18,8 @@
 //!             before; k who broke the key, as in a body
 //! ```
 
-use std::sync::LazyLock;
-
 use leasehold_core::{Arrival, AuditEntry, AuditEvent, AuditedHold, Key, StoreTime, Token};
+use leasehold_store::fork::Lazy;
 use leasehold_store::{AuditLimit, AuditRecord, StoreError};
 use redis::{Value, from_redis_value_ref};
 
@@ -82,7 +81,7 @@ pub(crate) fn log_beside(prefix: &str, key: &str) -> String {
 }
 
 /// For each slot the least number that lies in it.
-static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
     for number in 0.. {
@@ -145,7 +144,7 @@ fn read_note<'a>(
     last_body: &mut Option<&'a [u8]>,
 ) -> Option<AuditRecord> {
     let (kind, at) = (bytes.u8()?, bytes.time()?);
-    let (token, arrival) = (Token(bytes.number()?), Arrival(bytes.number()?));
+    let (token, arrival) = (Token::from(bytes.number()?), Arrival(bytes.number()?));
     let numbers = (bytes.number()?, bytes.number()?);
     let claim = hint(bytes.take(6)?)?;
     let key = std::str::from_utf8(bytes.long()?).ok()?;
@@ -196,7 +195,9 @@ fn read_event(kind: u8, (one, other): (u64, u64), text: &[u8]) -> Option<AuditEv
             by: Bytes(text).client()?.1,
         },
         b'b' => AuditEvent::Returned,
-        b'a' => AuditEvent::Adopted { former: Token(one) },
+        b'a' => AuditEvent::Adopted {
+            former: Token::from(one),
+        },
         b'i' => AuditEvent::Rotated {
             former: hint(text)?,
         },

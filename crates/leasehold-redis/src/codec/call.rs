@@ -256,7 +256,7 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
         Command::Break { by, only } => {
             step.push(verb::BREAK);
             // Zero is for all holders, and no grant has the token 1.
-            push_number(&mut step, only.map_or(0, |token| token.0.max(1)));
+            push_number(&mut step, only.map_or(0, |token| token.get().max(1)));
             push_client(&mut step, None, by);
         }
         Command::Resize { from, to } => {
@@ -287,7 +287,7 @@ fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
     push_number(step, micros(claim.waiter_ttl));
     push_short(step, claim.id.expose());
     if let Some(proposal) = claim.proposal {
-        push_number(step, proposal.token.0);
+        push_number(step, proposal.token.get());
         push_number(step, micros(proposal.ahead));
     }
     push_body(step, claim);
@@ -338,7 +338,7 @@ fn pack_release(step: &mut Vec<u8>, release: &Release) {
 fn pack_void(step: &mut Vec<u8>, void: &Void) {
     let mut start = |flags, id| {
         step.extend_from_slice(&[verb::VOID, flags]);
-        push_number(step, void.up_to.0);
+        push_number(step, void.up_to.get());
         push_short(step, id);
     };
     match &void.whose {

@@ -54,7 +54,7 @@ fn read_line(line: &str, epoch: u64) -> Option<Push> {
         "g" | "f" => Push::Granted {
             epoch,
             arrival,
-            token: Token(words.number()?),
+            token: Token::from(words.number()?),
             behind: match kind {
                 "f" => Some(Arrival(words.number()?)),
                 _ => None,
@@ -165,7 +165,7 @@ mod tests {
                     epoch: 4,
                     key: key("a b"),
                     arrival: Arrival(7),
-                    token: Token(1_700_000_000_000_001),
+                    token: Token::from(1_700_000_000_000_001),
                     behind: None,
                     at: StoreTime(8),
                     proof,

@@ -103,7 +103,7 @@ pub(crate) fn read(value: Value) -> Result<(Record, StoreTime), StoreError> {
         Some(Value::Int(number)) => u64::try_from(number).map_err(|_| errors::damaged()),
         _ => Err(errors::damaged()),
     };
-    let (clock, last) = (StoreTime(number()?), Token(number()?));
+    let (clock, last) = (StoreTime(number()?), Token::from(number()?));
     let texts: Option<Vec<Vec<u8>>> = items
         .map(|item| match item {
             Value::BulkString(bytes) => Some(bytes),
@@ -137,7 +137,7 @@ fn parse_lean(text: &[u8]) -> Option<Record> {
     let token = bytes.number()?;
     let mut record = Record {
         last_seen,
-        last_token: Token(token),
+        last_token: Token::from(token),
         last_arrival: Arrival(token),
         furthest: deadline,
         ..Record::default()
@@ -217,7 +217,7 @@ fn parse_start(bytes: &mut Bytes<'_>) -> Option<(Record, u8)> {
     let record = Record {
         last_seen: bytes.time()?,
         offset: Duration::from_micros(bytes.number()?),
-        last_token: Token(bytes.number()?),
+        last_token: Token::from(bytes.number()?),
         last_arrival: Arrival(bytes.number()?),
         furthest: bytes.time()?,
         ..Record::default()
@@ -259,7 +259,7 @@ fn walk(fields: &HashMap<&[u8], &[u8]>, first: &str, count: u64) -> Option<Vec<(
         }
         let mut bytes = Bytes(fields.get(id.as_bytes())?);
         let (next, _prev) = (bytes.text()?, bytes.text()?);
-        let (arrival, token) = (Arrival(bytes.number()?), Token(bytes.number()?));
+        let (arrival, token) = (Arrival(bytes.number()?), Token::from(bytes.number()?));
         let times = (bytes.time()?, bytes.time()?);
         let claim = entry(ClaimId::new(id).ok()?, arrival, times, &mut bytes)?;
         list.push((token, claim));

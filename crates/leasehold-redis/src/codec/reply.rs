@@ -82,7 +82,7 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
     let reply = match kind {
         1 => {
             let arrival = Arrival(bytes.number()?);
-            let token = Some(Token(bytes.number()?)).filter(|token| token.0 > 0);
+            let token = Some(Token::from(bytes.number()?)).filter(|token| token.get() > 0);
             let (position, deadline) = (bytes.number()?, bytes.time()?);
             let last = Some(bytes.number()?).filter(|last| *last > 0);
             Reply::Standing(Standing {
@@ -101,8 +101,8 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
             until: bytes.time()?,
         },
         13 => Reply::Outbid {
-            highest: Token(bytes.number()?),
-            most: Token(bytes.number()?),
+            highest: Token::from(bytes.number()?),
+            most: Token::from(bytes.number()?),
         },
         3 => Reply::Gone,
         4 => Reply::Released {
@@ -114,7 +114,7 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
         },
         7 => Reply::Broken {
             holders: bytes.number()?,
-            token: Token(bytes.number()?),
+            token: Token::from(bytes.number()?),
         },
         8 => Reply::Superseded,
         9 => Reply::Taken,

@@ -3,7 +3,7 @@
 //! The wire format is in `call.rs`, `reply.rs`, `record.rs` and `push.rs`. The header of each
 //! script describes it too, for clients in other languages.
 
-use std::sync::LazyLock;
+use leasehold_store::fork::Lazy;
 
 pub(crate) use super::call::{Gate, Request, Step, Terms, micros, push_short};
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
@@ -76,7 +76,7 @@ pub(crate) struct Scripts {
     pub(crate) touch: Script,
 }
 
-pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+pub(crate) static SCRIPTS: Lazy<Scripts> = Lazy::new(|| Scripts {
     step: assemble(include_str!("lua/step.lua"), &PARTS),
     inspect: assemble(include_str!("lua/inspect.lua"), &PARTS),
     init: assemble(include_str!("lua/init.lua"), &PARTS),

@@ -53,12 +53,12 @@ impl AckPolicy {
             count => (None, number(count)),
         };
         match replicas {
-            Some(replicas) if disk.is_some() == self.disk => Ok(Acknowledged {
+            Some(replicas) if disk.is_some() == self.disk => Ok(Acknowledged::new(
                 replicas,
-                wanted: self.replicas,
+                self.replicas,
                 disk,
-                within: self.within,
-            }),
+                self.within,
+            )),
             _ => Err(unreadable(answer)),
         }
     }

@@ -36,7 +36,10 @@ impl Address {
             });
         }
         let why = "this build of leasehold has no TLS";
-        Err(errors::unsupported(why, "build it with the feature `tls`"))
+        Err(errors::unsupported(
+            why,
+            "build it with the feature `tls-ring`",
+        ))
     }
 }
 

@@ -5,7 +5,7 @@
 //! call for each, and all others in one piece. Every caller that is ready then has added its own.
 //! There are few calls in flight, so the busier the server is, the larger the batches are. If
 //! enough requests for a call arrive in the meantime, they are sent at once: while the server works
-//! on one part, the client works on another. Measured in `docs/adr/0036-one-counter.md`.
+//! on one part, the client works on another. Measured in `docs/adr/07-redis-record.md`.
 //!
 //! What has to be acknowledged has a line of its own, with a `WAIT` behind each batch
 //! ([`super::acked_writer`]).

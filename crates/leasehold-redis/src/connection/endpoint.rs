@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, PushInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr, PushInfo};
 
 use super::address::Address;
 use super::dial::{self, first_answer};
@@ -15,7 +15,7 @@ use super::handshake::{Handshake, Server};
 use super::multiplexed::Signals;
 use super::primary::Search;
 use super::sentinel::Named;
-use super::target::{Common, Target};
+use super::target::{self, Common, Target};
 use crate::errors;
 use crate::options::{RedisAddress, RedisOptions};
 
@@ -39,8 +39,6 @@ pub(crate) struct Endpoint {
 enum Place {
     /// Always the same address.
     Fixed(ConnectionAddr),
-    /// With the settings of an existing client.
-    Given(Box<Target>),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
     /// At whichever of these answers first.
@@ -59,33 +57,23 @@ pub(crate) struct Opened {
 impl Endpoint {
     pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
+        target::check(options)?;
         let common: Arc<Common> = Arc::default();
-        // Whatever cannot work should fail now, not when it is needed.
-        let fixed = |address: ConnectionAddr| {
-            common.target(address.clone(), options)?;
-            Ok::<_, StoreError>(Place::Fixed(address))
-        };
         let place = match &options.address {
             RedisAddress::Tcp { host, port, .. } => {
-                fixed(Address::new(host, *port).reached(options)?)?
+                Place::Fixed(Address::new(host, *port).reached(options)?)
             }
-            RedisAddress::Unix(path) => fixed(ConnectionAddr::Unix(path.clone()))?,
+            RedisAddress::Unix(path) => Place::Fixed(ConnectionAddr::Unix(path.clone())),
             RedisAddress::Sentinel(sentinels) => {
                 let search = Search::new(sentinels.clone(), options, &common);
                 for node in &search.nodes {
-                    common.target_at(node, options)?;
-                    search.sentinel_target(node)?;
+                    node.reached(options)?;
                 }
+                target::check(&search.of_sentinels())?;
                 Place::Sought(Arc::new(search))
             }
         };
         Ok(Self::at(place, options, &common))
-    }
-
-    /// Uses the address and the login of an existing client.
-    pub(crate) fn of_client(client: &Client, options: &RedisOptions) -> Result<Self, StoreError> {
-        let place = Place::Given(Box::new(Target::of_client(client, options)?));
-        Ok(Self::at(place, options, &Arc::default()))
     }
 
     /// Whichever of these nodes can be reached; each is reached as these options say. They
@@ -142,7 +130,7 @@ impl Endpoint {
     pub(crate) fn search(&self) -> Option<&Arc<Search>> {
         match &self.place {
             Place::Sought(search) => Some(search),
-            Place::Fixed(_) | Place::Given(_) | Place::Any(_) => None,
+            Place::Fixed(_) | Place::Any(_) => None,
         }
     }
 
@@ -154,12 +142,11 @@ impl Endpoint {
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(address) => self.open_at(&self.target(address)?, hearing).await,
-            Place::Given(target) => self.open_at(target, hearing).await,
+            Place::Fixed(address) => self.open_at(&self.target(address).await?, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
                 first_answer(nodes(), |node| async {
-                    let target = self.common.target_at(&node, &self.options)?;
+                    let target = self.common.target_at(&node, &self.options).await?;
                     let mut opened = self.open_at(&target, hearing.clone()).await?;
                     opened.server.named = Some(Named {
                         primary: node,
@@ -210,12 +197,14 @@ impl Endpoint {
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
         let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
         match &self.place {
-            Place::Fixed(address) => Handshake::with(self, &self.target(address)?, hearing).await,
+            Place::Fixed(address) => {
+                Handshake::with(self, &self.target(address).await?, hearing).await
+            }
             _ => Ok(self.connect(hearing).await?.handshake),
         }
     }
 
-    fn target(&self, address: &ConnectionAddr) -> Result<Target, StoreError> {
-        self.common.target(address.clone(), &self.options)
+    async fn target(&self, address: &ConnectionAddr) -> Result<Target, StoreError> {
+        self.common.target(address.clone(), &self.options).await
     }
 }

@@ -288,7 +288,7 @@ impl ConnectionManager {
 
     /// A login that has worked may do so again: a password file is read with each connection.
     fn judge(&self, error: StoreError) -> StoreError {
-        let changes = self.endpoint.options.password_file.is_some();
+        let changes = self.endpoint.options.access.may_change();
         match changes && self.stood.load(Ordering::Acquire) && errors::is_of_login(&error) {
             true => errors::not_now(error),
             false => error,

@@ -15,7 +15,7 @@ use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
 use super::sentinel::{self, Failures, Named, NotNamed};
 use super::socket::{OnPush, Socket};
-use super::target::{Common, Target};
+use super::target::Common;
 use crate::errors;
 use crate::options::RedisOptions;
 use crate::options::sentinels::Sentinels;
@@ -156,7 +156,7 @@ impl Search {
         named: &Named,
         hearing: Option<Hearing>,
     ) -> Result<Opened, StoreError> {
-        let target = self.common.target_at(&named.primary, &self.options)?;
+        let target = self.common.target_at(&named.primary, &self.options).await?;
         let limit = self.patience_with_server();
         let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
@@ -184,7 +184,7 @@ impl Search {
         push: Option<OnPush>,
     ) -> Result<Socket, StoreError> {
         let limit = self.patience_with_sentinel();
-        let target = self.sentinel_target(node)?;
+        let target = self.common.target_at(node, &self.of_sentinels()).await?;
         let limits = Limits {
             opening: limit,
             answer: limit,
@@ -200,19 +200,15 @@ impl Search {
         })
     }
 
-    /// The target of the next connection to a Sentinel.
-    pub(super) fn sentinel_target(&self, node: &Address) -> Result<Target, StoreError> {
+    /// How Sentinels are reached, and who logs in there.
+    pub(super) fn of_sentinels(&self) -> RedisOptions {
         let Sentinels {
             username, password, ..
         } = &self.sentinels;
-        let options = RedisOptions {
-            username: username.clone(),
-            password: password.clone(),
-            password_file: None,
-            db: 0,
-            ..self.options.clone()
-        };
-        self.common.target_at(node, &options)
+        let mut options = self.options.clone();
+        options.db = 0;
+        options.access.set_login(username.clone(), password.clone());
+        options
     }
 
     /// Listens to one Sentinel until it falls silent.

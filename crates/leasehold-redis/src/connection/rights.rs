@@ -2,12 +2,13 @@
 //!
 //! ACLs, proxies and managed servers can forbid commands. All permissions are checked in one
 //! round trip, together with `INFO`. Each missing permission is logged once. The client works
-//! without it in degraded mode, if that is safe (`docs/adr/0022-rights.md`).
+//! without it in degraded mode, if that is safe (`docs/adr/08-redis-connections.md`).
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 
 use leasehold_store::StoreError;
+use leasehold_store::fork::Lazy;
 use leasehold_store::random::random_u128;
 use redis::{Pipeline, RedisResult, ServerError, Value};
 
@@ -44,8 +45,8 @@ const SECTIONS: [&str; 6] = [
     "clients",
 ];
 
-static PROBE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
+static PROBE: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
 
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, PartialEq, Eq)]

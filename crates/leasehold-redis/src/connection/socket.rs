@@ -3,7 +3,7 @@
 //! What is sent is written at once by whoever sends it; what the kernel does not take then, the
 //! task writes. It alone reads: an answer goes to the oldest request that waits for one, and a
 //! push to whoever listens. So between a caller and the server there is one task, and none on the
-//! way there. Measured in `docs/adr/0058-own-socket.md`.
+//! way there. Measured in `docs/adr/08-redis-connections.md`.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold_store::access::read_password;
 #[cfg(feature = "tls")]
 use leasehold_store::tls::{Trust, client_config};
 use leasehold_store::{ErrorKind, StoreError};
@@ -17,7 +16,6 @@ use rustls::ClientConfig;
 
 use super::address::Address;
 use super::rights::ReportedMissing;
-use crate::errors;
 use crate::errors::Dialling;
 use crate::options::RedisOptions;
 
@@ -32,29 +30,28 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The target of one connection to this address: password and certificates are read from
-    /// their files each time, so that they can be renewed.
-    pub(crate) fn target(
+    /// The target of one connection to this address: password and certificates are got each time, so
+    /// that they can be renewed.
+    pub(crate) async fn target(
         &self,
         address: ConnectionAddr,
         options: &RedisOptions,
     ) -> Result<Target, StoreError> {
-        Target::new(address, options).map_err(|error| match self.has_worked() {
+        let target = Target::new(address, options).await;
+        target.map_err(|error| match self.has_worked() {
             // The files may be about to be replaced.
-            true => errors::unavailable(error.to_string())
-                .with_hint_of(&error)
-                .with_source(error),
+            true => error.into_unavailable(),
             false => error,
         })
     }
 
     /// The same for a host and port.
-    pub(crate) fn target_at(
+    pub(crate) async fn target_at(
         &self,
         node: &Address,
         options: &RedisOptions,
     ) -> Result<Target, StoreError> {
-        self.target(node.reached(options)?, options)
+        self.target(node.reached(options)?, options).await
     }
 
     fn has_worked(&self) -> bool {
@@ -81,62 +78,23 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn new(address: ConnectionAddr, options: &RedisOptions) -> Result<Self, StoreError> {
+    async fn new(address: ConnectionAddr, options: &RedisOptions) -> Result<Self, StoreError> {
+        let given = options.access.login(options.connect_timeout).await?;
         let mut login = RedisConnectionInfo::default().set_db(options.db);
-        if let Some(username) = &options.username {
-            login = login.set_username(username);
-        }
-        let from_file = options.password_file.as_deref().map(read_password);
-        match from_file.transpose()?.or_else(|| options.password.clone()) {
-            Some(password) => login = login.set_password(password),
-            // Without a password nobody logs in, and the user would be ignored. Its name is not
-            // repeated: it may be the password.
-            None if options.username.is_some() => {
-                let why = "there is a user name without a password, so nobody can log in";
-                return Err(StoreError::new(ErrorKind::Invalid, why).with_hint(
-                    "a password alone stands behind a colon: redis://:password@host; for a user \
-                     write redis://user:password@host, or set a password file",
-                ));
+        match (given.user, given.password) {
+            (user, Some(password)) => {
+                login = login.set_password(password);
+                if let Some(user) = user {
+                    login = login.set_username(user);
+                }
             }
-            None => {}
+            (Some(_), None) => return Err(lone_user()),
+            (None, None) => {}
         }
-        Self::with_login(address, login, options)
-    }
-
-    /// The address and the login of an existing client; certificates are those of the options.
-    pub(super) fn of_client(
-        client: &redis::Client,
-        options: &RedisOptions,
-    ) -> Result<Self, StoreError> {
-        let info = client.get_connection_info();
-        if let ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } = info.addr()
-            && (*insecure || tls_params.is_some())
-        {
-            return Err(errors::unsupported(
-                "the certificates of an existing client cannot be read",
-                "set ca, cert and key in the options of the store",
-            ));
-        }
-        Self::with_login(info.addr().clone(), info.redis_settings().clone(), options)
-    }
-
-    fn with_login(
-        address: ConnectionAddr,
-        login: RedisConnectionInfo,
-        #[cfg_attr(
-            not(feature = "tls"),
-            expect(unused_variables, reason = "certificates")
-        )]
-        options: &RedisOptions,
-    ) -> Result<Self, StoreError> {
         Ok(Self {
             #[cfg(feature = "tls")]
             tls: match address {
-                ConnectionAddr::TcpTls { .. } => Some(Arc::new(tls(options)?)),
+                ConnectionAddr::TcpTls { .. } => Some(tls(options)?),
                 _ => None,
             },
             address,
@@ -156,9 +114,31 @@ impl Target {
     }
 }
 
+/// Refuses at once what cannot work, and not only when it is needed. No credentials are provided.
+pub(crate) fn check(options: &RedisOptions) -> Result<(), StoreError> {
+    let access = &options.access;
+    access.check()?;
+    if access.user.is_some() && !access.has_password() {
+        return Err(lone_user());
+    }
+    #[cfg(feature = "tls")]
+    if options.is_encrypted() {
+        tls(options)?;
+    }
+    Ok(())
+}
+
+/// Without a password nobody logs in, and the user would be ignored. Its name is not repeated: it may
+/// be the password.
+fn lone_user() -> StoreError {
+    let why = "there is a user name without a password, so nobody can log in";
+    StoreError::new(ErrorKind::Invalid, why).with_hint(
+        "a password alone stands behind a colon: redis://:password@host; for a user write \
+         redis://user:password@host, or set a password file",
+    )
+}
+
 #[cfg(feature = "tls")]
-fn tls(options: &RedisOptions) -> Result<ClientConfig, StoreError> {
-    let certificate = options.client_certificate.as_ref();
-    let certificate = certificate.map(|(certificate, key)| (&**certificate, &**key));
-    client_config(Trust::Authorities(options.ca_file.as_deref()), certificate)
+fn tls(options: &RedisOptions) -> Result<Arc<ClientConfig>, StoreError> {
+    client_config(&options.access.tls, Trust::Authorities)
 }

@@ -1,9 +1,9 @@
 //! The trial on Redis, which leaves nothing there.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use leasehold_core::Key;
+use leasehold_store::fork::Lazy;
 use leasehold_store::trial::{self, TTL, Trial};
 use leasehold_store::{LockStore, StoreError};
 
@@ -13,8 +13,8 @@ use crate::queue::RedisStore;
 use crate::quorum::RedlockStore;
 
 /// Removes a key, by what the rights of every user here allow.
-static FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));
+static FORGET: Lazy<Script> =
+    Lazy::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));
 
 /// A store on which a trial leaves nothing.
 pub(super) trait OnTrial: LockStore {

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::written;
-#[cfg(feature = "tls")]
-use leasehold_store::ErrorKind;
 use leasehold_store::StoreError;
 use redis::RedisError;
 
@@ -133,45 +131,8 @@ fn tls_failure(_: &io::Error, _: &Dialling) -> Option<StoreError> {
     None
 }
 
-/// What TLS says. A certificate that has expired, or that was good before, is renewed sooner or
-/// later; waiting cures nothing else.
 #[cfg(feature = "tls")]
 fn tls_failure(error: &io::Error, dialling: &Dialling) -> Option<StoreError> {
-    use rustls::{AlertDescription, CertificateError, Error as Tls};
-    let failed: &Tls = error.get_ref()?.downcast_ref()?;
-    let text = tame(&failed.to_string());
-    let kind = match failed {
-        _ if dialling.worked => ErrorKind::Unavailable,
-        Tls::InvalidCertificate(
-            CertificateError::Expired
-            | CertificateError::ExpiredContext { .. }
-            | CertificateError::NotValidYet
-            | CertificateError::NotValidYetContext { .. },
-        )
-        | Tls::AlertReceived(AlertDescription::CertificateExpired) => ErrorKind::Unavailable,
-        Tls::InvalidCertificate(_) | Tls::AlertReceived(_) | Tls::InvalidMessage(_) => {
-            ErrorKind::Refused
-        }
-        _ => ErrorKind::Unavailable,
-    };
-    let (message, hint) = match failed {
-        Tls::InvalidCertificate(_) => (
-            format!("the certificate of the server is not trusted ({text})"),
-            "set `ca` to its authority; use a host name of the certificate; renew one that has expired",
-        ),
-        Tls::AlertReceived(_) => (
-            format!("the server refuses the TLS handshake ({text})"),
-            "it may ask for a certificate of the client, or for another one: `cert` and `key` in \
-             the URL",
-        ),
-        Tls::InvalidMessage(_) => (
-            format!("the server does not speak TLS on this port ({text})"),
-            "use redis:// for a connection without TLS, or the server's `tls-port`",
-        ),
-        _ => (
-            format!("the TLS handshake failed ({text})"),
-            "check the server's log",
-        ),
-    };
-    Some(StoreError::new(kind, message).with_hint(hint))
+    let plain = "use redis:// for a connection without TLS, or the server's `tls-port`";
+    leasehold_store::tls::failure(error, dialling.worked, plain)
 }

@@ -1,6 +1,6 @@
 //! All answers of a server that are errors, each with what becomes of it.
 //!
-//! `docs/stores/server.md` has the same table. No other code decides what passes.
+//! `docs/stores/one-primary.md` has the same table. No other code decides what passes.
 
 use leasehold_store::StoreError;
 

@@ -191,10 +191,10 @@ fn no_other_code_judges_an_answer() {
     assert_eq!(seen, BTreeSet::from(known));
 }
 
-/// `docs/stores/server.md` has each row, and no other.
+/// `docs/stores/one-primary.md` has each row, and no other.
 #[test]
 fn the_page_has_the_table() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/server.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/one-primary.md");
     let page = fs::read_to_string(page).unwrap();
     let section = page.split("## What the server answers").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();

@@ -13,6 +13,7 @@ pub(super) const EXAMPLE: &str = "write acknowledge=1, =majority, =disk, =disk:1
 
 /// Which replicas and disks must have a grant before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AcknowledgedBy {
     /// This number of replicas, in memory (`WAIT`). At least 1.
     Replicas(u32),
@@ -36,6 +37,7 @@ pub enum AcknowledgedBy {
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Acknowledge {
     /// Who must have it.
     pub by: AcknowledgedBy,

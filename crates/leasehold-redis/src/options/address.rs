@@ -20,6 +20,7 @@ pub enum RedisLayout {
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RedisAddress {
     /// TCP.
     Tcp {
@@ -27,7 +28,7 @@ pub enum RedisAddress {
         host: String,
         /// Port; Redis uses 6379 by default.
         port: u16,
-        /// Whether the connection is encrypted (feature `tls`).
+        /// Whether the connection is encrypted (feature `tls-ring`).
         tls: bool,
     },
     /// A Unix socket.

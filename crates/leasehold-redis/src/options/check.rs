@@ -60,14 +60,8 @@ impl RedisOptions {
             policy.check()?;
         }
         self.restart.check()?;
-        if let Some((certificate, key)) = &self.client_certificate
-            && (certificate.as_os_str().is_empty() || key.as_os_str().is_empty())
-        {
-            return Err(Invalid::plain(
-                "the URL must have both cert and key, or neither",
-            ));
-        }
-        if !self.is_encrypted() && (self.ca_file.is_some() || self.client_certificate.is_some()) {
+        self.access.tls.certificate()?;
+        if !self.is_encrypted() && !self.access.tls.is_default() {
             return Err(Invalid::new(
                 "certificates are given, but the connection is not encrypted",
                 "use rediss://",
@@ -107,7 +101,7 @@ impl RedisOptions {
 
     /// Forgets the passwords.
     pub(crate) fn without_passwords(mut self) -> Self {
-        (self.password, self.password_file) = (None, None);
+        self.access.set_login(self.access.user.clone(), None);
         if let RedisAddress::Sentinel(sentinels) = &mut self.address {
             sentinels.password = None;
         }

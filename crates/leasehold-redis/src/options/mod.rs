@@ -3,6 +3,7 @@
 pub(crate) mod acknowledge;
 mod address;
 mod check;
+mod client;
 pub(crate) mod params;
 pub(crate) mod restart;
 pub(crate) mod sentinels;
@@ -13,14 +14,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_store::AuditLimit;
-use leasehold_store::params::Field::{self, DurationOr, File, Refused, TextOr, YesNo};
+use leasehold_store::access::Access;
+use leasehold_store::params::Field::{self, DurationOr, Pem, Refused, TextOr, YesNo};
 use leasehold_store::params::Param;
 
 use self::acknowledge::Acknowledge;
 pub use self::address::{RedisAddress, RedisLayout};
-use self::params::{
-    OF_SENTINELS, OF_SOCKETS, acknowledged, certificate, only_native, parse_db, quarantined,
-};
+use self::params::{OF_SENTINELS, OF_SOCKETS, acknowledged, only_native, parse_db, quarantined};
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
@@ -62,16 +62,13 @@ const PREFIX: &str = "leasehold:";
 /// `restart=quarantine` puts a server that may have lost data in a restart into quarantine,
 /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedisOptions {
     /// The address of the server.
     pub address: RedisAddress,
-    /// The ACL user; `None` for `default`. A user without a password is refused at connect.
-    pub username: Option<String>,
-    /// The password.
-    pub password: Option<String>,
-    /// A file whose first line is the password; overrides `password`. It is read whenever a
-    /// connection is opened.
-    pub password_file: Option<PathBuf>,
+    /// The ACL user (`None` for `default`), the password and the certificates. A user without a
+    /// password is refused at connect.
+    pub access: Access,
     /// The number of the database.
     pub db: i64,
     /// The layout of a lock in Redis.
@@ -93,12 +90,6 @@ pub struct RedisOptions {
     pub acknowledge: Option<Acknowledge>,
     /// The restart policy: whether a restarted server is trusted or quarantined. Default trust.
     pub restart: Restart,
-    /// Certificates to trust instead of the system's, a PEM file. It is read whenever a connection
-    /// is opened.
-    pub ca_file: Option<PathBuf>,
-    /// The client's own certificate and its key, PEM files. They are read whenever a connection is
-    /// opened.
-    pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 /// The parameters of the URLs of all stores on Redis. One that depends on another stands behind it.
@@ -157,11 +148,9 @@ const OF_ALL: &[Param<RedisOptions>] = &[
     ("quarantine", |options| {
         quarantined(options, |it| Field::Duration(&mut it.lasts))
     }),
-    ("ca", |options| {
-        File(options.ca_file.get_or_insert_default())
-    }),
-    ("cert", |options| File(&mut certificate(options).0)),
-    ("key", |options| File(&mut certificate(options).1)),
+    ("ca", |options| Pem(&mut options.access.tls.ca)),
+    ("cert", |options| Pem(&mut options.access.tls.cert)),
+    ("key", |options| Pem(&mut options.access.tls.key)),
 ];
 
 impl Default for RedisOptions {
@@ -180,7 +169,7 @@ impl RedisOptions {
         })
     }
 
-    /// Makes options for a server with TLS. Needs the feature `tls`.
+    /// Makes options for a server with TLS. Needs the feature `tls-ring`.
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
         Self::at(RedisAddress::Tcp {
             host: host.into(),
@@ -202,9 +191,7 @@ impl RedisOptions {
     fn at(address: RedisAddress) -> Self {
         Self {
             address,
-            username: None,
-            password: None,
-            password_file: None,
+            access: Access::default(),
             db: 0,
             layout: RedisLayout::Native,
             prefix: PREFIX.to_owned(),
@@ -214,24 +201,21 @@ impl RedisOptions {
             audit: None,
             acknowledge: None,
             restart: Restart::Trust,
-            ca_file: None,
-            client_certificate: None,
         }
     }
 
     /// Sets user and password.
     #[must_use]
     pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
-        self.username = username.map(str::to_owned);
-        self.password = Some(password.to_owned());
+        let (user, password) = (username.map(str::to_owned), Some(password.to_owned()));
+        self.access.set_login(user, password);
         self
     }
 
-    /// Reads the password from the first line of a file, whenever a connection is opened. So the
-    /// password may change.
+    /// Adds credentials and certificates; they override those that are there.
     #[must_use]
-    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.password_file = Some(file.into());
+    pub fn with_access(mut self, access: &Access) -> Self {
+        self.access.replace(access);
         self
     }
 
@@ -300,24 +284,6 @@ impl RedisOptions {
         self
     }
 
-    /// Trusts the certificates in this PEM file instead of the system's.
-    #[must_use]
-    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.ca_file = Some(path.into());
-        self
-    }
-
-    /// Sets the client certificate and its key.
-    #[must_use]
-    pub fn client_certificate(
-        mut self,
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
-        self.client_certificate = Some((certificate.into(), key.into()));
-        self
-    }
-
     /// The parameters that the URL of such a server can have.
     pub(super) fn params(&self) -> [&'static [Param<Self>]; 2] {
         let own = match &self.address {
@@ -333,7 +299,7 @@ impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
             .field("url", &self.redacted_url())
-            .field("password_file", &self.password_file)
+            .field("password_file", &self.access.password_file)
             .finish()
     }
 }

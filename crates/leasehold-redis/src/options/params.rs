@@ -1,8 +1,6 @@
 //! The parameters of a server's URL that are not like others: those of an address, and those that
 //! depend on another. The table of all is beside [`RedisOptions`].
 
-use std::path::PathBuf;
-
 use leasehold_core::Invalid;
 use leasehold_store::params::Field::{self, Refused, Secret, Text};
 use leasehold_store::params::{Param, Params};
@@ -14,8 +12,8 @@ use super::{RedisAddress, RedisLayout, RedisOptions};
 
 /// The login of a server with a socket, whose URL has no other place for it.
 pub(super) const OF_SOCKETS: &[Param<RedisOptions>] = &[
-    ("user", |options| Text(&mut options.username)),
-    ("pass", |options| Secret(&mut options.password)),
+    ("user", |options| Text(&mut options.access.user)),
+    ("pass", |options| Secret(&mut options.access.password)),
 ];
 
 /// The login at the Sentinels.
@@ -85,11 +83,6 @@ pub(super) fn quarantined(
             "add restart=quarantine to the URL, or leave them out",
         )),
     }
-}
-
-/// Checked when both were read.
-pub(super) fn certificate(options: &mut RedisOptions) -> &mut (PathBuf, PathBuf) {
-    options.client_certificate.get_or_insert_default()
 }
 
 /// A parameter that means nothing in the classic layout, which has `why`.

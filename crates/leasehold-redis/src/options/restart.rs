@@ -22,6 +22,7 @@ pub(crate) const USUAL_MAX_TTL: Duration = Duration::from_secs(60);
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Restart {
     /// Trust it to have all its data. If it has not, two clients can hold at the same time.
     #[default]
@@ -34,6 +35,7 @@ pub enum Restart {
 /// How long a server that may have lost its holders grants nothing. All clients of a server (with
 /// the same prefix) must use the same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quarantine {
     /// The longest TTL that a claim may have: 100 ms to 24 h.
     pub max_ttl: Duration,

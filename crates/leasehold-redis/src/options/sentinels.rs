@@ -15,13 +15,14 @@ const EXAMPLE: &str = "write redis-sentinel://user:password@h1,h2:26380,h3/mymas
 /// The Sentinels of a primary, and the name of the primary at the Sentinels. Plain data; `Debug`
 /// hides the password.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sentinels {
     /// Name or IP address, and port, of each Sentinel. Not all Sentinels need to be listed.
     pub nodes: Vec<(String, u16)>,
     /// The name of the primary at the Sentinels.
     pub master: String,
     /// Whether connections to the Sentinels and to the primary are encrypted
-    /// (feature `tls`).
+    /// (feature `tls-ring`).
     pub tls: bool,
     /// The ACL user at the Sentinels; `None` for `default`.
     pub username: Option<String>,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use leasehold_core::Invalid;
+use leasehold_store::access::Access;
 use leasehold_store::params::{Params, add_params, encode, names};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
@@ -66,9 +67,9 @@ impl RedisOptions {
             ));
         }
         if !url.username().is_empty() {
-            options.username = Some(decode("user name", url.username())?);
+            options.access.user = Some(decode("user name", url.username())?);
         }
-        options.password = url
+        options.access.password = url
             .password()
             .map(|password| decode("password", password))
             .transpose()?;
@@ -109,8 +110,8 @@ impl RedisOptions {
     pub(crate) fn without_lone_users(&self) -> Self {
         let mut shown = self.clone();
         let hide = |user: &mut Option<String>| *user = user.take().map(|_| HIDDEN.to_owned());
-        if self.password.is_none() && self.password_file.is_none() {
-            hide(&mut shown.username);
+        if !self.access.has_password() {
+            hide(&mut shown.access.user);
         }
         if let RedisAddress::Sentinel(sentinels) = &mut shown.address
             && sentinels.password.is_none()
@@ -146,12 +147,13 @@ impl RedisOptions {
     /// User and password, as they stand before a host.
     pub(crate) fn shown_login(&self) -> String {
         let mut login = String::new();
-        encode_name(self.username.as_deref().unwrap_or_default(), &mut login);
-        if self.password.is_some() {
+        let Access { user, password, .. } = &self.access;
+        encode_name(user.as_deref().unwrap_or_default(), &mut login);
+        if password.is_some() {
             login.push(':');
             login.push_str(HIDDEN);
         }
-        if self.username.is_some() || self.password.is_some() {
+        if user.is_some() || password.is_some() {
             login.push('@');
         }
         login

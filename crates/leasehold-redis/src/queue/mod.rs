@@ -42,7 +42,7 @@ impl RedisStore {
     /// # Errors
     /// `Unavailable` if the server cannot be reached. `Refused` if it is too old, is a read-only
     /// replica, or refuses the credentials. `Invalid` for invalid options. `Unsupported` for TLS
-    /// without the feature `tls`.
+    /// without the feature `tls-ring`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let endpoint = Endpoint::new(&options)?;
         options.check_layout(RedisLayout::Native)?;
@@ -64,25 +64,6 @@ impl RedisStore {
         options.check()?;
         options.node.check_layout(RedisLayout::Native)?;
         Ok(Self::by(Route::open_cluster(options).await?))
-    }
-
-    /// Opens a store with the address and the login of an existing client. Of `options`, the prefix,
-    /// the retention, the time-outs and the certificates are used.
-    ///
-    /// The store opens its own connection, because pushes arrive only on a connection that was
-    /// opened for them.
-    ///
-    /// # Errors
-    /// Same as [`RedisStore::connect`]; `Unsupported` for a client that has certificates of its own,
-    /// which cannot be read: set them in `options`.
-    pub async fn from_client(
-        client: &redis::Client,
-        options: RedisOptions,
-    ) -> Result<Self, StoreError> {
-        options.check()?;
-        options.check_layout(RedisLayout::Native)?;
-        let endpoint = Endpoint::of_client(client, &options)?;
-        Ok(Self::by(Route::open(endpoint).await?))
     }
 
     /// Opens a further connection to the server, with the same login, for other commands than those

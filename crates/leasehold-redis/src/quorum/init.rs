@@ -46,11 +46,7 @@ impl RedlockStore {
         let names = inner.members.iter().map(|member| member.name.clone());
         let marked = names.zip(outcomes);
         Ok(marked
-            .map(|(server, outcome)| Initialised {
-                server,
-                made: None,
-                outcome,
-            })
+            .map(|(server, outcome)| Initialised::new(server, outcome))
             .collect())
     }
 }

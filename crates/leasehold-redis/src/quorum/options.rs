@@ -56,6 +56,7 @@ const NATIVE: [&str; 4] = ["max_ttl", "quarantine", "repair", "set"];
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedlockOptions {
     /// The servers, 3 to 32, each with its own login. Prefix and retention are
     /// those of the first.

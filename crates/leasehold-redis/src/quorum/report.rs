@@ -112,7 +112,7 @@ impl Report {
 fn skew(said: &Said) -> Option<Duration> {
     match said {
         Said::Reply(Reply::Outbid { most, .. }, _, token) if token > most => {
-            Some(Duration::from_micros(token.0 - most.0))
+            Some(Duration::from_micros(token.get() - most.get()))
         }
         _ => None,
     }

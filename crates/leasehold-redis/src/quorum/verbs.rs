@@ -189,7 +189,7 @@ impl RedlockStore {
             }
             Some(only) => only,
             None if classic => Token::NONE,
-            None => Token(wall().0.max(seen.0 + 1)),
+            None => Token::from(wall().0.max(seen.get() + 1)),
         };
         let whose = Voided::Key { by: by.clone() };
         let command = Command::Void(Void { up_to, whose });
@@ -305,7 +305,7 @@ impl Inner {
         }
         Reply::Standing(Standing {
             behind: None,
-            arrival: Arrival(token.0),
+            arrival: Arrival(token.get()),
             token: Some(token),
             position: 0,
             deadline,

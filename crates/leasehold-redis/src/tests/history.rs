@@ -166,7 +166,7 @@ impl History {
                         let held: Vec<_> = holders.iter().map(|holder| holder.token).collect();
                         let gone = self.dice.one_in(4) || held.is_empty();
                         Some(if gone {
-                            Token(1)
+                            Token::from(1)
                         } else {
                             *self.dice.pick(&held)
                         })
@@ -240,9 +240,9 @@ impl History {
     fn token(&mut self, queue: &Queue) -> Token {
         let near = match self.dice.one_in(3) {
             true => self.clock.0 + self.dice.roll(12_000_000),
-            false => queue.last_token().0,
+            false => queue.last_token().get(),
         };
-        Token((near + self.dice.roll(4)).saturating_sub(1))
+        Token::from((near + self.dice.roll(4)).saturating_sub(1))
     }
 
     fn void(&mut self, queue: &Queue) -> Void {

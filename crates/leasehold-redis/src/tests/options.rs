@@ -1,10 +1,11 @@
 //! Tests: parsing and formatting of URLs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::ErrorKind;
-use leasehold_store::access::Access;
+use leasehold_store::access::{Access, TlsOptions};
 use leasehold_store::scheme::Scheme;
 
 use crate::options::RedisOptions;
@@ -23,6 +24,9 @@ fn a_url_says_everything() {
          &connect_timeout=2s&response_timeout=250ms&ca=/ca.pem&cert=/c.pem&key=/k.pem",
     )
     .unwrap();
+    let mut certificates = Access::default();
+    certificates.tls = TlsOptions::trusting(Path::new("/ca.pem"))
+        .with_certificate(Path::new("/c.pem"), Path::new("/k.pem"));
     let wanted = RedisOptions::tls("::1", 7000)
         .credentials(Some("al@ice"), "s:cret")
         .db(3)
@@ -30,18 +34,13 @@ fn a_url_says_everything() {
         .retention(Duration::from_secs(7 * 24 * 3600))
         .connect_timeout(Duration::from_secs(2))
         .response_timeout(Duration::from_millis(250))
-        .ca_file("/ca.pem")
-        .client_certificate("/c.pem", "/k.pem");
+        .with_access(&certificates);
     assert_eq!(options, wanted);
-    let again = RedisOptions::from_url(&options.redacted_url()).unwrap();
-    assert_eq!(again.password.as_deref(), Some("***"));
-    assert_eq!(
-        RedisOptions {
-            password: wanted.password.clone(),
-            ..again
-        },
-        wanted
-    );
+    let mut again = RedisOptions::from_url(&options.redacted_url()).unwrap();
+    assert_eq!(again.access.password.as_deref(), Some("***"));
+    let password = &wanted.access.password;
+    again.access.password.clone_from(password);
+    assert_eq!(again, wanted);
     for shown in [format!("{options:?}"), options.redacted_url()] {
         assert!(!shown.contains("cret"), "{shown}");
     }
@@ -159,7 +158,8 @@ fn odd_names_read_back_the_same() {
         assert_eq!(options.redacted_url(), shown, "{url}");
         let mut again = read(shown);
         assert_eq!(again.redacted_url(), shown, "{url}");
-        again.password.clone_from(&options.password);
+        let password = &options.access.password;
+        again.access.password.clone_from(password);
         assert_eq!(again, options, "{url}");
     }
     let cluster = RedisClusterOptions::from_url("redis-cluster://a%2Fb:***@h1,h2/").unwrap();
@@ -277,6 +277,7 @@ async fn a_password_that_is_written_as_a_user_name_is_not_shown() {
     let options = RedisOptions::from_url("redis://bob@h/").unwrap();
     assert_eq!(options.redacted_url(), "redis://***@h:6379/0");
     assert_eq!(options.url_for_others(), "redis://bob@h:6379/0");
-    let options = options.password_file("/run/password");
+    let mut options = options;
+    options.access.password_file = Some("/run/password".into());
     assert_eq!(options.redacted_url(), "redis://bob@h:6379/0");
 }

@@ -136,7 +136,7 @@ pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
 /// Tokens strictly increase in the order of grants.
 pub async fn tokens_strictly_increase(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
-    let mut last = Token(0);
+    let mut last = Token::NONE;
     for id in 0..20 {
         let actor = if id % 3 == 0 { &a } else { &b };
         let (_, token) = actor.granted(id).await;

@@ -125,7 +125,7 @@ pub async fn adoption_raises_the_token_of_all_claims_of_the_owner(fixture: &dyn 
     let (_, former) = a.granted(owned(1, 7)).await;
     a.granted(owned(2, 7)).await;
     let adopted = stands(b.change(&adoption(&b, 1, 11)).await);
-    let token = adopted.token.unwrap_or(Token(0));
+    let token = adopted.token.unwrap_or(Token::NONE);
     assert!(token > former);
     let other = stands(a.renew(2, LONG).await);
     assert_eq!(other.token, Some(token));

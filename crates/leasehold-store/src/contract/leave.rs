@@ -89,7 +89,7 @@ pub async fn break_of_one_grant_takes_no_other(fixture: &dyn Fixture) {
     }
     a.release(1).await;
     let (_, second) = b.granted(2).await;
-    for other in [first, Token(second.0 + 1), Token::NONE] {
+    for other in [first, Token::from(second.get() + 1), Token::NONE] {
         let (holders, _) = a.breaks(Some(other)).await;
         assert_eq!(holders, 0, "{other} is not {second}");
     }

@@ -81,7 +81,7 @@ impl<J: Journal> Client<J> {
                 bytes,
                 ring: &steps.ring,
                 kept: part.copy.kept.as_deref(),
-                queue: &part.copy.queue,
+                copy: part.copy,
                 commands: part.commands,
             })
             .collect();
@@ -136,14 +136,16 @@ impl<J: Journal> Client<J> {
         part.copy.at = at;
         let size = news.since_base + news.base_length;
         part.slot.size.store(size, Ordering::Relaxed);
+        // Before the grants: this client may have been passed over for others. The doubt goes last,
+        // since it ends the session that pushes belong to.
+        if heard.missed || heard.silent.is_some() {
+            self.push(Push::Reset);
+        }
         for (at, event) in heard.told {
             self.push(Push::of(&event, key, at, self.journal.epoch()));
         }
         if let Some(at) = heard.silent {
             self.journal.doubt(at);
-        }
-        if heard.missed || heard.silent.is_some() {
-            self.push(Push::Reset);
         }
         Ok(())
     }
@@ -179,7 +181,7 @@ impl<J: Journal> Client<J> {
         let Some(writing) = Writing::begin(part.slot) else {
             return;
         };
-        let Ok(base) = entry::encode(&part.copy.queue) else {
+        let Ok(base) = part.copy.base() else {
             return;
         };
         let client = self.clone();

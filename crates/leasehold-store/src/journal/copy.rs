@@ -1,10 +1,12 @@
 //! A client's copy of a queue: the base, and the steps that were taken since.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use leasehold_core::{Command, Event, Inbox, Key, Now, Outcome, Queue, StoreTime};
 
-use super::entry::{self, Flaw, Steps};
+use super::entry::{self, Base, Flaw, Steps};
 use super::{News, Position};
 use crate::error::{ErrorKind, StoreError};
 
@@ -15,6 +17,8 @@ const STEP: u64 = 256;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Copy {
     pub(super) queue: Queue,
+    /// When others found last that these do not listen. The queue shows it only for a while.
+    silent: BTreeMap<Inbox, StoreTime>,
     /// Where the journal ends, as far as it is known.
     pub(super) known: Option<Position>,
     /// The backend's clock when it answered last.
@@ -52,31 +56,30 @@ impl Copy {
         let mut heard = Heard::default();
         // What cannot be read is read again from its base.
         let known = self.known.take();
+        let silent = self.silent.get(inbox).copied();
         if let Some(base) = &news.base {
-            let queue = match &**base {
-                [] => Queue::default(),
+            let base: Base<'_> = match &**base {
+                [] => Base::default(),
                 base => entry::decode(base).map_err(flawed)?,
             };
+            let queue = base.queue.into_owned();
             if known.is_some() {
                 match queue.told_since(&self.queue, inbox) {
-                    Ok(told) => heard.told = told,
-                    Err(silent) => (heard.missed, heard.silent) = (true, silent),
+                    Some(told) => heard.told = told,
+                    None => heard.missed = true,
                 }
             }
-            self.queue = queue;
+            (self.queue, self.silent) = (queue, base.silent.into_owned());
         }
         for entry in &news.entries {
             let steps: Steps<'_> = entry::decode(&entry.bytes).map_err(flawed)?;
             if let Ok((_, mut told)) = self.take(&steps, entry.at, entry.dead) {
                 told.retain(|(_, event)| event.inbox() == inbox);
                 heard.told.append(&mut told);
-                let place = steps.ring.iter().position(|rung| rung == inbox);
-                let is_dead = place.is_some_and(|place| entry.dead >> place & 1 == 1);
-                if is_dead {
-                    heard.silent = Some(entry.at);
-                }
             }
         }
+        let silent_now = self.silent.get(inbox).copied();
+        heard.silent = silent_now.filter(|_| known.is_some() && silent_now != silent);
         self.known = news.end;
         self.since_base = news.since_base;
         self.base_length = news.base_length;
@@ -104,6 +107,12 @@ impl Copy {
             .map(|(_, inbox)| inbox)
             .filter(|inbox| !self.queue.is_deaf(inbox))
             .collect();
+        if !dead.is_empty() {
+            let there: HashSet<_> = self.queue.inboxes(usize::MAX).collect();
+            self.silent.retain(|inbox, _| there.contains(inbox));
+            let found = dead.iter().map(|inbox| ((*inbox).clone(), at));
+            self.silent.extend(found);
+        }
         let mut told = Vec::new();
         let outcomes = steps.commands.iter().map(|command| {
             let mut outcome = self.queue.apply(command, now);
@@ -120,6 +129,14 @@ impl Copy {
             outcome
         });
         Ok((outcomes.collect(), told))
+    }
+
+    /// Writes it down.
+    pub(super) fn base(&self) -> Result<Vec<u8>, StoreError> {
+        entry::encode(&Base {
+            queue: Cow::Borrowed(&self.queue),
+            silent: Cow::Borrowed(&self.silent),
+        })
     }
 
     /// What would come of a claim that does not wait, as far as is known.

@@ -1,8 +1,9 @@
 //! The bytes of entries and bases: a format, a checksum, and JSON.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use leasehold_core::{Command, Inbox, Key};
+use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -25,6 +26,14 @@ pub(super) struct Steps<'a> {
     /// Whether the client listens: [`Now::listens`](leasehold_core::Now::listens).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) listens: bool,
+}
+
+/// A queue as it was, and when others found last that these clients do not listen.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Base<'a> {
+    pub(super) queue: Cow<'a, Queue>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) silent: Cow<'a, BTreeMap<Inbox, StoreTime>>,
 }
 
 /// Why bytes are none of ours.

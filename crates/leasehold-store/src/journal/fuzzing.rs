@@ -1,5 +1,7 @@
 //! What lies in the records of a journal, for `leasehold-fuzz`.
 
+use std::borrow::Cow;
+
 use leasehold_core::{Inbox, Key, Queue, StoreTime};
 
 use super::copy::Copy;
@@ -16,7 +18,11 @@ pub fn seal(json: &str) -> Vec<u8> {
 /// A base as it is written.
 #[must_use]
 pub fn base(queue: &Queue) -> Option<Vec<u8>> {
-    entry::encode(queue).ok()
+    let base = entry::Base {
+        queue: Cow::Borrowed(queue),
+        ..entry::Base::default()
+    };
+    entry::encode(&base).ok()
 }
 
 /// The queue of a base and the entries since.

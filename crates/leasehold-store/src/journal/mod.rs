@@ -41,11 +41,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
+use leasehold_core::{Command, Inbox, Key, StoreTime};
 
 pub use self::store::JournalStore;
 
 use self::entry::Flaw;
+use crate::acknowledged::Acknowledged;
 use crate::error::StoreError;
 use crate::port::{Capabilities, Listening, PushSink};
 
@@ -83,6 +84,12 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
         parts: &[Append<'_>],
         unchanged_since: Option<StoreTime>,
     ) -> Result<Appended, StoreError>;
+
+    /// Returns the acknowledgements of each append that succeeds, if the backend has a policy for
+    /// them.
+    fn acknowledged(&self) -> Option<Acknowledged> {
+        None
+    }
 
     /// Reads what was appended to these journals since, and the clock.
     async fn read(
@@ -166,7 +173,7 @@ pub struct Append<'a> {
     pub ring: &'a [Inbox],
     /// What the backend has given to be kept, when the journal ended at [`known`](Self::known).
     pub kept: Option<&'a [u8]>,
-    queue: &'a Queue,
+    copy: &'a copy::Copy,
     commands: &'a [Command],
 }
 
@@ -177,20 +184,20 @@ impl Append<'_> {
     /// # Errors
     /// `Refused` if it cannot be written down.
     pub fn base(&self) -> Result<Vec<u8>, StoreError> {
-        entry::encode(self.queue)
+        self.copy.base()
     }
 
     /// How many claims the queue has before this entry.
     #[must_use]
     pub fn claims(&self) -> usize {
-        self.queue.claims()
+        self.copy.queue.claims()
     }
 
     /// Whether the entry may add a claim: for a backend that keeps room for renewals.
     #[must_use]
     pub fn grows(&self) -> bool {
         self.commands.iter().any(|command| match command {
-            Command::Claim(claim) => !self.queue.has(&claim.id),
+            Command::Claim(claim) => !self.copy.queue.has(&claim.id),
             _ => false,
         })
     }

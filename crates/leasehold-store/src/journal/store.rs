@@ -13,6 +13,7 @@ use super::copy::{Copy, now};
 use super::keys::{Asked, Keys, Pending, Slot};
 use super::page::{Pages, Sweep, sweep};
 use super::{Doorbell, Journal};
+use crate::acknowledged::Acknowledged;
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
@@ -58,10 +59,19 @@ impl<J: Journal> JournalStore<J> {
         check_runtime()?;
         let (answer, answered) = oneshot::channel();
         self.0.ask(key, asked(answer));
-        answered.await.unwrap_or_else(|_| {
-            let message = "the runtime of the store's tasks has ended";
-            Err(StoreError::new(ErrorKind::Unavailable, message))
-        })
+        answered.await.unwrap_or_else(|_| Err(no_task()))
+    }
+
+    /// Takes claims on several keys, in a task for the same reason.
+    async fn claim_all(&self, keys: &[&Key], claims: &[Command]) -> Result<Taken, StoreError> {
+        check_runtime()?;
+        let (client, claims) = (self.0.clone(), claims.to_vec());
+        let keys: Vec<Key> = keys.iter().map(|key| (*key).clone()).collect();
+        let task = tokio::spawn(async move {
+            let keys: Vec<&Key> = keys.iter().collect();
+            client.claim_all(&keys, &claims).await
+        });
+        task.await.unwrap_or_else(|_| Err(no_task()))
     }
 }
 
@@ -83,9 +93,13 @@ impl<J: Journal> Records for JournalStore<J> {
                 ])
             }
             (Step::One(_), []) => Ok(Vec::new()),
-            (Step::All(claims), keys) => self.0.claim_all(keys, claims).await?,
+            (Step::All(claims), keys) => self.claim_all(keys, claims).await?,
         };
         Ok(Transacted { taken, epoch })
+    }
+
+    fn acknowledged(&self) -> Option<Acknowledged> {
+        self.0.journal.acknowledged()
     }
 
     async fn look(&self, key: &Key) -> Result<Snapshot, StoreError> {
@@ -337,6 +351,11 @@ impl<J: Journal> Client<J> {
         }
         Err(too_often())
     }
+}
+
+fn no_task() -> StoreError {
+    let message = "the runtime of the store's tasks has ended";
+    StoreError::new(ErrorKind::Unavailable, message)
 }
 
 fn nothing_came() -> StoreError {

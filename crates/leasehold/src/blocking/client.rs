@@ -10,10 +10,12 @@ use super::election::Election;
 use super::face::face;
 use super::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::background::{block_on, enter};
-use crate::store::{AuditRecord, Capabilities, LockStore};
+use crate::observe::Observer;
+use crate::store::{AuditRecord, Capabilities, LockStore, StoreOptions};
 use crate::{
-    Access, Broken, ClaimContext, ClaimIds, Deadlock, Error, Initialised, Inspection, LeaseKind,
-    LeaseParts, Listed, Owner, Released, Settings, Shutdown, TlsFiles, Token,
+    Access, Broken, ClaimContext, ClaimIds, CredentialsProvider, Deadlock, Error, Initialised,
+    Inspection, LeaseKind, LeaseParts, Listed, Owner, Released, Settings, Shutdown, TlsOptions,
+    Token,
 };
 
 face! {
@@ -29,7 +31,7 @@ face! {
 
 face! { impl Client {
     /// Makes a lock on `key` in a mode that is known only at run time.
-    now fn lock(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error>;
+    now fn lock_of(&self, key: impl AsRef<str>, mode: Mode) -> Result<Lock, Error>;
     /// Makes a mutex on `key`.
     now fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error>;
     /// Makes a read-write lock on `key`.
@@ -75,6 +77,14 @@ face! { impl Client {
 }}
 
 impl Client {
+    /// Returns the file descriptors that a guarded child process should inherit. See
+    /// [`crate::Client::child_fds`].
+    #[cfg(unix)]
+    #[must_use]
+    pub fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+        self.0.child_fds()
+    }
+
     /// Configures a client by more than a URL.
     #[must_use]
     pub fn builder() -> ClientBuilder {
@@ -96,12 +106,20 @@ face! {
 face! { impl ClientBuilder {
     /// Sets the store's URL. The default is `local:`.
     now fn store(self, url: impl AsRef<str>) -> Self;
+    /// Opens a store by options in place of a URL.
+    now fn with_options(self, options: impl StoreOptions + 'static) -> Self;
     /// Uses a store that is already open.
     now fn with_store(self, store: Arc<dyn LockStore>) -> Self;
     /// Sets the defaults of the client's locks.
     now fn settings(self, settings: Settings) -> Self;
+    /// Sets the TTL of the client's locks.
+    now fn ttl(self, ttl: Duration) -> Self;
+    /// Adds an observer of the client's claims.
+    now fn observer(self, observer: impl Observer) -> Self;
+    /// Returns what `initialise` would do, as text for an administrator.
+    now fn initialisation(&self) -> Result<Option<String>, Error>;
     /// Sets the label that others see beside the host and process id.
-    now fn label(self, label: impl Into<String>) -> Self;
+    now fn label(self, label: impl AsRef<str>) -> Self;
     /// Sets how claim ids are made. The default is random.
     now fn claim_ids(self, ids: ClaimIds) -> Self;
     /// Sets the user to log in as; overrides the URL.
@@ -110,10 +128,12 @@ face! { impl ClientBuilder {
     now fn password(self, password: impl Into<String>) -> Self;
     /// Reads the password from the first line of a file.
     now fn password_file(self, file: impl Into<PathBuf>) -> Self;
-    /// Sets user, password, password file and certificates at once.
+    /// Asks for user and password whenever a connection is opened.
+    now fn credentials(self, provider: CredentialsProvider) -> Self;
+    /// Sets all credentials and certificates at once.
     now fn access(self, access: Access) -> Self;
-    /// Sets the certificates for TLS.
-    now fn tls(self, files: TlsFiles) -> Self;
+    /// Sets certificates, or settings of TLS that you have made.
+    now fn tls(self, tls: TlsOptions) -> Self;
 }}
 
 impl ClientBuilder {

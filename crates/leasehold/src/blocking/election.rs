@@ -8,11 +8,12 @@ use super::face::face;
 use super::lease::{Lease, LossSignal, losing};
 use super::locks::options;
 use crate::background::{block_on, block_within};
-use crate::{Acquire, Error, Leader, Released};
+use crate::{Error, Leader, LeaseParts, LockOptions, Released};
 
 face! {
     /// A leader election: the blocking version of [`crate::Election`].
     #[derive(Clone)]
+    #[must_use = "nobody is a candidate until `campaign` is called"]
     struct Election;
 }
 
@@ -25,8 +26,10 @@ face! { impl Election {
     wait fn try_campaign(&self, note: impl AsRef<str>) -> Result<Option<Leadership>, Error>;
     /// Waits to become the leader, for at most `limit`.
     wait fn campaign_within(&self, note: impl AsRef<str>, limit: Duration) -> Result<Leadership, Error>;
-    /// Campaigns with every option; the other methods call this one.
-    wait fn campaign_with(&self, note: impl AsRef<str>, how: Acquire) -> Result<Option<Leadership>, Error>;
+    /// Waits to become the leader, with these options.
+    wait fn campaign_opts(&self, note: impl AsRef<str>, how: LockOptions) -> Result<Leadership, Error>;
+    /// Recovers a leadership after a crash.
+    wait fn recover(&self, parts: &LeaseParts, note: impl AsRef<str>, how: LockOptions) -> Result<RecoveredLeadership, Error>;
     /// Returns the current leader; `None` if there is none.
     wait fn leader(&self) -> Result<Option<Leader>, Error>;
     /// Watches the leaders from now on.
@@ -53,6 +56,26 @@ face! { impl Leadership {
     /// Returns the lease.
     now fn into_lease(self) -> Lease;
 }}
+
+/// A recovered leadership: the blocking version of [`crate::RecoveredLeadership`].
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use = "a leadership that is dropped is resigned"]
+pub struct RecoveredLeadership {
+    /// The leadership.
+    pub leadership: Leadership,
+    /// Whether the old claim no longer existed, so that this is a new one.
+    pub is_new: bool,
+}
+
+impl From<crate::RecoveredLeadership> for RecoveredLeadership {
+    fn from(recovered: crate::RecoveredLeadership) -> Self {
+        Self {
+            leadership: Leadership(recovered.leadership),
+            is_new: recovered.is_new,
+        }
+    }
+}
 
 face! {
     /// The leaders of an election, one after the other, as an iterator that does not end: the

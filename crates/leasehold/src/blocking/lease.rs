@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Key, Loss, Mode, Standpoint, Token};
+use leasehold_core::{Key, LeaseState, Loss, Mode, Token};
 
 use super::face::face;
-use crate::background::block_within;
-use crate::lease::{Any, Exclusive, LeaseKind, Shared};
+use crate::background::{block_on, block_within};
+use crate::lease::{Any, Exclusive, LeaseKind, Permits, Shared};
 use crate::store::Acknowledged;
 use crate::{Error, GrantNumber, LeaseParts, Released};
 
@@ -48,6 +48,11 @@ face! { impl Lease {
     wait fn downgrade(self) -> Result<Lease<Shared>, Error>;
 }}
 
+face! { impl Lease<Permits> {
+    /// Returns how many permits the lease holds.
+    now fn permits(&self) -> u32;
+}}
+
 face! { impl Lease<Any> {
     /// Returns the fencing token, if the lease has one.
     now fn token(&self) -> Option<Token>;
@@ -65,7 +70,7 @@ face! { impl<K: LeaseKind> Lease<K> {
     /// Returns how long the lease is valid without another renewal.
     now fn remaining(&self) -> Duration;
     /// Returns the state of the lease: held, unknown or lost. No round trip.
-    now fn standpoint(&self) -> Standpoint;
+    now fn state(&self) -> LeaseState;
     /// Returns why the last renewal failed.
     now fn last_error(&self) -> Option<Error>;
     /// Returns which replicas acknowledged the lease.
@@ -92,6 +97,37 @@ face! { impl<K: LeaseKind> Lease<K> {
     wait fn release(self) -> Result<Released, Error>;
 }}
 
+/// Converts a lease on one key to a lease on several keys.
+impl<K: LeaseKind> From<Lease<K>> for MultiLease<K> {
+    fn from(lease: Lease<K>) -> Self {
+        Self(lease.0.into())
+    }
+}
+
+impl MultiLease<Any> {
+    /// Converts to a lease of kind `K`: see [`crate::MultiLease::downcast`].
+    ///
+    /// # Errors
+    /// The lease itself, unchanged.
+    pub fn downcast<K: LeaseKind>(self) -> Result<MultiLease<K>, Self> {
+        self.0.downcast().map(MultiLease).map_err(Self)
+    }
+}
+
+impl<K: LeaseKind> Lease<K> {
+    pub(super) fn work<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, Error> {
+        let done = work(&self);
+        block_on(self.0.give_back(done))
+    }
+}
+
+impl<K: LeaseKind> MultiLease<K> {
+    pub(super) fn work<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, Error> {
+        let done = work(&self);
+        block_on(self.0.give_back(done))
+    }
+}
+
 impl Lease<Any> {
     /// Converts to a lease of kind `K`: see [`crate::Lease::downcast`].
     ///
@@ -111,7 +147,7 @@ face! {
     /// let lease = client.mutex("orders/42")?.lock()?;
     /// let signal = lease.loss_signal();
     /// let watcher = std::thread::spawn(move || signal.lost());
-    /// assert_eq!(lease.release()?, leasehold::Released::StillOurs);
+    /// assert_eq!(lease.release()?, leasehold::Released::Held);
     /// assert_eq!(watcher.join().unwrap(), None, "given back, not lost");
     /// # Ok::<(), leasehold::Error>(())
     /// ```
@@ -136,14 +172,14 @@ pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
     pub lease: Lease<K>,
     /// Whether the old claim no longer existed, so that this is a new one.
-    pub anew: bool,
+    pub is_new: bool,
 }
 
 impl<K: LeaseKind> From<crate::Recovered<K>> for Recovered<K> {
     fn from(recovered: crate::Recovered<K>) -> Self {
         Self {
             lease: Lease(recovered.lease),
-            anew: recovered.anew,
+            is_new: recovered.is_new,
         }
     }
 }
@@ -157,6 +193,8 @@ face! {
 losing!(MultiLease, <K: LeaseKind>);
 
 face! { impl<K: LeaseKind> MultiLease<K> {
+    /// Renews all parts now; they then live `ttl` from now.
+    wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
     /// Returns whether all parts are valid now.
     now fn is_valid(&self) -> bool;
     /// Returns how long all parts are valid without another renewal.
@@ -179,6 +217,11 @@ impl MultiLease {
 }
 
 impl<K: LeaseKind> MultiLease<K> {
+    /// Returns the keys, in the order in which they were given.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.keys()
+    }
+
     /// Splits it into the leases of the keys, which are independent from now on.
     #[must_use = "leases that are dropped are released"]
     pub fn into_leases(self) -> Vec<Lease<K>> {

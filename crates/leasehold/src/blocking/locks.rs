@@ -6,9 +6,8 @@ use leasehold_core::{Key, Mode, RenewalPolicy, Retry};
 
 use super::face::face;
 use super::lease::{Lease, MultiLease, Recovered};
-use crate::background::block_on;
 use crate::lease::{Any, Exclusive, LeaseKind, Permits, Shared};
-use crate::{Acquire, Error, HolderInfo, Inspection, LeaseParts, Owner};
+use crate::{Error, HolderInfo, Inspection, LeaseParts, LockOptions, Owner};
 
 /// The options that every kind has.
 macro_rules! options {
@@ -17,13 +16,13 @@ macro_rules! options {
             /// Returns the key.
             now fn key(&self) -> &Key;
             /// Sets the TTL, instead of the client's.
-            now fn with_ttl(self, ttl: Duration) -> Result<Self, Error>;
+            now fn with_ttl(self, ttl: Duration) -> Self;
             /// Sets who renews the lease.
-            now fn with_renewal(self, policy: RenewalPolicy) -> Result<Self, Error>;
+            now fn with_renewal(self, policy: RenewalPolicy) -> Self;
             /// Sets the maximum time for which a lease is renewed.
-            now fn with_max_hold(self, max_hold: Duration) -> Result<Self, Error>;
+            now fn with_max_hold(self, max_hold: Duration) -> Self;
             /// Sets the minimum time for which the key stays taken.
-            now fn with_min_hold(self, min_hold: Duration) -> Result<Self, Error>;
+            now fn with_min_hold(self, min_hold: Duration) -> Self;
             /// Sets the context: the piece of work that the claims belong to.
             now fn with_context(self, context: &leasehold_core::ClaimContext) -> Self;
             /// Sets the label that others see.
@@ -75,31 +74,62 @@ macro_rules! locking {
             wait fn try_lock(&self) -> Result<Option<$lease>, Error>;
             /// Waits for the key for at most `limit`.
             wait fn lock_within(&self, limit: Duration) -> Result<$lease, Error>;
-            /// Acquires with every option; the other methods call this one.
-            wait fn acquire(&self, how: Acquire) -> Result<Option<$lease>, Error>;
+            /// Waits for the key with these options.
+            wait fn lock_opts(&self, how: LockOptions) -> Result<$lease, Error>;
         }}
-        working!($lock, with_lock, lock, $lease $(, <$kind: $bound>)?);
+        working! {
+            $lock, $lease; lock, lock_within, try_lock;
+            with_lock, with_lock_within, with_try_lock, try_with_lock $(, <$kind: $bound>)?
+        }
     };
 }
 
 /// Runs `work` under a lease, and releases it. A thread cannot be stopped from outside: `work`
 /// looks at the lease itself, and the loss is told when it has ended.
 macro_rules! working {
-    ($lock:ident, $name:ident, $acquire:ident, $lease:ty $(, <$kind:ident: $bound:ident>)?) => {
+    (
+        $lock:ident, $lease:ty; $verb:ident, $verb_within:ident, $try_verb:ident;
+        $with:ident, $within:ident, $try:ident, $fallible:ident $(, <$kind:ident: $bound:ident>)?
+    ) => {
         impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            #[doc = concat!("Waits as [`Self::", stringify!($acquire), "`], runs `work` under the lease, and releases it.")]
+            #[doc = concat!("Waits as [`Self::", stringify!($verb), "`], runs `work` under the lease, and releases it.")]
             ///
             /// A thread cannot be stopped from outside: long work must check
             /// [`is_valid`](crate::Lease::is_valid) itself.
             ///
             /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($acquire), "`];")]
+            #[doc = concat!("As [`Self::", stringify!($verb), "`];")]
             /// `Lost` if the lease was lost before the work finished: another client may hold the
             /// key, and the last actions of the work may have overlapped with its own.
-            pub fn $name<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
-                let lease = self.$acquire()?;
-                let done = work(&lease);
-                block_on(lease.0.give_back(done))
+            pub fn $with<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
+                self.$verb()?.work(work)
+            }
+
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
+            pub fn $within<T>(&self, limit: Duration, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
+                self.$verb_within(limit)?.work(work)
+            }
+
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Self::", stringify!($with), "`]. A busy key is not an error.")]
+            pub fn $try<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<Option<T>, Error> {
+                self.$try_verb()?.map(|lease| lease.work(work)).transpose()
+            }
+
+            #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
+            ///
+            /// # Errors
+            #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
+            pub fn $fallible<T, E: From<Error>>(
+                &self,
+                work: impl FnOnce(&$lease) -> Result<T, E>,
+            ) -> Result<T, E> {
+                self.$with(work)?
             }
         }
     };
@@ -114,7 +144,9 @@ macro_rules! adopting {
             /// Takes over a lease whose holder may still rely on it.
             wait fn adopt_by_force(&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
             /// Recovers a lease after a crash.
-            wait fn recover(&self, parts: &LeaseParts<$kind>, how: impl Into<Acquire>) -> Result<Option<Recovered<$kind>>, Error>;
+            wait fn recover(&self, parts: &LeaseParts<$kind>, how: LockOptions) -> Result<Recovered<$kind>, Error>;
+            /// Recovers a lease after a crash, without waiting.
+            wait fn try_recover(&self, parts: &LeaseParts<$kind>) -> Result<Option<Recovered<$kind>>, Error>;
         }}
     };
 }
@@ -127,12 +159,13 @@ face! {
     /// ```
     /// use leasehold::{Mode, blocking};
     /// let client = blocking::connect("memory:")?;
-    /// let both = client.lock("a", Mode::EXCLUSIVE)?.on_all(["a", "b"])?;
+    /// let both = client.lock_of("a", Mode::EXCLUSIVE)?.on_all(["a", "b"])?;
     /// let leases = both.lock()?.into_leases();
     /// assert!(leases.iter().all(|lease| lease.token().is_some()));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[derive(Clone)]
+    #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct Lock;
 }
 
@@ -158,6 +191,7 @@ face! { impl Lock {
 face! {
     /// A fair, fenced mutex: the blocking version of [`crate::Mutex`].
     #[derive(Clone)]
+    #[must_use = "a mutex holds nothing until one of its methods has taken a lease"]
     struct Mutex;
 }
 
@@ -170,6 +204,7 @@ adopting!(Mutex, Exclusive);
 face! {
     /// A fair, fenced, re-entrant mutex: the blocking version of [`crate::Reentrant`].
     #[derive(Clone)]
+    #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct Reentrant;
 }
 
@@ -197,14 +232,21 @@ face! {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[derive(Clone)]
+    #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct RwLock;
 }
 
 options!(RwLock);
 looking!(RwLock);
 fairness!(RwLock);
-working!(RwLock, with_read, read, Lease<Shared>);
-working!(RwLock, with_write, write, Lease);
+working! {
+    RwLock, Lease<Shared>; read, read_within, try_read;
+    with_read, with_read_within, with_try_read, try_with_read
+}
+working! {
+    RwLock, Lease; write, write_within, try_write;
+    with_write, with_write_within, with_try_write, try_with_write
+}
 
 face! { impl RwLock {
     /// Waits for a read lease.
@@ -219,21 +261,24 @@ face! { impl RwLock {
     wait fn try_write(&self) -> Result<Option<Lease>, Error>;
     /// Waits for the write lease for at most `limit`.
     wait fn write_within(&self, limit: Duration) -> Result<Lease, Error>;
-    /// Acquires a read lease with every option.
-    wait fn acquire_read(&self, how: Acquire) -> Result<Option<Lease<Shared>>, Error>;
-    /// Acquires the write lease with every option.
-    wait fn acquire_write(&self, how: Acquire) -> Result<Option<Lease>, Error>;
+    /// Waits for a read lease with these options.
+    wait fn read_opts(&self, how: LockOptions) -> Result<Lease<Shared>, Error>;
+    /// Waits for the write lease with these options.
+    wait fn write_opts(&self, how: LockOptions) -> Result<Lease, Error>;
     /// Takes over a lease that was handed over.
     wait fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
     /// Takes over a lease whose holder may still rely on it.
     wait fn adopt_by_force<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
-    /// Recovers a write lease after a crash.
-    wait fn recover_write(&self, parts: &LeaseParts<Exclusive>, how: impl Into<Acquire>) -> Result<Option<Recovered>, Error>;
+    /// Recovers a lease after a crash.
+    wait fn recover<K: LeaseKind>(&self, parts: &LeaseParts<K>, how: LockOptions) -> Result<Recovered<K>, Error>;
+    /// Recovers a lease after a crash, without waiting.
+    wait fn try_recover<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Option<Recovered<K>>, Error>;
 }}
 
 face! {
     /// A semaphore: the blocking version of [`crate::Semaphore`].
     #[derive(Clone)]
+    #[must_use = "a semaphore holds nothing until one of its methods has taken a lease"]
     struct Semaphore;
 }
 
@@ -241,7 +286,24 @@ options!(Semaphore);
 looking!(Semaphore);
 fairness!(Semaphore);
 adopting!(Semaphore, Permits);
-working!(Semaphore, with_permit, acquire, Lease<Permits>);
+working! {
+    Semaphore, Lease<Permits>; acquire, acquire_within, try_acquire;
+    with_permit, with_permit_within, with_try_permit, try_with_permit
+}
+
+impl Semaphore {
+    /// Waits for `take` permits, runs `work` under the lease, and releases it.
+    ///
+    /// # Errors
+    /// As [`Self::acquire_many`]; `Lost` as for [`Self::with_permit`].
+    pub fn with_permits<T>(
+        &self,
+        take: u32,
+        work: impl FnOnce(&Lease<Permits>) -> T,
+    ) -> Result<T, Error> {
+        self.acquire_many(take)?.work(work)
+    }
+}
 
 face! { impl Semaphore {
     /// Returns the number of permits, as this handle has it.
@@ -260,8 +322,8 @@ face! { impl Semaphore {
     wait fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits for at most `limit`.
     wait fn acquire_many_within(&self, take: u32, limit: Duration) -> Result<Lease<Permits>, Error>;
-    /// Acquires with every option; the other methods call this one.
-    wait fn acquire_with(&self, take: u32, how: Acquire) -> Result<Option<Lease<Permits>>, Error>;
+    /// Waits for `take` permits with these options.
+    wait fn acquire_opts(&self, take: u32, how: LockOptions) -> Result<Lease<Permits>, Error>;
     /// Changes the number of permits.
     wait fn resize(&self, permits: u32) -> Result<Self, Error>;
 }}
@@ -269,6 +331,7 @@ face! { impl Semaphore {
 face! {
     /// One lock on several keys: the blocking version of [`crate::MultiLock`].
     #[derive(Clone)]
+    #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct MultiLock<K: LeaseKind = Exclusive>;
 }
 
@@ -281,6 +344,8 @@ face! { impl MultiLock {
 }}
 
 face! { impl<K: LeaseKind> MultiLock<K> {
+    /// Returns whether any of the keys is held now.
+    wait fn is_locked(&self) -> Result<bool, Error>;
     /// Returns the keys, in the order in which they were given.
     now fn keys(&self) -> &[Key];
     /// Converts to a lock whose mode is known only at run time.

@@ -14,7 +14,7 @@
 //! let lease = orders.lock()?;
 //! assert!(orders.lock_within(Duration::from_millis(20)).is_err());
 //! println!("write with token {}", lease.token());
-//! assert_eq!(lease.release()?, leasehold::Released::StillOurs);
+//! assert_eq!(lease.release()?, leasehold::Released::Held);
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
@@ -25,7 +25,7 @@ mod lease;
 mod locks;
 
 pub use self::client::{AuditLog, Client, ClientBuilder, Listing};
-pub use self::election::{Election, Leaders, Leadership};
+pub use self::election::{Election, Leaders, Leadership, RecoveredLeadership};
 pub use self::lease::{Lease, LossSignal, MultiLease, Recovered};
 pub use self::locks::{Lock, MultiLock, Mutex, Reentrant, RwLock, Semaphore};
 use crate::Error;

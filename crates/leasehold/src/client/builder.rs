@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_core::ClientInfo;
 
 use super::Client;
-use crate::access::{Access, TlsFiles};
+use crate::access::{Access, CredentialsProvider, TlsOptions};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
@@ -16,29 +16,59 @@ use crate::registry;
 use crate::session::{Session, unanswered};
 use crate::settings::{Settings, setters};
 use crate::store::LockStore;
-use crate::store::scheme::Opened;
+use crate::store::scheme::{Opened, Scheme, StoreOptions};
 use crate::sync::{check_runtime, timeout};
 
 /// Options of a client. See [`Client::builder`].
 #[derive(Clone, Default)]
 pub struct ClientBuilder {
-    url: Option<String>,
-    store: Option<Arc<dyn LockStore>>,
+    source: Source,
     settings: Settings,
     access: Access,
     ids: ClaimIds,
     observers: Observers,
 }
 
+/// Where the store comes from.
+#[derive(Clone)]
+enum Source {
+    Url(String),
+    Options(Arc<dyn StoreOptions>),
+    Open(Arc<dyn LockStore>),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Url("local:".to_owned())
+    }
+}
+
 setters! { ClientBuilder {
     /// Sets the store's URL; see [`connect`](crate::connect). The default is `local:`.
-    store(url: impl AsRef<str>): url = Some(url.as_ref().to_owned());
-    /// Uses a store that is already open: one with special options, or your own implementation.
-    with_store(store: Arc<dyn LockStore>): store = Some(store);
+    store(url: impl AsRef<str>): source = Source::Url(url.as_ref().trim().to_owned());
+    /// Opens a store by options in place of a URL: `RedisOptions`, `PostgresOptions` and so on.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "redis")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::{Client, store::redis::RedisOptions};
+    /// let existing = redis::Client::open("redis://cache/")?;
+    /// let options = RedisOptions::try_from(&existing)?.prefix("jobs:");
+    /// let client = Client::builder().with_options(options).connect().await?;
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "redis"))]
+    /// # fn main() {}
+    /// ```
+    with_options(options: impl StoreOptions + 'static): source = Source::Options(Arc::new(options));
+    /// Uses a store that is already open, also by other clients, or your own implementation.
+    with_store(store: Arc<dyn LockStore>): source = Source::Open(store);
     /// Sets the defaults of the client's locks.
     settings(settings: Settings): settings = settings;
     /// Sets the label that others see beside the host and process id.
-    label(label: impl Into<String>): settings.label = Some(label.into());
+    label(label: impl AsRef<str>): settings.label = Some(label.as_ref().to_owned());
+    /// Sets the TTL of the client's locks, as [`Settings::ttl`].
+    ttl(ttl: Duration): settings.ttl = ttl;
     /// Sets how claim ids are made. The default is random.
     claim_ids(ids: ClaimIds): ids = ids;
     /// Sets the user to log in as; overrides the URL.
@@ -49,10 +79,13 @@ setters! { ClientBuilder {
     /// is opened, so the password may change while the client runs. Overrides
     /// [`ClientBuilder::password`] and the URL.
     password_file(file: impl Into<PathBuf>): access.password_file = Some(file.into());
-    /// Sets user, password, password file and certificates at once.
+    /// Asks for user and password whenever a connection is opened: for credentials that do not live
+    /// long. Overrides [`ClientBuilder::password_file`], [`ClientBuilder::password`] and the URL.
+    credentials(provider: CredentialsProvider): access.credentials = Some(provider);
+    /// Sets all credentials and certificates at once.
     access(access: Access): access = access;
-    /// Sets the certificates for TLS.
-    tls(files: TlsFiles): access.tls = files;
+    /// Sets certificates, or settings of TLS that you have made.
+    tls(tls: TlsOptions): access.tls = tls;
 }}
 
 impl ClientBuilder {
@@ -80,21 +113,11 @@ impl ClientBuilder {
         self.settings
             .check()
             .map_err(|invalid| error(invalid.into()))?;
-        let Opened { store, url } = match self.store {
-            Some(store) => {
-                let url = format!("{}:", store.capabilities().name);
-                Opened { store, url }
-            }
-            None => {
-                let url = self.url.as_deref().unwrap_or("local:");
-                let limit = self.settings.operation_timeout;
-                let opening = open(url, &self.access);
-                // By then it has told why, unless it takes longer than all the rest may.
-                let opened = timeout(limit + FOR_REASONS, opening).await;
-                let opened = opened.unwrap_or_else(|_| Err(unanswered(limit)));
-                opened.map_err(error)?
-            }
-        };
+        let limit = self.settings.operation_timeout;
+        // By then it has told why, unless it takes longer than all the rest may.
+        let opened = timeout(limit + FOR_REASONS, self.source.open(&self.access)).await;
+        let opened = opened.unwrap_or_else(|_| Err(unanswered(limit)));
+        let Opened { store, url, .. } = opened.map_err(error)?;
         if self.settings.rotate_every.is_some() && store.capabilities().exclusive_only {
             let name = store.capabilities().name;
             let why = format!("{name} stores cannot replace claim ids");
@@ -131,8 +154,8 @@ impl ClientBuilder {
     /// # fn main() {}
     /// ```
     pub fn initialisation(&self) -> Result<Option<String>, Error> {
-        let url = self.url.as_deref().unwrap_or("local:").trim();
-        let text = registry::of(url).and_then(|scheme| Ok(scheme.initialisation(url)?));
+        let found = self.source.scheme();
+        let text = found.and_then(|(scheme, url)| Ok(scheme.initialisation(url)?));
         text.map_err(|error| Error::new(Operation::Connect, None, error))
     }
 
@@ -169,20 +192,38 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
-        let url = self.url.as_deref().unwrap_or("local:");
-        let scheme = check_runtime().and_then(|_| registry::of(url.trim()));
-        let marked = match scheme {
-            Ok(scheme) => scheme.initialise(url.trim(), &self.access).await,
+        let marked = match check_runtime().and_then(|_| self.source.scheme()) {
+            Ok((scheme, url)) => scheme.initialise(url, &self.access).await,
             Err(error) => Err(error),
         };
         marked.map_err(|error| Error::new(Operation::Connect, None, error))
     }
 }
 
-/// Opens the store at `url`.
-async fn open(url: &str, access: &Access) -> Result<Opened, StoreError> {
-    access.check()?;
-    registry::of(url)?.open(url, access).await
+impl Source {
+    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
+        access.check()?;
+        match self {
+            Self::Url(url) => registry::of(url)?.open(url, access).await,
+            Self::Options(options) => options.open(access).await,
+            Self::Open(store) => {
+                let url = format!("{}:", store.capabilities().name);
+                Ok(Opened::new(Arc::clone(store), url))
+            }
+        }
+    }
+
+    /// The scheme of the URL, and the URL.
+    fn scheme(&self) -> Result<(&'static dyn Scheme, &str), StoreError> {
+        match self {
+            Self::Url(url) => Ok((registry::of(url)?, url)),
+            Self::Options(_) | Self::Open(_) => {
+                let why = "only servers that a URL names can be made ready";
+                let hint = "set the URL with `store`, as `leasehold init` does";
+                Err(StoreError::new(ErrorKind::Invalid, why).with_hint(hint))
+            }
+        }
+    }
 }
 
 /// How much longer opening a store may take, to say what has kept it.

@@ -36,7 +36,7 @@ impl Client {
     /// let lease = client.mutex("deploy")?.lock().await?;
     /// let saved = lease.parts(); // serialise it, and read it in another process
     /// client.renew_by_parts(&saved, Duration::from_secs(600)).await?;
-    /// assert_eq!(client.release_by_parts(&saved).await?, leasehold::Released::StillOurs);
+    /// assert_eq!(client.release_by_parts(&saved).await?, leasehold::Released::Held);
     /// assert!(!client.mutex("deploy")?.is_locked().await?);
     /// # drop(lease);
     /// # Ok(()) }
@@ -94,7 +94,7 @@ impl Client {
             .ask(self.session.store.release(key, &release))
             .await;
         Ok(match answer.map_err(failed)?.reply {
-            ReleaseReply::Released { .. } => Released::StillOurs,
+            ReleaseReply::Released { .. } => Released::Held,
             ReleaseReply::Absent => Released::AlreadyGone,
         })
     }

@@ -40,9 +40,9 @@ use super::{Fenced, check};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Fenced> {
 /// let printer = Printer { gate: Gate::new(), one_at_a_time: Default::default() };
-/// printer.print(Token(42), "page 1").await?;
-/// printer.print(Token(42), "page 2").await?;
-/// assert!(printer.print(Token(41), "a stale page").await.is_err());
+/// printer.print(Token::from(42), "page 1").await?;
+/// printer.print(Token::from(42), "page 2").await?;
+/// assert!(printer.print(Token::from(41), "a stale page").await.is_err());
 /// # Ok(()) }
 /// ```
 ///
@@ -62,7 +62,7 @@ impl Gate {
     /// stored.
     #[must_use]
     pub const fn at(seen: Token) -> Self {
-        Self(AtomicU64::new(seen.0))
+        Self(AtomicU64::new(seen.get()))
     }
 
     /// Admits a token, and refuses all lower ones from now on.
@@ -72,14 +72,14 @@ impl Gate {
     /// for [`Token::NONE`].
     pub fn admit(&self, token: Token) -> Result<(), Fenced> {
         // Whoever is refused sees what the admitted one had done before it came.
-        let seen = Token(self.0.fetch_max(token.0, Ordering::AcqRel));
+        let seen = Token::from(self.0.fetch_max(token.get(), Ordering::AcqRel));
         check(token, seen)
     }
 
     /// Returns the highest token seen; 0 before the first.
     #[must_use]
     pub fn seen(&self) -> Token {
-        Token(self.0.load(Ordering::Acquire))
+        Token::from(self.0.load(Ordering::Acquire))
     }
 }
 
@@ -95,18 +95,18 @@ mod tests {
 
     #[test]
     fn a_gate_that_was_restored_goes_on_where_it_was() {
-        let gate = Gate::at(Token(7));
+        let gate = Gate::at(Token::from(7));
         assert_eq!(
-            gate.admit(Token(6)),
+            gate.admit(Token::from(6)),
             Err(Fenced {
-                token: Token(6),
-                seen: Token(7)
+                token: Token::from(6),
+                seen: Token::from(7)
             })
         );
-        assert_eq!(gate.admit(Token(7)), Ok(()));
-        assert_eq!(gate.admit(Token(u64::MAX)), Ok(()));
-        assert_eq!(gate.seen(), Token(u64::MAX));
-        assert_eq!(Gate::new().admit(Token(1)), Ok(()));
+        assert_eq!(gate.admit(Token::from(7)), Ok(()));
+        assert_eq!(gate.admit(Token::from(u64::MAX)), Ok(()));
+        assert_eq!(gate.seen(), Token::from(u64::MAX));
+        assert_eq!(Gate::new().admit(Token::from(1)), Ok(()));
         assert!(Gate::new().admit(Token::NONE).is_err());
     }
 
@@ -117,13 +117,13 @@ mod tests {
             let mut highest = 0;
             for token in tokens {
                 let expected = if token < highest {
-                    Err(Fenced { token: Token(token), seen: Token(highest) })
+                    Err(Fenced { token: Token::from(token), seen: Token::from(highest) })
                 } else {
                     Ok(())
                 };
-                prop_assert_eq!(gate.admit(Token(token)), expected);
+                prop_assert_eq!(gate.admit(Token::from(token)), expected);
                 highest = highest.max(token);
-                prop_assert_eq!(gate.seen(), Token(highest));
+                prop_assert_eq!(gate.seen(), Token::from(highest));
             }
         }
 
@@ -141,19 +141,19 @@ mod tests {
                         start.wait();
                         for &token in tokens {
                             let before = gate.seen();
-                            match gate.admit(Token(token)) {
-                                Ok(()) => assert!(before <= Token(token)),
+                            match gate.admit(Token::from(token)) {
+                                Ok(()) => assert!(before <= Token::from(token)),
                                 Err(fenced) => {
-                                    assert_eq!(fenced.token, Token(token));
-                                    assert!(fenced.seen > Token(token) && fenced.seen >= before);
+                                    assert_eq!(fenced.token, Token::from(token));
+                                    assert!(fenced.seen > Token::from(token) && fenced.seen >= before);
                                 }
                             }
-                            assert!(gate.seen() >= before.max(Token(token)));
+                            assert!(gate.seen() >= before.max(Token::from(token)));
                         }
                     });
                 }
             });
-            prop_assert_eq!(Some(gate.seen().0), highest);
+            prop_assert_eq!(Some(gate.seen().get()), highest);
         }
     }
 }

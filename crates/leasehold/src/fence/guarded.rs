@@ -15,8 +15,8 @@ use super::{Fenced, check};
 ///
 /// # fn main() -> Result<(), Fenced> {
 /// let balance = Guarded::new(100);
-/// balance.update(Token(42), |balance| *balance -= 30)?;
-/// assert!(balance.update(Token(41), |balance| *balance = 0).is_err());
+/// balance.update(Token::from(42), |balance| *balance -= 30)?;
+/// assert!(balance.update(Token::from(41), |balance| *balance = 0).is_err());
 /// assert_eq!(balance.read(|balance| *balance), 70);
 /// # Ok(()) }
 /// ```
@@ -36,7 +36,7 @@ impl<T> Guarded<T> {
     /// Wraps a value that has seen no token.
     #[must_use]
     pub const fn new(value: T) -> Self {
-        Self::at(value, Token(0))
+        Self::at(value, Token::NONE)
     }
 
     /// Wraps a value that has seen a token: after a restart, the value and token that were saved.
@@ -102,11 +102,16 @@ mod tests {
 
     #[test]
     fn a_stale_change_is_not_run() {
-        let value = Guarded::at("kept", Token(7));
-        let fenced = value.update(Token(6), |_| unreachable!()).unwrap_err();
-        assert_eq!((fenced.token, fenced.seen), (Token(6), Token(7)));
-        assert_eq!(value.update(Token(7), |value| value.len()), Ok(4));
-        assert_eq!(value.into_inner(), ("kept", Token(7)));
+        let value = Guarded::at("kept", Token::from(7));
+        let fenced = value
+            .update(Token::from(6), |_| unreachable!())
+            .unwrap_err();
+        assert_eq!(
+            (fenced.token, fenced.seen),
+            (Token::from(6), Token::from(7))
+        );
+        assert_eq!(value.update(Token::from(7), |value| value.len()), Ok(4));
+        assert_eq!(value.into_inner(), ("kept", Token::from(7)));
         assert!(
             Guarded::new(())
                 .update(Token::NONE, |()| unreachable!())
@@ -118,16 +123,16 @@ mod tests {
     fn a_panic_fences_all_the_same() {
         let value = Guarded::new(1);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            value.update(Token(2), |value| {
+            value.update(Token::from(2), |value| {
                 *value = 2;
                 panic!("half way");
             })
         }));
         assert!(panicked.is_err());
-        assert!(value.update(Token(1), |_| ()).is_err());
+        assert!(value.update(Token::from(1), |_| ()).is_err());
         assert_eq!(value.read(|value| *value), 2);
-        assert_eq!(value.update(Token(3), |value| *value), Ok(2));
-        assert_eq!(value.into_inner(), (2, Token(3)));
+        assert_eq!(value.update(Token::from(3), |value| *value), Ok(2));
+        assert_eq!(value.into_inner(), (2, Token::from(3)));
     }
 
     proptest! {
@@ -144,8 +149,8 @@ mod tests {
                     scope.spawn(move || {
                         start.wait();
                         for &token in tokens {
-                            match log.update(Token(token), |log| log.push(token)) {
-                                Ok(()) => assert!(log.seen() >= Token(token)),
+                            match log.update(Token::from(token), |log| log.push(token)) {
+                                Ok(()) => assert!(log.seen() >= Token::from(token)),
                                 Err(fenced) => assert!(fenced.seen > fenced.token),
                             }
                         }
@@ -154,7 +159,7 @@ mod tests {
             });
             let (log, seen) = log.into_inner();
             prop_assert!(log.is_sorted(), "{:?}", log);
-            prop_assert_eq!(Some(seen.0), highest);
+            prop_assert_eq!(Some(seen.get()), highest);
             prop_assert_eq!(log.last().copied(), highest);
         }
     }

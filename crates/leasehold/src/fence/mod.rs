@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn the_refusal_names_both_tokens() {
         let fenced = Fenced {
-            token: Token(41),
-            seen: Token(42),
+            token: Token::from(41),
+            seen: Token::from(42),
         };
         assert_eq!(
             fenced.to_string(),
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn no_token_is_refused_whatever_was_seen() {
-        for seen in [Token::NONE, Token(42)] {
+        for seen in [Token::NONE, Token::from(42)] {
             let fenced = check(Token::NONE, seen).unwrap_err();
             assert_eq!(
                 fenced.to_string(),
                 "refused: the lease has no fencing token, as its store has none to give"
             );
         }
-        assert_eq!(check(Token(42), Token(42)), Ok(()));
+        assert_eq!(check(Token::from(42), Token::from(42)), Ok(()));
     }
 }

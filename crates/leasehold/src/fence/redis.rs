@@ -43,18 +43,18 @@
 //! persistence, a fail-over, an eviction, an expiry or a deletion. After that the first token is
 //! admitted, even a stale one.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use ::redis::{RedisError, RedisResult, Script, ScriptInvocation, aio};
 use leasehold_core::{Invalid, Token, written};
+use leasehold_store::fork::Lazy;
 
 use super::Fenced;
 
 /// The verb that needs no token.
 const READ: &str = "get";
 
-static GUARD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("guard.lua")));
+static GUARD: Lazy<Script> = Lazy::new(|| Script::new(include_str!("guard.lua")));
 
 /// What the script answers: how it went, the highest token (or what is there
 /// instead), the value.
@@ -264,7 +264,7 @@ impl Register {
         if went == 2 {
             return Err(foreign(text));
         }
-        let seen = text.parse().map(Token);
+        let seen = text.parse::<u64>().map(Token::from);
         let seen = seen.map_err(|_| foreign(format!("a hash with the token {text:?}")))?;
         if went == 0 {
             return Err(Fenced { token, seen }.into());
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_none_is_no_success() {
         let register = Register::at("k");
-        let odd = register.read(Token(1), Ok((1, "99999999999999999999".into(), None)));
+        let odd = register.read(Token::from(1), Ok((1, "99999999999999999999".into(), None)));
         let message = odd.unwrap_err().to_string();
         assert!(message.contains("99999999999999999999"), "{message}");
     }

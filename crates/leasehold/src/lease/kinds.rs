@@ -39,7 +39,7 @@ mod sealed {
 
 impl LeaseKind for Exclusive {
     fn is(mode: Mode) -> bool {
-        mode == Mode::EXCLUSIVE
+        mode.is_exclusive()
     }
 }
 
@@ -80,6 +80,14 @@ impl fmt::Display for GrantNumber {
     }
 }
 
+impl Lease<Permits> {
+    /// Returns how many permits the lease holds.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        u32::try_from(self.mode().weight()).unwrap_or(u32::MAX)
+    }
+}
+
 impl Lease<Any> {
     /// Returns the fencing token, as [`Lease<Exclusive>::token`](Lease::token) does. `None` if
     /// the lease has none: it is not exclusive, or the store has no tokens.
@@ -100,7 +108,7 @@ impl Lease<Any> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use leasehold::{Exclusive, Mode, Shared};
     /// let client = leasehold::connect("memory:").await?;
-    /// let lease = client.lock("config", Mode::EXCLUSIVE)?.lock().await?;
+    /// let lease = client.lock_of("config", Mode::EXCLUSIVE)?.lock().await?;
     /// let lease = lease.downcast::<Shared>().expect_err("it is a writer");
     /// let writer = lease.downcast::<Exclusive>().expect("it is a writer");
     /// let reader = writer.downgrade().await?.into_any();

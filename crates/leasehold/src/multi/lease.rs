@@ -17,13 +17,13 @@ use crate::loss::LossSignal;
 #[must_use = "a lease that is dropped is released"]
 pub struct MultiLease<K: LeaseKind = Exclusive> {
     /// As the keys were named; at least one.
-    parts: Vec<Lease<K>>,
+    leases: Vec<Lease<K>>,
 }
 
 impl MultiLease {
     /// Returns each key with its own fencing token, in the order in which the keys were given.
     pub fn tokens(&self) -> impl Iterator<Item = (&Key, Token)> {
-        self.parts.iter().map(|part| (part.key(), part.token()))
+        self.leases.iter().map(|part| (part.key(), part.token()))
     }
 }
 
@@ -33,10 +33,10 @@ impl MultiLease<Any> {
     /// # Errors
     /// The lease itself, unchanged.
     pub fn downcast<K: LeaseKind>(self) -> Result<MultiLease<K>, Self> {
-        if !self.parts.iter().all(|part| K::is(part.mode())) {
+        if !self.leases.iter().all(|part| K::is(part.mode())) {
             return Err(self);
         }
-        let parts = self.parts.into_iter().flat_map(Lease::downcast);
+        let parts = self.leases.into_iter().flat_map(Lease::downcast);
         Ok(MultiLease::of(parts.collect()))
     }
 }
@@ -50,42 +50,47 @@ impl<K: LeaseKind> From<Lease<K>> for MultiLease<K> {
 
 impl<K: LeaseKind> MultiLease<K> {
     /// Of at least one.
-    pub(super) fn of(parts: Vec<Lease<K>>) -> Self {
-        Self { parts }
+    pub(super) fn of(leases: Vec<Lease<K>>) -> Self {
+        Self { leases }
     }
 
     /// Converts to a lease whose mode is known only at run time.
     pub fn into_any(self) -> MultiLease<Any> {
-        MultiLease::of(self.parts.into_iter().map(Lease::into_any).collect())
+        MultiLease::of(self.leases.into_iter().map(Lease::into_any).collect())
     }
 
     /// Returns the leases of the keys, in the order in which the keys were given.
-    pub fn parts(&self) -> &[Lease<K>] {
-        &self.parts
+    pub fn leases(&self) -> &[Lease<K>] {
+        &self.leases
+    }
+
+    /// Returns the keys, in the order in which they were given.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.leases.iter().map(Lease::key)
     }
 
     /// Splits it into the leases of the keys, which are independent from now on.
     pub fn into_leases(self) -> Vec<Lease<K>> {
-        self.parts
+        self.leases
     }
 
     /// Returns whether all parts are valid now. No round trip.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.parts.iter().all(Lease::is_valid)
+        self.leases.iter().all(Lease::is_valid)
     }
 
     /// Returns how long all parts are valid without another renewal.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let remaining = self.parts.iter().map(Lease::remaining);
+        let remaining = self.leases.iter().map(Lease::remaining);
         remaining.min().unwrap_or_default()
     }
 
     /// Returns how long the acquisition of all keys took.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let waited = self.parts.iter().map(Lease::waited);
+        let waited = self.leases.iter().map(Lease::waited);
         waited.max().unwrap_or_default()
     }
 
@@ -95,13 +100,19 @@ impl<K: LeaseKind> MultiLease<K> {
     /// See [`LossSignal`].
     #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
-        let signals = self.parts.iter().map(|part| part.slot().clone());
+        let signals = self.leases.iter().map(|part| part.slot().clone());
         LossSignal::of(signals)
+    }
+
+    /// Same as [`Lease::work`].
+    pub(crate) async fn work<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, Error> {
+        let done = self.run(work(&self)).await?;
+        self.give_back(done).await
     }
 
     /// Same as [`Lease::give_back`].
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
-        let given = self.parts.into_iter().map(|part| part.give_back(()));
+        let given = self.leases.into_iter().map(|part| part.give_back(()));
         for part in join_all(given).await {
             part?;
         }
@@ -116,7 +127,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::lost`].
     pub async fn lost(&self) -> Loss {
-        let lost = self.parts.iter().map(|part| Box::pin(part.lost()));
+        let lost = self.leases.iter().map(|part| Box::pin(part.lost()));
         select_all(lost).await.0
     }
 
@@ -131,15 +142,15 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::run`].
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let lost = self.parts.iter().map(|part| Box::pin(part.lost()));
+        let lost = self.leases.iter().map(|part| Box::pin(part.lost()));
         let done = tokio::select! {
             biased;
             (loss, part, _) = select_all(lost) => {
-                Err(self.parts[part].lost_error(Operation::Hold, loss))
+                Err(self.leases[part].lost_error(Operation::Hold, loss))
             }
             done = work => Ok(done),
         }?;
-        self.parts
+        self.leases
             .iter()
             .try_for_each(|part| part.check_held(Operation::Hold))?;
         Ok(done)
@@ -156,8 +167,40 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::renew`].
     pub async fn renew(&self) -> Result<(), Error> {
-        let renewed = join_all(self.parts.iter().map(Lease::renew)).await;
+        let renewed = join_all(self.leases.iter().map(Lease::renew)).await;
         renewed.into_iter().collect()
+    }
+
+    /// The same as [`MultiLease::run`] for work that may fail.
+    ///
+    /// # Cancel safety
+    /// Same as [`MultiLease::run`].
+    ///
+    /// # Errors
+    /// That of the work, or one made of `Lost`.
+    ///
+    /// # Examples
+    /// See [`Lease::try_run`].
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(work).await?
+    }
+
+    /// Renews all parts now; they then live `ttl` from now.
+    ///
+    /// # Cancel safety
+    /// Same as [`Lease::renew`].
+    ///
+    /// # Errors
+    /// Same as [`Lease::renew_for`], for the first part that fails.
+    ///
+    /// # Examples
+    /// See [`Lease::renew_for`].
+    pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
+        let renewed = self.leases.iter().map(|lease| lease.renew_for(ttl));
+        join_all(renewed).await.into_iter().collect()
     }
 
     /// Releases all keys. Returns `AlreadyGone` if any part had expired or was taken before.
@@ -172,13 +215,13 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`MultiLock`](crate::MultiLock).
     pub async fn release(self) -> Result<Released, Error> {
-        release_all(self.parts).await
+        release_all(self.leases).await
     }
 }
 
 /// Gives all back; each is tried.
 pub(super) async fn release_all<K: LeaseKind>(leases: Vec<Lease<K>>) -> Result<Released, Error> {
-    let mut whole = Released::StillOurs;
+    let mut whole = Released::Held;
     // All at once, and each is tried whatever becomes of the others.
     for released in join_all(leases.into_iter().map(Lease::release)).await {
         if released? == Released::AlreadyGone {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    ClaimMachine, ClaimNumber, Command, Fact, Facts, Failure, Loss, Mode, Moment, Phase, Response,
-    Standpoint, Token, Transmit, written,
+    ClaimMachine, ClaimNumber, Command, Fact, Facts, Failure, LeaseState, Loss, Mode, Moment,
+    Phase, Response, Token, Transmit, written,
 };
 use tokio::sync::Notify;
 use tracing::Span;
@@ -39,7 +39,7 @@ pub(crate) struct ClaimSlot {
 #[derive(Debug)]
 struct Seen {
     phase: Phase,
-    standpoint: Option<Standpoint>,
+    state: Option<LeaseState>,
     loss_at_end: Option<Loss>,
     position: u64,
     facts: Facts,
@@ -63,14 +63,14 @@ enum Trouble {
 }
 
 impl Seen {
-    fn standpoint(&self, valid_until: Moment, now: Moment) -> Standpoint {
+    fn state(&self, valid_until: Moment, now: Moment) -> LeaseState {
         if let Some(loss) = self.lost {
-            return Standpoint::Lost(loss);
+            return LeaseState::Lost(loss);
         }
-        match self.standpoint.unwrap_or(Standpoint::Held) {
+        match self.state.unwrap_or(LeaseState::Held) {
             // Time is up although nobody has noticed yet.
-            Standpoint::Held | Standpoint::Unknown if now >= valid_until => {
-                Standpoint::Lost(self.loss_at_end.unwrap_or(Loss::Unanswered))
+            LeaseState::Held | LeaseState::Unknown if now >= valid_until => {
+                LeaseState::Lost(self.loss_at_end.unwrap_or(Loss::Unanswered))
             }
             known => known,
         }
@@ -96,7 +96,7 @@ impl ClaimSlot {
             token: AtomicU64::new(0),
             seen: Mutex::new(Seen {
                 phase: Phase::Over,
-                standpoint: None,
+                state: None,
                 loss_at_end: None,
                 position: 0,
                 facts: Facts::default(),
@@ -134,16 +134,16 @@ impl ClaimSlot {
                 .store(claim.valid_until().0, Ordering::Release);
         }
         if let Some(token) = claim.token() {
-            self.token.fetch_max(token.0, Ordering::AcqRel);
+            self.token.fetch_max(token.get(), Ordering::AcqRel);
         }
         let position = claim.position().filter(|_| self.tells_position);
         let is = (
             claim.phase(),
-            claim.standpoint(),
+            claim.state(),
             position.unwrap_or(seen.position),
         );
-        let was = (seen.phase, seen.standpoint, seen.position);
-        (seen.phase, seen.standpoint, seen.position) = is;
+        let was = (seen.phase, seen.state, seen.position);
+        (seen.phase, seen.state, seen.position) = is;
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
         seen.facts.look(claim, now, |fact| {
@@ -201,8 +201,8 @@ impl ClaimSlot {
     /// stays so.
     pub(super) fn give_back(&self, now: Moment) {
         let mut seen = self.seen();
-        let standpoint = seen.standpoint(self.valid_until(), now);
-        seen.given_back |= !matches!(standpoint, Standpoint::Lost(_));
+        let state = seen.state(self.valid_until(), now);
+        seen.given_back |= !matches!(state, LeaseState::Lost(_));
         self.valid_until.store(0, Ordering::Release);
     }
 
@@ -215,14 +215,14 @@ impl ClaimSlot {
     }
 
     pub(crate) fn token(&self) -> Token {
-        Token(self.token.load(Ordering::Acquire))
+        Token::from(self.token.load(Ordering::Acquire))
     }
 
-    pub(crate) fn standpoint(&self) -> Standpoint {
+    pub(crate) fn state(&self) -> LeaseState {
         let Some(seen) = self.here() else {
-            return Standpoint::Lost(Loss::Forked);
+            return LeaseState::Lost(Loss::Forked);
         };
-        seen.standpoint(self.valid_until(), clock::now())
+        seen.state(self.valid_until(), clock::now())
     }
 
     /// Why the lease is lost, if it is. A released lease is not lost.
@@ -230,8 +230,8 @@ impl ClaimSlot {
         let Some(seen) = self.here() else {
             return Some(Loss::Forked);
         };
-        match seen.standpoint(self.valid_until(), clock::now()) {
-            Standpoint::Lost(loss) if !seen.given_back => Some(loss),
+        match seen.state(self.valid_until(), clock::now()) {
+            LeaseState::Lost(loss) if !seen.given_back => Some(loss),
             _ => None,
         }
     }
@@ -316,7 +316,7 @@ impl ClaimSlot {
         let Some(mut seen) = self.here() else {
             return Some(Loss::Forked);
         };
-        let Standpoint::Lost(loss) = seen.standpoint(self.valid_until(), clock::now()) else {
+        let LeaseState::Lost(loss) = seen.state(self.valid_until(), clock::now()) else {
             return None;
         };
         if seen.lost.replace(loss).is_none() {

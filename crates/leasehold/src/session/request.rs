@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClientInfo, Deadlines, GRACE, Key, Mode, Note, OwnerSecret, Retry,
-    Terms, written,
+    Capacity, Claim, ClaimId, ClientInfo, Deadlines, GRACE, Invalid, Key, Mode, Note, OwnerSecret,
+    Retry, Terms, written,
 };
 
 use super::{Session, no_answer, unanswered};
@@ -25,9 +25,18 @@ pub(crate) struct AcquireRequest {
     pub(crate) secret: Option<OwnerSecret>,
     pub(crate) min_hold: Duration,
     pub(crate) note: Option<Note>,
+    /// The first option that was out of bounds.
+    pub(crate) invalid: Option<Box<Invalid>>,
 }
 
 impl AcquireRequest {
+    /// Refuses what cannot be asked for.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let option = self.invalid.as_deref().cloned();
+        option.map_or_else(|| self.mode.check(), Err)?;
+        Ok(())
+    }
+
     /// The claim as the store is asked for it.
     pub(super) fn claim(&self, session: &Session, id: ClaimId, wait: bool) -> Claim {
         Claim {

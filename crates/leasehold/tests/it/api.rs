@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, Any, Client, Election, Error, Exclusive, Lease, Lock, LossSignal, Mode, MultiLease,
-    MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared, Wait,
+    Any, Client, Election, Error, Exclusive, Lease, Lock, LockOptions, LossSignal, Mode,
+    MultiLease, MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared,
 };
 
 fn can_be_sent<T: Send + 'static>() {}
@@ -31,7 +31,7 @@ fn handles_and_leases_belong_to_no_thread() {
     can_be_shared::<MultiLease>();
     can_be_shared::<LossSignal>();
     can_be_shared::<Error>();
-    can_be_sent::<Acquire>();
+    can_be_sent::<LockOptions>();
 }
 
 #[tokio::test]
@@ -41,13 +41,13 @@ async fn futures_can_be_spawned() {
     can_be_spawned(lock.lock());
     can_be_spawned(lock.try_lock());
     can_be_spawned(lock.lock_within(Duration::from_secs(1)));
-    can_be_spawned(lock.acquire(Wait::Forever.into()));
-    let untyped = client.lock("k", Mode::EXCLUSIVE).unwrap();
+    can_be_spawned(lock.lock_opts(LockOptions::new()));
+    let untyped = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
     can_be_spawned(untyped.lock());
-    can_be_spawned(untyped.acquire(Wait::Forever.into()));
+    can_be_spawned(untyped.lock_opts(LockOptions::new()));
     let both = untyped.on_all(["k", "l"]).unwrap();
     can_be_spawned(both.lock());
-    can_be_spawned(both.acquire(Wait::Forever.into()));
+    can_be_spawned(both.lock_opts(LockOptions::new()));
     can_be_spawned(client.inspect("k"));
     can_be_spawned(client.shutdown(Duration::from_secs(1)));
     let lease = lock.lock().await.unwrap();

@@ -85,7 +85,7 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     let client = classic(&server).await;
     let owner = leasehold::Owner::new();
     let mutex = client.mutex("k").unwrap();
-    let held = mutex.with_min_hold(Duration::from_secs(1)).unwrap();
+    let held = mutex.with_min_hold(Duration::from_secs(1));
     let errors = [
         client.rwlock("k").unwrap().read().await.unwrap_err(),
         client
@@ -247,7 +247,7 @@ async fn the_layouts_refuse_each_other() {
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert!(hint(&refused).contains("layout=classic"), "{refused}");
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn on_a_cluster_too() {
     assert_eq!(b.break_key("k0").await.unwrap().holders, 1);
     assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
     for lease in leases {
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
     }
     assert!(b.list("*").await.unwrap().is_empty());
 }

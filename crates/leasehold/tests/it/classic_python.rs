@@ -68,7 +68,7 @@ async fn each_excludes_the_other(server: RedisServer) {
     assert_eq!(scene.python.ask("lock invoice-42 30 0.1"), "False");
     assert_eq!(scene.python.ask("locked invoice-42"), "True");
     assert!(lease.is_valid());
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     assert_eq!(scene.python.ask("locked invoice-42"), "False");
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
 }
@@ -125,14 +125,14 @@ async fn a_lock_of_redis_py_that_has_lapsed_is_ours_and_stays_ours() {
         assert_eq!(scene.python.ask(request), "LockNotOwnedError", "{request}");
     }
     lease.renew().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_redis_py_took_over_is_lost() {
     let mut scene = Scene::new().await;
-    let brief = scene.mutex().with_ttl(Duration::from_millis(300)).unwrap();
-    let manual = brief.clone().with_renewal(RenewalPolicy::Manual).unwrap();
+    let brief = scene.mutex().with_ttl(Duration::from_millis(300));
+    let manual = brief.clone().with_renewal(RenewalPolicy::Manual);
     let lease = soon(manual.lock()).await.unwrap();
     // Its validity ends before redis-py can have it.
     assert_eq!(scene.python.ask("lock invoice-42 30 20"), "True");
@@ -143,7 +143,7 @@ async fn a_lease_that_redis_py_took_over_is_lost() {
     assert_eq!(scene.python.ask("release invoice-42"), "None");
 
     // Somebody deletes a lock that is kept, and redis-py takes it: the next renewal says so.
-    let lease = soon(brief.with_ttl(Duration::from_secs(2)).unwrap().lock())
+    let lease = soon(brief.with_ttl(Duration::from_secs(2)).lock())
         .await
         .unwrap();
     scene.server.command(&["DEL", KEY]);
@@ -196,7 +196,7 @@ async fn a_counter_that_both_add_to_loses_nothing() {
                 let mut set = redis::cmd("SET");
                 set.arg("counter").arg(seen.unwrap_or(0) + 1);
                 let () = set.query_async(&mut redis).await.unwrap();
-                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                assert_eq!(lease.release().await.unwrap(), Released::Held);
             }
         });
     }

@@ -3,7 +3,7 @@
 use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use leasehold::{Acquire, ClaimContext, Client, Error, ErrorKind, Wait};
+use leasehold::{ClaimContext, Client, Error, ErrorKind, LockOptions};
 use tokio::sync::mpsc;
 
 const AFTER: Duration = Duration::from_millis(100);
@@ -16,10 +16,10 @@ async fn clients() -> (Client, Client) {
 
 /// Waits for the key, and gives up in a deadlock.
 async fn wait_for(client: Client, key: &str, context: ClaimContext) -> Result<(), Error> {
-    let how = Acquire::from(Wait::Forever).deadlock_timeout(AFTER);
+    let how = LockOptions::new().deadlock_timeout(AFTER);
     let lock = client.mutex(key)?.with_context(&context);
-    let lease = lock.acquire(how).await?;
-    let _ = lease.expect("it waits forever").release().await?;
+    let lease = lock.lock_opts(how).await?;
+    let _ = lease.release().await?;
     Ok(())
 }
 
@@ -33,11 +33,11 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
     let y = y.lock().await.expect("y is free");
 
     let (tell, mut told) = mpsc::unbounded_channel();
-    let how = Acquire::from(Wait::Forever).on_deadlock(AFTER, move |deadlock| {
+    let how = LockOptions::new().on_deadlock(AFTER, move |deadlock| {
         let _ = tell.send(deadlock.to_string());
     });
     let waiting = client.mutex("y").expect("a key").with_context(&first);
-    let older = tokio::spawn(async move { waiting.acquire(how).await });
+    let older = tokio::spawn(async move { waiting.lock_opts(how).await });
     while client
         .inspect("y")
         .await
@@ -59,11 +59,7 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
 
     let _ = y.release().await.expect("y was held");
     let older = older.await.expect("no panic").expect("y is free");
-    let _ = older
-        .expect("it waits forever")
-        .release()
-        .await
-        .expect("y is held");
+    let _ = older.release().await.expect("y is held");
     let _ = x.release().await.expect("x is held");
     if let Ok(sentence) = told.try_recv() {
         assert!(sentence.contains("holds x and waits for y"), "{sentence}");
@@ -103,7 +99,7 @@ async fn readers_and_permits_wait_for_each_other_too() {
 #[tokio::test]
 async fn a_check_needs_a_context() {
     let (client, _) = clients().await;
-    let how = Acquire::from(Wait::Forever).deadlock_timeout(AFTER);
-    let refused = client.mutex("x").expect("a key").acquire(how).await;
+    let how = LockOptions::new().deadlock_timeout(AFTER);
+    let refused = client.mutex("x").expect("a key").lock_opts(how).await;
     assert_eq!(refused.expect_err("no context").kind(), ErrorKind::Invalid);
 }

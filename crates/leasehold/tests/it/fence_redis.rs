@@ -18,14 +18,14 @@ async fn connect(server: &RedisServer) -> MultiplexedConnection {
 
 fn stored(seen: u64, value: Option<&str>) -> Stored {
     let mut stored = Stored::default();
-    stored.seen = Token(seen);
+    stored.seen = Token::from(seen);
     stored.value = value.map(|value| value.as_bytes().to_vec());
     stored
 }
 
 fn fenced<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u64, u64) {
     let Fenced { token, seen } = answer.unwrap_err().fenced().unwrap();
-    (token.0, seen.0)
+    (token.get(), seen.get())
 }
 
 #[tokio::test]
@@ -34,14 +34,17 @@ async fn a_lower_token_writes_nothing() {
     let mut c = connect(&server).await;
     let order = Register::at("order:42");
     assert_eq!(order.get(&mut c).await.unwrap(), Stored::default());
-    order.set(&mut c, Token(41), "new").await.unwrap();
-    order.set(&mut c, Token(41), "packed").await.unwrap();
+    order.set(&mut c, Token::from(41), "new").await.unwrap();
+    order.set(&mut c, Token::from(41), "packed").await.unwrap();
     assert_eq!(order.get(&mut c).await.unwrap(), stored(41, Some("packed")));
-    order.set(&mut c, Token(42), "paid").await.unwrap();
+    order.set(&mut c, Token::from(42), "paid").await.unwrap();
 
-    assert_eq!(fenced(order.set(&mut c, Token(41), "x").await), (41, 42));
-    assert_eq!(fenced(order.claim(&mut c, Token(41)).await), (41, 42));
-    assert_eq!(fenced(order.clear(&mut c, Token(41)).await), (41, 42));
+    assert_eq!(
+        fenced(order.set(&mut c, Token::from(41), "x").await),
+        (41, 42)
+    );
+    assert_eq!(fenced(order.claim(&mut c, Token::from(41)).await), (41, 42));
+    assert_eq!(fenced(order.clear(&mut c, Token::from(41)).await), (41, 42));
     assert_eq!(order.get(&mut c).await.unwrap(), stored(42, Some("paid")));
 }
 
@@ -50,17 +53,26 @@ async fn who_claims_first_reads_what_nobody_older_can_change() {
     let server = RedisServer::start();
     let mut c = connect(&server).await;
     let order = Register::at("order:42");
-    assert_eq!(order.claim(&mut c, Token(7)).await.unwrap(), None);
+    assert_eq!(order.claim(&mut c, Token::from(7)).await.unwrap(), None);
     assert_eq!(order.get(&mut c).await.unwrap(), stored(7, None));
-    order.set(&mut c, Token(7), b"\0\xff\r\n").await.unwrap();
-    let read = order.claim(&mut c, Token(8)).await.unwrap();
+    order
+        .set(&mut c, Token::from(7), b"\0\xff\r\n")
+        .await
+        .unwrap();
+    let read = order.claim(&mut c, Token::from(8)).await.unwrap();
     assert_eq!(read.as_deref(), Some(b"\0\xff\r\n".as_slice()));
-    assert_eq!(fenced(order.set(&mut c, Token(7), "late").await), (7, 8));
+    assert_eq!(
+        fenced(order.set(&mut c, Token::from(7), "late").await),
+        (7, 8)
+    );
 
-    order.clear(&mut c, Token(8)).await.unwrap();
+    order.clear(&mut c, Token::from(8)).await.unwrap();
     assert_eq!(order.get(&mut c).await.unwrap(), stored(8, None));
-    assert_eq!(fenced(order.set(&mut c, Token(7), "late").await), (7, 8));
-    order.set(&mut c, Token(8), "").await.unwrap();
+    assert_eq!(
+        fenced(order.set(&mut c, Token::from(7), "late").await),
+        (7, 8)
+    );
+    order.set(&mut c, Token::from(8), "").await.unwrap();
     assert_eq!(order.get(&mut c).await.unwrap(), stored(8, Some("")));
 }
 
@@ -86,10 +98,10 @@ async fn tokens_are_compared_and_kept_to_the_last_digit() {
     for (i, &low) in rising.iter().enumerate() {
         for (j, &high) in rising.iter().enumerate().skip(i + 1) {
             let value = Register::at(format!("{i}-{j}"));
-            value.set(&mut c, Token(low), "low").await.unwrap();
-            value.set(&mut c, Token(low), "low").await.unwrap();
-            value.set(&mut c, Token(high), "high").await.unwrap();
-            let refused = value.set(&mut c, Token(low), "late").await;
+            value.set(&mut c, Token::from(low), "low").await.unwrap();
+            value.set(&mut c, Token::from(low), "low").await.unwrap();
+            value.set(&mut c, Token::from(high), "high").await.unwrap();
+            let refused = value.set(&mut c, Token::from(low), "late").await;
             assert_eq!(fenced(refused), (low, high));
             assert_eq!(value.get(&mut c).await.unwrap(), stored(high, Some("high")));
         }
@@ -125,9 +137,9 @@ async fn what_is_not_ours_is_left_alone() {
         let there = Register::at(key);
         let answers = [
             there.get(&mut c).await.unwrap_err(),
-            there.set(&mut c, Token(5), "y").await.unwrap_err(),
-            there.claim(&mut c, Token(5)).await.unwrap_err(),
-            there.clear(&mut c, Token(5)).await.unwrap_err(),
+            there.set(&mut c, Token::from(5), "y").await.unwrap_err(),
+            there.claim(&mut c, Token::from(5)).await.unwrap_err(),
+            there.clear(&mut c, Token::from(5)).await.unwrap_err(),
         ];
         for error in answers {
             let said = format!("the key {key:?} holds {what}, not a fenced value");
@@ -139,7 +151,10 @@ async fn what_is_not_ours_is_left_alone() {
     }
     // Higher than any token: refused, with the number.
     let huge = Register::at("huge");
-    let error = huge.set(&mut c, Token(u64::MAX), "y").await.unwrap_err();
+    let error = huge
+        .set(&mut c, Token::from(u64::MAX), "y")
+        .await
+        .unwrap_err();
     says(&error, ["99999999999999999999"]);
 }
 
@@ -151,21 +166,31 @@ async fn an_expiry_takes_the_token_along() {
     let fleeting = lasting.clone().expire_after(Duration::from_secs(100));
     let fleeting = fleeting.unwrap();
     let left = || server.query::<i64>(&["PTTL", "k"]);
-    fleeting.set(&mut c, Token(7), "x").await.unwrap();
+    fleeting.set(&mut c, Token::from(7), "x").await.unwrap();
     assert!((1..=100_000).contains(&left()), "{}", left());
     server.command(&["PEXPIRE", "k", "500000"]);
-    assert_eq!(fenced(fleeting.set(&mut c, Token(6), "y").await), (6, 7));
+    assert_eq!(
+        fenced(fleeting.set(&mut c, Token::from(6), "y").await),
+        (6, 7)
+    );
     fleeting.get(&mut c).await.unwrap();
     assert!(left() > 100_000, "refusals and reads leave it");
-    fleeting.claim(&mut c, Token(7)).await.unwrap();
+    fleeting.claim(&mut c, Token::from(7)).await.unwrap();
     assert!((1..=100_000).contains(&left()), "{}", left());
-    lasting.clear(&mut c, Token(7)).await.unwrap();
+    lasting.clear(&mut c, Token::from(7)).await.unwrap();
     assert_eq!(left(), -1);
     let longest = lasting.clone().expire_after(Register::MAX_EXPIRY);
-    longest.unwrap().claim(&mut c, Token(7)).await.unwrap();
+    longest
+        .unwrap()
+        .claim(&mut c, Token::from(7))
+        .await
+        .unwrap();
     assert!(left() > 1_000_000);
     server.command(&["DEL", "k"]);
-    lasting.set(&mut c, Token(1), "forgotten").await.unwrap();
+    lasting
+        .set(&mut c, Token::from(1), "forgotten")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -173,9 +198,9 @@ async fn a_server_that_forgot_the_script_is_told_again() {
     let server = RedisServer::start();
     let mut c = connect(&server).await;
     let value = Register::at("k");
-    value.set(&mut c, Token(7), "x").await.unwrap();
+    value.set(&mut c, Token::from(7), "x").await.unwrap();
     server.command(&["SCRIPT", "FLUSH"]);
-    assert_eq!(fenced(value.set(&mut c, Token(6), "y").await), (6, 7));
+    assert_eq!(fenced(value.set(&mut c, Token::from(6), "y").await), (6, 7));
 }
 
 #[tokio::test]
@@ -183,9 +208,9 @@ async fn a_server_that_says_no_has_its_say() {
     let server = RedisServer::start();
     let mut c = connect(&server).await;
     let value = Register::at("k");
-    value.set(&mut c, Token(7), "x").await.unwrap();
+    value.set(&mut c, Token::from(7), "x").await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let error = value.set(&mut c, Token(8), "y").await.unwrap_err();
+    let error = value.set(&mut c, Token::from(8), "y").await.unwrap_err();
     assert!(matches!(error, Error::Redis { .. }), "{error:?}");
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("maxmemory"), "{source}");
@@ -203,11 +228,11 @@ async fn the_least_of_rights_is_enough() {
     let client = redis::Client::open(server.url_as("app", "secret")).unwrap();
     let mut c = client.get_multiplexed_async_connection().await.unwrap();
     let order = Register::at("order:42");
-    order.set(&mut c, Token(7), "x").await.unwrap();
-    order.claim(&mut c, Token(8)).await.unwrap();
-    order.clear(&mut c, Token(8)).await.unwrap();
+    order.set(&mut c, Token::from(7), "x").await.unwrap();
+    order.claim(&mut c, Token::from(8)).await.unwrap();
+    order.clear(&mut c, Token::from(8)).await.unwrap();
     let order = order.expire_after(Duration::from_secs(60)).unwrap();
-    order.set(&mut c, Token(8), "y").await.unwrap();
+    order.set(&mut c, Token::from(8), "y").await.unwrap();
     assert_eq!(order.get(&mut c).await.unwrap(), stored(8, Some("y")));
 }
 
@@ -218,13 +243,16 @@ fn the_blocking_twins_do_the_same() {
     let mut c = client.get_connection().unwrap();
     let value = Register::at("k");
     assert_eq!(value.get_blocking(&mut c).unwrap(), Stored::default());
-    value.set_blocking(&mut c, Token(7), "x").unwrap();
-    let read = value.claim_blocking(&mut c, Token(8)).unwrap();
+    value.set_blocking(&mut c, Token::from(7), "x").unwrap();
+    let read = value.claim_blocking(&mut c, Token::from(8)).unwrap();
     assert_eq!(read.as_deref(), Some(b"x".as_slice()));
-    assert_eq!(fenced(value.set_blocking(&mut c, Token(7), "y")), (7, 8));
-    assert_eq!(fenced(value.clear_blocking(&mut c, Token(7))), (7, 8));
+    assert_eq!(
+        fenced(value.set_blocking(&mut c, Token::from(7), "y")),
+        (7, 8)
+    );
+    assert_eq!(fenced(value.clear_blocking(&mut c, Token::from(7))), (7, 8));
     assert_eq!(value.get_blocking(&mut c).unwrap(), stored(8, Some("x")));
-    value.clear_blocking(&mut c, Token(8)).unwrap();
+    value.clear_blocking(&mut c, Token::from(8)).unwrap();
     assert_eq!(value.get_blocking(&mut c).unwrap(), stored(8, None));
 }
 
@@ -249,20 +277,23 @@ async fn under_many_writers_it_never_goes_back() {
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
                 let token = 1 + (random >> 40) % 10_000;
-                match value.set(&mut c, Token(token), token.to_string()).await {
+                match value
+                    .set(&mut c, Token::from(token), token.to_string())
+                    .await
+                {
                     Ok(()) => {
                         assert!(token >= highest, "{token} after {highest}, seed {seed}");
                         admitted += 1;
                     }
                     Err(error) => {
                         let Fenced { seen, .. } = error.fenced().unwrap();
-                        assert!(seen.0 > token && seen.0 >= highest, "seed {seed}");
+                        assert!(seen.get() > token && seen.get() >= highest, "seed {seed}");
                     }
                 }
                 let now = value.get(&mut c).await.unwrap();
                 assert_eq!(now.value, Some(now.seen.to_string().into_bytes()));
-                assert!(now.seen.0 >= highest.max(token), "seed {seed}");
-                highest = now.seen.0;
+                assert!(now.seen.get() >= highest.max(token), "seed {seed}");
+                highest = now.seen.get();
             }
             (highest, admitted)
         });

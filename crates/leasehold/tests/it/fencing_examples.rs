@@ -78,14 +78,14 @@ fn set_state(db: &Connection, id: i64, token: Token, state: &str) -> Done {
     let rows = db.execute(
         "UPDATE orders SET state = :state, token = :token
           WHERE id = :id AND token <= :token",
-        named_params! { ":id": id, ":state": state, ":token": token.get().cast_signed() },
+        named_params! { ":id": id, ":state": state, ":token": token.as_i64() },
     )?;
     if rows == 1 {
         return Ok(());
     }
     let sql = "SELECT token FROM orders WHERE id = ?1";
     let seen: Option<i64> = db.query_row(sql, [id], |row| row.get(0)).optional()?;
-    let seen = Token(seen.ok_or("no such order")?.cast_unsigned());
+    let seen = Token::try_from(seen.ok_or("no such order")?)?;
     Err(Fenced { token, seen }.into())
 }
 
@@ -96,14 +96,14 @@ fn raise_fence(db: &Connection, name: &str, token: Token) -> Done {
         "INSERT INTO fence (name, token) VALUES (:name, :token)
              ON CONFLICT (name) DO UPDATE SET token = excluded.token
           WHERE fence.token <= excluded.token",
-        named_params! { ":name": name, ":token": token.get().cast_signed() },
+        named_params! { ":name": name, ":token": token.as_i64() },
     )?;
     if rows == 1 {
         return Ok(()); // and the row is locked until the transaction ends
     }
     let sql = "SELECT token FROM fence WHERE name = ?1";
     let seen: i64 = db.query_row(sql, [name], |row| row.get(0))?;
-    let seen = Token(seen.cast_unsigned());
+    let seen = Token::try_from(seen)?;
     Err(Fenced { token, seen }.into())
 }
 
@@ -168,7 +168,7 @@ async fn sql_with_one_token_for_many_rows() {
     move_money(&mut db, new, 30).unwrap();
     is_fenced(move_money(&mut db, old, 20), old, new);
     assert_eq!(balances(&db), [30, 70]);
-    let error = move_money(&mut db, Token(new.0 + 1), 100).unwrap_err();
+    let error = move_money(&mut db, Token::from(new.get() + 1), 100).unwrap_err();
     assert_eq!(error.to_string(), "not enough money");
     // Rolled back, the raised token too: nothing was done in its name.
     move_money(&mut db, new, 30).unwrap();
@@ -188,14 +188,14 @@ fn race(file: &Path, mut seed: u64) {
     let mut db = Connection::open(file).unwrap();
     db.busy_timeout(Duration::from_secs(30)).unwrap();
     for _ in 0..50 {
-        let token = Token(1 + random(&mut seed) % 1000);
+        let token = Token::from(1 + random(&mut seed) % 1000);
         let step = db
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .unwrap();
         match raise_fence(&step, "log", token) {
             Ok(()) => {
                 let sql = "INSERT INTO log (token) VALUES (?1)";
-                step.execute(sql, [token.0.cast_signed()]).unwrap();
+                step.execute(sql, [token.get().cast_signed()]).unwrap();
                 step.commit().unwrap();
             }
             Err(error) => {
@@ -243,7 +243,7 @@ async fn change_object(
         let (mode, seen, before) = match store.get_opts(location, GetOptions::default()).await {
             Ok(found) => {
                 let seen = found.attributes.get(&Attribute::Metadata("token".into()));
-                let seen = Token(seen.map_or(Ok(0), |seen| seen.parse())?);
+                let seen = Token::from(seen.map_or(Ok(0), |seen| seen.parse())?);
                 let read = UpdateVersion {
                     e_tag: found.meta.e_tag.clone(),
                     version: found.meta.version.clone(),
@@ -251,7 +251,7 @@ async fn change_object(
                 (PutMode::Update(read), seen, found.bytes().await?)
             }
             Err(object_store::Error::NotFound { .. }) => {
-                (PutMode::Create, Token(0), Default::default())
+                (PutMode::Create, Token::NONE, Default::default())
             }
             Err(error) => return Err(error.into()),
         };
@@ -331,8 +331,8 @@ async fn an_object_of_many_writers_never_goes_back() {
         tasks.spawn(async move {
             let mut seed = writer;
             for _ in 0..50 {
-                let token = Token(1 + random(&mut seed) % 1000);
-                let line = format!("{token:04}\n", token = token.0);
+                let token = Token::from(1 + random(&mut seed) % 1000);
+                let line = format!("{token:04}\n", token = token.get());
                 let append = |before: &[u8]| [before, line.as_bytes()].concat();
                 if let Err(error) = change_object(store, &log, token, append).await {
                     let fenced = error.downcast::<Fenced>().unwrap();
@@ -386,23 +386,28 @@ mod redis_value {
 
 // ---- the page ----
 
-/// Each Rust snippet of the page stands in this file, but for the indentation.
 #[test]
 fn the_page_quotes_what_is_tested() {
+    quotes("fencing.md", "fencing_examples.rs", 6);
+}
+
+/// Each Rust snippet of the page, and there are so many at least, stands in that file of tests, but
+/// for the indentation.
+pub(crate) fn quotes(page: &str, tests: &str, least: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let read = |path: String| std::fs::read_to_string(root.join(path)).unwrap();
     let squeeze = |text: &str| -> String {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.map(|line| format!("{line}\n")).collect()
+        let words = text.split_whitespace();
+        words.map(|word| format!("{word} ")).collect()
     };
-    let tested = squeeze(&read("tests/it/fencing_examples.rs"));
-    let page = read("../../docs/fencing.md");
+    let tested = squeeze(&read(format!("tests/it/{tests}")));
+    let page = read(format!("../../docs/{page}"));
     let snippets: Vec<&str> = page
         .split("```rust\n")
         .skip(1)
         .map(|rest| rest.split("```").next().unwrap())
         .collect();
-    assert!(snippets.len() >= 6, "{} snippets", snippets.len());
+    assert!(snippets.len() >= least, "{} snippets", snippets.len());
     for snippet in snippets {
         assert!(tested.contains(&squeeze(snippet)), "not tested:\n{snippet}");
     }

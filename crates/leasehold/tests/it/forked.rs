@@ -223,7 +223,7 @@ fn fork_for_each_deed(url: &str) {
         for released in [lease.release(), both.release(), leadership.resign()] {
             assert_eq!(
                 released.unwrap(),
-                leasehold::Released::StillOurs,
+                leasehold::Released::Held,
                 "{deed} on {url}"
             );
         }

@@ -1,7 +1,7 @@
 //! The journal engine, on the toy of `examples/toy-store`: what is in its way here is a backend that
 //! hesitates, that finds conflicts, and whose answers are lost.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -52,7 +52,7 @@ struct Fickle {
     /// It writes records anew, as who can only compare and set.
     rewrites: bool,
     /// It takes itself for a listener, and nobody can ring it.
-    is_half_open: bool,
+    is_half_open: AtomicBool,
     /// How many claims have room in a queue.
     room: usize,
 }
@@ -165,7 +165,7 @@ impl Journal for Fickle {
     }
 
     fn epoch(&self) -> u64 {
-        match self.is_half_open {
+        match self.is_half_open.load(Ordering::Relaxed) {
             true => 1,
             false => self.toy.epoch(),
         }
@@ -173,12 +173,21 @@ impl Journal for Fickle {
 
     fn doubt(&self, _: StoreTime) {
         self.seen.doubts.fetch_add(1, Ordering::Relaxed);
+        self.is_half_open.store(false, Ordering::Relaxed);
     }
 
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+        if self.is_half_open.load(Ordering::Relaxed) {
+            return Ok(Box::new(Deaf));
+        }
         self.toy.listen(bell).await
     }
 }
+
+/// What listens, and whom nothing reaches.
+struct Deaf;
+
+impl Listening for Deaf {}
 
 #[derive(Default)]
 struct Place {
@@ -219,7 +228,7 @@ impl Place {
             conflicts: self.conflicts,
             losses: self.losses,
             rewrites: self.rewrites,
-            is_half_open,
+            is_half_open: AtomicBool::new(is_half_open),
             room: self.room.unwrap_or(usize::MAX),
         };
         JournalStore::new(fickle, Duration::from_secs(60))
@@ -299,7 +308,7 @@ async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
 async fn take(client: &Client, key: &str, times: usize) {
     for _ in 0..times {
         let lease = client.mutex(key).unwrap().lock().await.unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
     }
 }
 
@@ -325,7 +334,7 @@ async fn a_step_is_one_round_trip() {
     assert_eq!(appends, 22);
     assert!(one.mutex("k").unwrap().try_lock().await.unwrap().is_none());
     assert_eq!(asked(), (22, 1), "the second time it looks");
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let page = place
         .shelf
         .journal()
@@ -358,7 +367,7 @@ async fn who_has_no_room_holds_up_nobody() {
         renewed.unwrap();
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
     }
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", waiter).await.unwrap().unwrap());
 }
 
@@ -450,7 +459,7 @@ async fn a_record_that_was_made_again_is_another() {
     let held = other.mutex("k").unwrap().lock().await.unwrap();
     let mine = one.mutex("k").unwrap().try_lock().await.unwrap();
     assert!(mine.is_none(), "the other holds it");
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     take(&one, "k", 1).await;
 }
 
@@ -505,7 +514,7 @@ async fn many_waiters_cost_a_step_little() {
 }
 
 /// Who listens, and whom others cannot ring, is passed over in the step that would grant to it, and is
-/// told to open another session. It has its place, and is granted the key when it asks again.
+/// told to open another session. It has its place, and is granted the key in its turn.
 #[tokio::test]
 async fn who_cannot_be_rung_is_passed_over_and_told_so() {
     let (place, key) = (Place::default(), Key::new("k").unwrap());
@@ -518,25 +527,33 @@ async fn who_cannot_be_rung_is_passed_over_and_told_so() {
             Duration::from_secs(60),
         )
     };
+    let mut pushes = hear(&second).await;
     let _held = first.claim(&key, &claim(&first, 1)).await.unwrap();
     let _waits = second.claim(&key, &claim(&second, 2)).await.unwrap();
     let last = third.claim(&key, &claim(&third, 3)).await.unwrap();
     // It sees who waits.
     let _seen = first.inspect(&key).await.unwrap();
-    let release = Release {
-        id: ClaimId::from_random(1),
+    let release = |number| Release {
+        id: ClaimId::from_random(number),
         hand_off: true,
         settled: true,
         unused: false,
     };
-    let _released = first.release(&key, &release).await.unwrap();
+    let _released = first.release(&key, &release(1)).await.unwrap();
+    let after = first.inspect(&key).await.unwrap();
+    assert_eq!(after.waiters.len(), 1, "{after:?}");
+    let _released = third.release(&key, &release(3)).await.unwrap();
     let seen = second.inspect(&key).await.unwrap();
     let ClaimReply::Standing(last) = last.reply else {
         panic!("{last:?}");
     };
-    assert_eq!(seen.holders[0].claim.arrival, last.arrival);
-    assert_eq!(seen.waiters.len(), 1, "{seen:?}");
+    assert_eq!(after.holders[0].claim.arrival, last.arrival);
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
     assert_eq!(place.count(|seen| &seen.doubts), 1);
+    // That it was passed over comes before the grant.
+    assert_eq!(pushes.recv().await, Some(Push::Reset));
+    let granted = pushes.recv().await;
+    assert!(matches!(granted, Some(Push::Granted { .. })), "{granted:?}");
 }
 
 /// Who waits and cannot be rung is passed over, also if it holds what it got before it listened.

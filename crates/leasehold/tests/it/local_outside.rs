@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
-use leasehold::core::{Loss, Standpoint};
+use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -58,7 +58,7 @@ async fn who_holds_in_a_directory_that_has_gone_has_lost() {
         vanish(&directory);
         let error = lease.renew().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-        assert_eq!(lease.standpoint(), Standpoint::Lost(Loss::Gone));
+        assert_eq!(lease.state(), LeaseState::Lost(Loss::Gone));
     }
 }
 

@@ -63,7 +63,7 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
     machine.slept.set(Duration::from_secs(2));
 
     let short = client.mutex("short").unwrap();
-    let short = short.with_ttl(Duration::from_millis(300)).unwrap();
+    let short = short.with_ttl(Duration::from_millis(300));
     let short = short.lock().await.unwrap();
     sleep(Duration::from_millis(400)).await;
     assert!(short.is_valid(), "it was not renewed");
@@ -87,7 +87,7 @@ async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
         leasehold::connect(&url).await.unwrap(),
     );
     let held = async |key: &str, ttl| {
-        let lock = one.mutex(key).unwrap().with_ttl(ttl).unwrap();
+        let lock = one.mutex(key).unwrap().with_ttl(ttl);
         lock.lock().await.unwrap()
     };
     let (short, long) = (
@@ -95,7 +95,7 @@ async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
         held("long", Duration::from_secs(3600)).await,
     );
     let daily = one.mutex("daily").unwrap();
-    let daily = daily.with_min_hold(Duration::from_secs(60)).unwrap();
+    let daily = daily.with_min_hold(Duration::from_secs(60));
     let _ = daily.lock().await.unwrap().release().await.unwrap();
     let taken = async |key: &str| {
         let mutex = other.mutex(key).unwrap();

@@ -11,6 +11,8 @@
     reason = "a test fails with the message, and says what it measured or left out"
 )]
 
+#[cfg(feature = "redis")]
+mod access;
 mod answers;
 mod api;
 mod certificates;
@@ -18,9 +20,12 @@ mod classic;
 mod classic_python;
 mod classic_store;
 mod deadlocks;
+mod example_programs;
+mod faces;
 mod fence_redis;
 mod fencing_examples;
 mod forked;
+mod forms;
 mod journal;
 mod local_cleaning;
 mod local_deaths;
@@ -41,7 +46,9 @@ mod memory_facade;
 mod metrics;
 mod observing;
 mod outside_runtime;
+mod postgres_guard;
 mod postgres_server;
+mod postgres_standbys;
 mod postgres_store;
 #[cfg(feature = "redis")]
 mod quarantine_support;
@@ -76,5 +83,9 @@ mod redlock_store;
 mod redlock_support;
 mod strangers;
 mod support;
+#[cfg(feature = "testing")]
+mod testing_page;
 mod zookeeper_server;
 mod zookeeper_store;
+#[cfg(all(feature = "zookeeper", feature = "tls-ring"))]
+mod zookeeper_tls;

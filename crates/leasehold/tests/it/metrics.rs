@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::poll;
 use leasehold::observe::Metrics;
 use leasehold::store::memory::MemoryStore;
-use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry, Wait};
+use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// The metrics of this thread, which is a test's own.
@@ -258,9 +258,8 @@ async fn nothing_is_left_in_the_gauges() {
     let short = client
         .mutex("short")
         .unwrap()
-        .with_renewal(RenewalPolicy::Fixed)
-        .unwrap();
-    let short = short.with_ttl(Duration::from_millis(200)).unwrap();
+        .with_renewal(RenewalPolicy::Fixed);
+    let short = short.with_ttl(Duration::from_millis(200));
     let lease = short.lock().await.unwrap();
     lease.lost().await;
     drop(lease);
@@ -280,9 +279,7 @@ async fn nothing_is_left_in_the_gauges() {
 
     let retrying = mutex.clone().retrying(Retry::default());
     let held = mutex.lock().await.unwrap();
-    let late = retrying
-        .acquire(Wait::For(Duration::from_millis(30)).into())
-        .await;
+    let late = retrying.lock_within(Duration::from_millis(30)).await;
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
     drop(held);
     scraped.assert_at_rest("claims that were never granted");

@@ -138,7 +138,7 @@ async fn an_observer_that_panics_harms_nobody() {
     let mutex = client.mutex("k").unwrap();
     for number in [1, 2] {
         let lease = mutex.lock().await.unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
         let facts = heard.of(number);
         assert!(
             matches!(

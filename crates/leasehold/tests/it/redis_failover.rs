@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::redis_not_now::{Refusals, client as not_now_client};
-use leasehold::{Client, ErrorKind, Loss, Released, Settings, Standpoint};
+use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
@@ -107,7 +107,7 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
         "{:?}",
         switched.elapsed()
     );
-    assert_eq!(lease.standpoint(), Standpoint::Held);
+    assert_eq!(lease.state(), LeaseState::Held);
     let before = lease.token();
     let _ = lease.release().await.unwrap();
     let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
@@ -155,9 +155,9 @@ async fn a_primary_without_replicas_is_waited_for() {
 
     old.start_again();
     let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     let ended = leadership.resign().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.unwrap() {
         granted.unwrap().unwrap();
     }
@@ -182,12 +182,12 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     old.cont();
     let held = b.mutex("k").unwrap().try_lock().await.unwrap();
     assert!(held.is_none() && lease.is_valid());
-    assert_eq!(other.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(other.release().await.unwrap(), Released::Held);
     // The Sentinels make it a replica; whoever comes finds the new one.
     let late = client(&sentinels).await;
     assert!(late.mutex("k").unwrap().try_lock().await.unwrap().is_none());
     let before = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let next = late.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
     assert!(next.token() > before);
     // And one that was demoted, and comes back as the primary.
@@ -195,7 +195,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     sentinels.prefer(old).await;
     let again = sentinels.fail_over().await;
     assert_eq!(again.port(), old.port());
-    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(next.release().await.unwrap(), Released::Held);
 }
 
 #[tokio::test]

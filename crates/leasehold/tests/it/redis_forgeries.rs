@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use leasehold::core::{Key, Snapshot, Standpoint};
+use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, Lease, Released};
@@ -203,7 +203,7 @@ impl Known {
                 times.push(claim.deadline.0.to_string());
             }
             numbers.push(look.last_token.to_string());
-            numbers.push((look.last_token.0 + 1).to_string());
+            numbers.push((look.last_token.get() + 1).to_string());
             times.extend([0, look.at.0, look.at.0 + 1_000_000].map(|at| at.to_string()));
         }
         Self {
@@ -266,7 +266,7 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
             still_held(&held, &tried);
             assert_eq!(held.token(), token);
         }
-        assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(held.release().await.unwrap(), Released::Held);
 
         let lease = timeout(LIMIT, waiting).await.expect("its turn").unwrap();
         let token = stores[0].inspect(&key).await.unwrap().holders[0].token;
@@ -277,13 +277,13 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
             still_held(&lease, &tried);
             assert_eq!(lease.token(), token);
         }
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
     }
     assert_eq!(said.values().sum::<usize>(), 2 * ROUNDS * TRIES);
 }
 
 fn still_held(lease: &Lease, tried: &[Message]) {
-    assert_eq!(lease.standpoint(), Standpoint::Held, "{tried:#?}");
+    assert_eq!(lease.state(), LeaseState::Held, "{tried:#?}");
     assert!(lease.is_valid());
 }
 
@@ -369,6 +369,6 @@ async fn a_flood_of_hints_costs_few_questions() {
         "{questions} questions, and {most} at most, for {messages} messages"
     );
     for lease in held {
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::{Client, ClientBuilder, Error, ErrorKind, Released, Retry, Settings, Wait};
+use leasehold::{Client, ClientBuilder, Error, ErrorKind, Released, Retry, Settings};
 use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -139,9 +139,9 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
 
     server.command(leave);
     let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     let ended = leadership.resign().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.expect(why) {
         granted
             .unwrap()
@@ -245,7 +245,7 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     server.command(NO_REPLICAS[1]);
     in_line(&holder, "k", 1).await;
     let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(granted.rejoined(), 1);
 }
@@ -276,7 +276,7 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     let reconnected = async { while held.renew().await.is_err() {} };
     timeout(SOON, reconnected).await.unwrap();
     let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::StillOurs);
+    assert_eq!(ended, Released::Held);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(granted.unwrap().is_valid());
 }
@@ -291,7 +291,7 @@ async fn what_stays_ends_the_waiting_at_once() {
     let waiter = client(&server.url_as("bob", "secret"), &refusals).await;
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
     let lock = waiter.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { lock.acquire(Wait::Forever.into()).await });
+    let waiting = tokio::spawn(async move { lock.lock().await });
     let mut leaders = waiter.election("lead").unwrap().observe();
     assert!(leaders.next().await.unwrap().is_none());
     in_line(&holder, "k", 1).await;

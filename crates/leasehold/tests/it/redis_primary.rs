@@ -39,7 +39,7 @@ fn promote(replica: &RedisServer) {
 
 fn token(reply: ClaimReply) -> u64 {
     match reply {
-        ClaimReply::Standing(standing) => standing.token.expect("a grant").0,
+        ClaimReply::Standing(standing) => standing.token.expect("a grant").get(),
         other => panic!("{other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::quarantine_support::{Contention, retry_after};
 use crate::redis_support::case::{Case, suites};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::{Client, ErrorKind, Owner, Retry, Settings, Standpoint};
+use leasehold::{Client, ErrorKind, LeaseState, Owner, Retry, Settings};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
@@ -100,7 +100,7 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     // Asked for when it is over, by a timer: nothing happens at the server.
     assert!(after < QUARANTINE + Duration::from_secs(1), "{after:?}");
     assert!(next.token() > before);
-    assert!(matches!(lease.standpoint(), Standpoint::Lost(_)));
+    assert!(matches!(lease.state(), LeaseState::Lost(_)));
     // Whoever comes now finds it as usual.
     assert!(third.try_lock().await.unwrap().is_none());
     let _ = next.release().await.unwrap();
@@ -125,7 +125,7 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
     // Renewed several times meanwhile; the inner claim waits behind its own owner.
     let inner = timeout(SOON, owner.lock()).await.unwrap().unwrap();
     assert!(restarted.elapsed() > 2 * longest - Duration::from_millis(300));
-    assert_eq!(lease.standpoint(), Standpoint::Held);
+    assert_eq!(lease.state(), LeaseState::Held);
     assert_eq!(inner.token(), outer.token());
     let _ = inner.release().await.unwrap();
     let _ = outer.release().await.unwrap();

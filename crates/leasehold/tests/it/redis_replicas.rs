@@ -8,7 +8,7 @@ use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Verbs as _};
 
 use crate::redis_support::*;
-use leasehold::{Client, ErrorKind, Loss, Settings, Standpoint};
+use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
 use tokio::time::{Instant, timeout};
@@ -212,7 +212,7 @@ async fn renewals_obey_by_choice() {
     replicas[0].stop();
     let loss = timeout(SOON, strictly.lost()).await.unwrap();
     assert_eq!(loss, Loss::Unanswered);
-    assert_eq!(laxly.standpoint(), Standpoint::Held);
+    assert_eq!(laxly.state(), LeaseState::Held);
     assert!(laxly.is_valid());
     let error = strictly.renew().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);

@@ -56,16 +56,12 @@ async fn serves_in_order(client: &Client) {
         tasks.push(tokio::spawn(async move {
             let lease = lock.lock().await.unwrap();
             order.lock().unwrap().push(number);
-            assert_eq!(
-                lease.release().await.unwrap(),
-                Released::StillOurs,
-                "{number}"
-            );
+            assert_eq!(lease.release().await.unwrap(), Released::Held, "{number}");
         }));
         in_line(client, "line", number + 1).await;
     }
     let started = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     for task in tasks {
         task.await.unwrap();
     }
@@ -165,7 +161,7 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
     let waiter = waiting(&hears, "k");
     in_line(&hears, "k", 1).await;
     let started = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let _lease = waiter.await.unwrap().unwrap();
     // A third of its waiter TTL, and room for a busy machine.
     assert!(started.elapsed() < short, "{:?}", started.elapsed());
@@ -348,7 +344,7 @@ async fn a_right_that_is_lost_later_costs_pushes_only() {
     // The server ends the connections of those who listen.
     server.command(&["ACL", "SETUSER", "alice", "resetchannels"]);
     let started = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let _lease = waiter.await.unwrap().unwrap();
     assert!(started.elapsed() < Duration::from_secs(3));
 }
@@ -434,7 +430,7 @@ async fn with_a_vote() {
     let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
     let two = client(RedlockStore::connect(options).await.unwrap()).await;
     let lease = two.mutex("k").unwrap().lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 
     let (_servers, store) = open("resetchannels").await;
     let store = store.unwrap();
@@ -444,7 +440,7 @@ async fn with_a_vote() {
     let held = lock.lock().await.unwrap();
     let waiter = tokio::spawn(async move { lock.lock().await });
     tokio::task::yield_now().await;
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let _lease = waiter.await.unwrap().unwrap();
 
     let (_servers, store) = open("-info").await;

@@ -37,8 +37,8 @@ struct Witness {
 impl Witness {
     fn enters(&self, lease: &Lease) {
         assert!(!self.holding.swap(true, Ordering::SeqCst), "two hold");
-        let before = self.token.swap(lease.token().0, Ordering::SeqCst);
-        assert!(before < lease.token().0, "{before} {:?}", lease.token());
+        let before = self.token.swap(lease.token().get(), Ordering::SeqCst);
+        assert!(before < lease.token().get(), "{before} {:?}", lease.token());
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -149,7 +149,7 @@ async fn who_comes_behind_a_lease_that_was_handed_over_holds_when_it_lapses() {
     let server = RedisServer::start();
     let giver = client(&server).await;
     let lock = giver.mutex("k").unwrap();
-    let short = lock.clone().with_ttl(Duration::from_secs(1)).unwrap();
+    let short = lock.clone().with_ttl(Duration::from_secs(1));
     let parts = short.lock().await.unwrap().into_parts().await.unwrap();
     let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
     assert!(lease.token() > parts.token());

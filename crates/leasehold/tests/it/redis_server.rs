@@ -2,6 +2,7 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::expect::says;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use leasehold::core::{
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
-use leasehold::{Client, ErrorKind, Settings, StoreError};
+use leasehold::{Access, Client, ErrorKind, Settings, StoreError, TlsOptions};
 use tokio::time::Instant;
 
 fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
@@ -53,7 +54,7 @@ async fn every_verb_with_any_name() {
     for name in ["orders/42", "a b lock: {x} é 🦀 *?[", &"x".repeat(512)] {
         let key = key(name);
         let holds = standing(&alice.claim(&key, &claim(&alice, 1)).await.unwrap());
-        assert!(holds.token.unwrap() > Token(0));
+        assert!(holds.token.unwrap() > Token::NONE);
         let answer = bob.claim(&key, &claim(&bob, 2)).await.unwrap();
         let waits = standing(&answer);
         assert_eq!((waits.token, waits.position), (None, 1));
@@ -475,21 +476,25 @@ async fn what_an_earlier_version_has_left_is_taken_over() {
     set_earlier(&server, "held", ahead + 50, Some(7));
     let token = |answer: Answer<ClaimReply>| standing(&answer).token;
     let first = token(store.claim(&idle, &claim(&store, 1)).await.unwrap());
-    assert_eq!(first, Some(Token(ahead + 1)), "above those of the key");
+    assert_eq!(
+        first,
+        Some(Token::from(ahead + 1)),
+        "above those of the key"
+    );
     assert_eq!(
         token(store.claim(&held, &claim(&store, 1)).await.unwrap()),
         None,
         "it waits"
     );
     let look = store.inspect(&held).await.unwrap();
-    assert_eq!(look.holders[0].token, Token(ahead + 50));
+    assert_eq!(look.holders[0].token, Token::from(ahead + 50));
     // Its holder goes on, and leaves.
     let renewed = store.renew(&held, &renew(7)).await.unwrap();
-    assert_eq!(standing(&renewed).token, Some(Token(ahead + 50)));
+    assert_eq!(standing(&renewed).token, Some(Token::from(ahead + 50)));
     let released = store.release(&held, &release(7)).await.unwrap();
     assert_eq!(released.reply, ReleaseReply::Released { held: true });
     let ours = token(store.claim(&held, &claim(&store, 1)).await.unwrap());
-    assert_eq!(ours, Some(Token(ahead + 51)));
+    assert_eq!(ours, Some(Token::from(ahead + 51)));
 }
 
 /// It does not know the short form of ours, and would lose its lease if its record became one.
@@ -518,7 +523,7 @@ async fn a_holder_of_an_earlier_version_can_read_its_record_after_ours_have_aske
 async fn an_idle_key_leaves_nothing() {
     let server = RedisServer::start();
     let store = store(&server).await;
-    let mut last = Token(0);
+    let mut last = Token::NONE;
     for name in ["a", "b", "a"] {
         let key = key(name);
         let token = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap()).token;
@@ -744,9 +749,8 @@ async fn other_ways_in() {
     let socket = RedisOptions::from_url(&server.unix_url()).unwrap();
     let socket = RedisStore::connect(socket.db(3)).await.unwrap();
     let client = redis::Client::open(server.url()).unwrap();
-    let brought = RedisStore::from_client(&client, RedisOptions::default())
-        .await
-        .unwrap();
+    let brought = RedisOptions::try_from(&client).unwrap();
+    let brought = RedisStore::connect(brought).await.unwrap();
     for store in [&socket, &brought] {
         assert!(!format!("{store:?} {}", store.redacted_url()).contains("hunter2"));
         let (heard, _pushes) = sink();
@@ -757,7 +761,7 @@ async fn other_ways_in() {
     }
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "tls-ring")]
 #[tokio::test]
 async fn encrypted() {
     use leasehold_testkit::server::ClientCertificate;
@@ -768,15 +772,20 @@ async fn encrypted() {
     let strange = RedisStore::connect(options(&server)).await.unwrap_err();
     assert_eq!(strange.kind(), ErrorKind::Refused, "{strange:?}");
     assert!(strange.to_string().contains("not trusted"), "{strange:?}");
-    let trusting = options(&server).ca_file(&certificates.authority.path);
-    let nameless = RedisStore::connect(trusting.clone()).await.unwrap_err();
+    let with = |tls: &TlsOptions| {
+        let mut access = Access::default();
+        access.tls = tls.clone();
+        options(&server).with_access(&access)
+    };
+    let trusting = TlsOptions::trusting(&*certificates.authority.path);
+    let nameless = RedisStore::connect(with(&trusting)).await.unwrap_err();
     assert_eq!(nameless.kind(), ErrorKind::Refused, "{nameless:?}");
     says(&nameless, ["TLS handshake"]);
-    let known = trusting.client_certificate(
-        &certificates.client_certificate.path,
-        &certificates.client_key.path,
+    let known = trusting.with_certificate(
+        &*certificates.client_certificate.path,
+        &*certificates.client_key.path,
     );
-    let store = RedisStore::connect(known).await.unwrap();
+    let store = RedisStore::connect(with(&known)).await.unwrap();
     let (heard, mut pushes) = sink();
     let _ear = store.listen(heard).await.unwrap();
     for number in [1, 2] {
@@ -790,8 +799,8 @@ async fn encrypted() {
     store.release(&key("k"), &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
 
-    let missing = options(&server).ca_file("/nowhere/ca.pem");
-    let missing = RedisStore::connect(missing).await.unwrap_err();
+    let missing = TlsOptions::trusting(Path::new("/nowhere/ca.pem"));
+    let missing = RedisStore::connect(with(&missing)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::Invalid);
     assert!(missing.to_string().contains("/nowhere/ca.pem"));
 }

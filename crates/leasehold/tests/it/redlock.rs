@@ -39,9 +39,9 @@ async fn a_lock_over_five_servers() {
         let lock = lock.clone();
         async move { lock.lock().await.unwrap() }
     });
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let next = timeout(SOON, waiting).await.unwrap().unwrap();
-    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(next.release().await.unwrap(), Released::Held);
 }
 
 /// A renewal that finds its claim released sends no release of its own: the servers could take that
@@ -101,7 +101,7 @@ async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
     let not_now = |error: &StoreError| error.retry_after().is_some();
     while !not_now(&store.claim(&key("k"), &first).await.unwrap_err()) {}
     need_replicas("0");
-    let proposed = Duration::from_micros(token(answered(&store, &first).await).0);
+    let proposed = Duration::from_micros(token(answered(&store, &first).await).get());
     let second = answered(&other, &second).await;
     assert!(matches!(second, ClaimReply::Busy { .. }), "{second:?}");
     assert!(proposed < first_asked_before, "another token");
@@ -477,7 +477,7 @@ async fn tokens_rise_while_servers_restart() {
             .map(|answer| answer.reply)
         {
             Ok(ClaimReply::Standing(standing)) => {
-                let token = standing.token.unwrap().0;
+                let token = standing.token.unwrap().get();
                 assert!(token > last, "{token} after {last}");
                 (last, got) = (token, got + 1);
                 // Some are given back, some lapse.
@@ -566,7 +566,7 @@ async fn twenty_clients_get_at_least_half_of_what_two_get() {
     panic!("leases/s of two and of twenty, and the least share: {rounds:?}");
 }
 
-/// As docs/stores/redlock.md has it.
+/// As `docs/stores/rights.md` has it.
 const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time \
     +mget +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
     +subscribe +unsubscribe +scan +info +ping";
@@ -619,7 +619,7 @@ async fn least_rights(rule: &str, parameters: &str) {
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
     lease.renew().await.unwrap();
     let waiting = waiting(&b, "k");
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(a.list("*").await.unwrap().len(), 1);
     a.break_key("k").await.unwrap();

@@ -159,7 +159,7 @@ impl Forged {
         } else {
             epoch ^ number.max(1)
         };
-        let (token, at) = (Token(look.last_token.0 + 1), look.at);
+        let (token, at) = (Token::from(look.last_token.get() + 1), look.at);
         let before = heard.iter().rev().find_map(|push| match push {
             Push::Granted { proof, .. } => Some(*proof),
             _ => None,
@@ -174,7 +174,11 @@ impl Forged {
                 epoch,
                 key,
                 arrival,
-                token: if number == 0 { token } else { Token(number) },
+                token: if number == 0 {
+                    token
+                } else {
+                    Token::from(number)
+                },
                 behind: (number % 2 == 1).then_some(Arrival(number)),
                 at,
                 proof,
@@ -282,7 +286,7 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     assert_eq!((look.holders.len(), look.waiters.len()), (1, 1));
     assert_eq!(look.waiters[0].claim.arrival, arrival, "it keeps its place");
 
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
     let look = victim.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
@@ -296,7 +300,7 @@ async fn nobody_believes(pushes: Vec<Forged>) {
         assert!(lease.is_valid(), "{forged:?} ended it");
         assert_eq!(lease.token(), look.holders[0].token, "{forged:?}");
     }
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 proptest! {
@@ -381,11 +385,11 @@ async fn noise_is_passed_over(
         assert!(!waiting.is_finished());
     }
     assert!(held.is_valid());
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
     let look = watch.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 #[cfg(feature = "redis")]
@@ -421,10 +425,8 @@ async fn strangers_send_to_the_socket_of_an_inbox() {
     use std::os::unix::net::UnixDatagram;
 
     let place = tempfile::tempdir().unwrap();
-    let options = LocalOptions {
-        directory: Some(place.path().join("d")),
-        ..LocalOptions::default()
-    };
+    let mut options = LocalOptions::default();
+    options.directory = Some(place.path().join("d"));
     let store = async || Arc::new(LocalStore::open(options.clone()).await.unwrap());
     let connect =
         async |store: Arc<LocalStore>| Client::builder().with_store(store).connect().await.unwrap();

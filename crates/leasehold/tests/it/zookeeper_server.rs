@@ -1,10 +1,11 @@
 //! What clients of `zookeeper://` see when something is not as it should be.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::{Claim, Mode, Push};
-use leasehold::{Client, ErrorKind, Released, Settings};
+use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_store::{PushSink, Verbs as _};
@@ -94,7 +95,7 @@ async fn a_server_that_is_killed_has_kept_all() {
     let held = client.mutex("held").unwrap().lock().await.unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     server.kill();
     let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -128,11 +129,11 @@ async fn a_session_that_expires_takes_nothing_along() {
     proxy.accept();
     let whole = async || Inboxes::of(&raw, &chroot).await.0.len() == inboxes.0.len();
     until("another session", whole).await;
-    assert_eq!(before.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(before.release().await.unwrap(), Released::Held);
     let lease = soon("the grant", waiter).await.unwrap().unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     assert!(held.is_valid());
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
 }
 
 /// Who has died is passed over when its session has expired, long before its claim would.
@@ -168,7 +169,7 @@ async fn a_waiter_that_has_died_holds_up_nobody() {
     proxy.refuse();
     proxy.reset();
     until("a session to expire", async || inboxes.has_changed().await).await;
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", alive).await.unwrap().unwrap());
 }
 
@@ -180,7 +181,7 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     let client = connect(&server.url_of(&chroot)).await;
     for key in ["format", "torn", "theirs", "maimed", "fine"] {
         let lease = try_lock(&client, key).await.expect("free");
-        assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
     }
     let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
     let read = async |key: &str| raw.get_data(&format!("/keys/{key}")).await.unwrap().0;
@@ -230,12 +231,14 @@ async fn a_node_that_was_made_again_is_another() {
         connect(&server.url_of(&chroot)).await,
     );
     let lease = try_lock(&one, "k").await.expect("free");
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
     let version = async || raw.check_stat("/keys/k").await.unwrap().unwrap().version;
     let before = version().await;
     remove(&raw, "/keys/k").await;
-    let held = try_lock(&other, "k").await.expect("free");
+    // Only the test renews it.
+    let lock = other.mutex("k").unwrap().with_ttl(5 * LIMIT);
+    let held = lock.try_lock().await.unwrap().expect("free");
     while version().await < before {
         held.renew().await.unwrap();
     }
@@ -252,7 +255,7 @@ async fn nodes_that_are_removed_are_made_again() {
     let client = connect(&server.url_of(&chroot)).await;
     let lease = try_lock(&client, "k").await.expect("free");
     let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
     remove(&raw, "/keys/k").await;
     remove(&raw, "/keys").await;
@@ -291,8 +294,9 @@ async fn a_queue_that_is_full_takes_no_more() {
     let server = ZooKeeper::shared();
     let url = server.url_of(&server.chroot());
     let url = format!("{url}?maxbuffer=20000&response_timeout=30s");
-    // Others use this server, too.
+    // Others use this server, too. Nobody renews before the test does.
     let patient = Settings::default().with_operation_timeout(LIMIT / 2);
+    let patient = patient.with_ttl(5 * LIMIT).with_waiter_ttl(5 * LIMIT);
     let client = Client::builder().store(url).settings(patient);
     let client = client.connect().await.expect("a client");
     let held = client.mutex("k").unwrap().lock().await.unwrap();
@@ -316,7 +320,7 @@ async fn a_queue_that_is_full_takes_no_more() {
     assert!(refused.hint().unwrap().contains("jute.maxbuffer"));
     assert!(waiters.len() > 20, "{}", waiters.len());
     held.renew().await.unwrap();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let next = soon("the next grant", waiters.join_next()).await;
     drop(next.unwrap().unwrap().unwrap());
 }
@@ -335,7 +339,7 @@ async fn conflicts_let_one_in_at_a_time() {
                 for _ in 0..10 {
                     let lease = lock.lock().await.unwrap();
                     tokens.push(lease.token());
-                    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                    assert_eq!(lease.release().await.unwrap(), Released::Held);
                 }
                 tokens
             });
@@ -436,4 +440,20 @@ async fn a_listing_knows_no_other_times_than_a_look() {
     let listed = far.list("k").await.unwrap();
     let looked = near.inspect("k").await.unwrap();
     assert_eq!(listed[0].holders[0].since, looked.holders[0].since);
+}
+
+#[tokio::test]
+async fn the_user_is_who_the_provider_names() {
+    let server = ZooKeeper::shared();
+    let url = server.url_of(&server.chroot());
+    let provider =
+        CredentialsProvider::new(async || Ok::<_, Infallible>(Credentials::new("app", "secret")));
+    let builder = Client::builder().store(&url).credentials(provider);
+    let client = builder.connect().await.unwrap();
+    let lease = try_lock(&client, "k").await.expect("free");
+    let known = url.replace("zookeeper://", "zookeeper://app:secret@");
+    assert!(try_lock(&connect(&known).await, "k").await.is_none());
+    let unknown = leasehold::connect(&url).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Refused, "{unknown}");
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }

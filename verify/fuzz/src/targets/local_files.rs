@@ -133,7 +133,7 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
         assert!(outcome.events.len() <= 10_000);
     }
     assert!(queue.look(clock).last_token >= last);
-    assert!(queue.is_empty() || queue.look(clock).last_token > Token(0));
+    assert!(queue.is_empty() || queue.look(clock).last_token > Token::NONE);
 }
 
 /// What was changed is noticed, unless it means the same.

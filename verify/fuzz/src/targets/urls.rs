@@ -98,7 +98,7 @@ impl Case<'_> {
     }
 
     fn refused(&self, invalid: &Invalid) {
-        let Invalid { message, hint } = invalid;
+        let Invalid { message, hint, .. } = invalid;
         for sentence in [message].into_iter().chain(hint) {
             check_sentence(sentence, self.url.len());
             assert!(
@@ -137,10 +137,8 @@ trait FromUrl: Sized {
 }
 
 fn is_secret(options: &RedisOptions) -> bool {
-    options
-        .password
-        .as_ref()
-        .is_some_and(|password| password.contains(SECRET))
+    let password = options.access.password.as_ref();
+    password.is_some_and(|password| password.contains(SECRET))
 }
 
 impl FromUrl for RedisOptions {
@@ -178,10 +176,10 @@ fn masked(options: &RedisOptions) -> RedisOptions {
     };
     let mut copy = options.clone();
     // A user name that stands alone may be the password.
-    if copy.password.is_none() && copy.password_file.is_none() {
-        mask(&mut copy.username);
+    if !copy.access.has_password() {
+        mask(&mut copy.access.user);
     }
-    mask(&mut copy.password);
+    mask(&mut copy.access.password);
     if let RedisAddress::Sentinel(sentinels) = &mut copy.address {
         if sentinels.password.is_none() {
             mask(&mut sentinels.username);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use futures_util::future::{BoxFuture, ready};
+use leasehold_testkit::process::overload;
 
 use super::campaign::{self, Campaign, Done, Job, Row, Table};
 use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec};
@@ -296,13 +297,16 @@ impl Schedule {
     }
 }
 
-/// Ends the process, and with it its servers, if it hangs.
+/// Ends the process, and with it its servers, if it hangs; later on a machine that is overloaded.
 fn give_up_after(limit: Duration) {
     let (never, end) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        let _never = never;
-        let _ = end.recv_timeout(limit);
-        eprintln!("leasehold-proof: not over after {limit:?}");
+        let (_never, mut waited) = (never, Duration::ZERO);
+        while waited < limit * overload() {
+            let _ = end.recv_timeout(limit / 10);
+            waited += limit / 10;
+        }
+        eprintln!("leasehold-proof: not over after {waited:?}");
         std::process::abort();
     });
 }

@@ -143,7 +143,7 @@ impl Gate {
     fn fenced(&self, ask: &Ask, what: What, token: u64) -> Option<u64> {
         let counter = Arc::clone(locked(&self.fenced).entry(ask.key.clone()).or_default());
         let step = |value: &mut u64| self.step(ask, what, Some(token), value);
-        counter.update(Token(token), step).ok()
+        counter.update(Token::from(token), step).ok()
     }
 
     fn step(&self, ask: &Ask, what: What, token: Option<u64>, value: &mut u64) -> u64 {

@@ -303,7 +303,7 @@ impl Subject for ClientsModel {
             wire: Vec::new(),
             left: self.faults,
             grants: Vec::new(),
-            highest: Token(0),
+            highest: Token::NONE,
             given_up: false,
             broken: Broken::default(),
         };

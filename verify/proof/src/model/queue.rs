@@ -146,7 +146,7 @@ impl Hash for State {
         let clock = self.clock();
         let seen = self.queue.look(clock);
         self.queue.canonical_hash(clock, state);
-        self.highest.0.saturating_sub(clock.0).hash(state);
+        self.highest.get().saturating_sub(clock.0).hash(state);
         (self.highest > seen.last_token).hash(state);
         for ghost in &self.ghosts {
             (ghost.left, ghost.dead, ghost.bound.since(seen.at)).hash(state);
@@ -304,7 +304,7 @@ impl Subject for QueueModel {
             asked: None,
             ghosts: vec![Ghost::default(); self.parts.len()],
             written: Vec::new(),
-            highest: Token(0),
+            highest: Token::NONE,
             broken: Broken::default(),
         }
     }

@@ -260,7 +260,7 @@ impl Subject for QuorumModel {
             attempts: person.attempts,
             begun: 0,
             number: 0,
-            seen: Token(0),
+            seen: Token::NONE,
         });
         let servers = (0..self.size.servers()).map(|_| Server::new(self));
         State {

@@ -97,27 +97,25 @@ impl Plan {
     }
 
     pub(crate) fn server(&self, name: &str) -> RedisOptions {
-        RedisOptions {
-            connect_timeout: self.response_timeout,
-            response_timeout: self.response_timeout,
-            retention: Duration::from_secs(3600),
-            restart: if self.quarantine {
-                Restart::Quarantine(Quarantine::new(self.ttl))
-            } else {
-                Restart::Trust
-            },
-            ..RedisOptions::tcp(name, 6379)
-        }
+        let mut options = RedisOptions::tcp(name, 6379);
+        options.connect_timeout = self.response_timeout;
+        options.response_timeout = self.response_timeout;
+        options.retention = Duration::from_secs(3600);
+        options.restart = if self.quarantine {
+            Restart::Quarantine(Quarantine::new(self.ttl))
+        } else {
+            Restart::Trust
+        };
+        options
     }
 
     pub(crate) fn redlock(&self) -> RedlockOptions {
         let servers = servers(self.deployment)
             .iter()
             .map(|name| self.server(name));
-        RedlockOptions {
-            max_ttl: self.ttl,
-            ..RedlockOptions::new(servers.collect())
-        }
+        let mut options = RedlockOptions::new(servers.collect());
+        options.max_ttl = self.ttl;
+        options
     }
 
     /// How long a client may have to wait for a key when nothing is disturbed: until

@@ -63,7 +63,7 @@ impl Register {
         let Some(connection) = self.connection().await else {
             return (0, Outcome::Unknown);
         };
-        let before = match register.claim(connection, Token(token)).await {
+        let before = match register.claim(connection, Token::from(token)).await {
             Ok(before) => before,
             Err(error) => return (0, self.failed(&error)),
         };
@@ -73,7 +73,7 @@ impl Register {
             return (next, Outcome::Unknown);
         };
         match register
-            .set(connection, Token(token), next.to_string())
+            .set(connection, Token::from(token), next.to_string())
             .await
         {
             Ok(()) => (next, Outcome::Done),

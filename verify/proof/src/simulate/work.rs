@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Acquire, Any, Client, Error, ErrorKind, Lease, Mode, Wait};
+use leasehold::{Any, Client, Error, ErrorKind, Lease, LockOptions, Mode};
 use tokio::time::sleep;
 
 use super::book::{Attempt, Book, Fact, Outcome, Wanted, Why};
@@ -103,9 +103,9 @@ impl Worker {
                 .chance
                 .mostly_short(millis(10)..=Duration::from_secs(20));
             match self.chance.index(10) {
-                0 => drop(self.ask(wanted, Wait::No).await),
+                0 => drop(self.ask(wanted, Some(Duration::ZERO)).await),
                 1 => self.ask_and_drop(wanted, wait).await,
-                _ => drop(self.ask(wanted, Wait::For(wait)).await),
+                _ => drop(self.ask(wanted, Some(wait)).await),
             }
             sleep(self.chance.mostly_short(millis(1)..=Duration::from_secs(2))).await;
         }
@@ -126,14 +126,14 @@ impl Worker {
     /// Asks until it is served once.
     pub(crate) async fn insist(&mut self, wanted: Wanted, hold: Duration) {
         self.at_least = hold;
-        while !self.ask(wanted, Wait::Forever).await {
+        while !self.ask(wanted, None).await {
             sleep(millis(50)).await;
         }
     }
 
     async fn ask_and_drop(&mut self, wanted: Wanted, after: Duration) {
         let attempt = self.begin(wanted);
-        let asking = self.acquire(attempt, wanted, Wait::Forever);
+        let asking = self.acquire(attempt, wanted, None);
         let got = tokio::select! {
             got = asking => Some(got),
             () = sleep(after) => None,
@@ -147,8 +147,8 @@ impl Worker {
         }
     }
 
-    /// Asks; whether it got what it wanted.
-    async fn ask(&mut self, wanted: Wanted, wait: Wait) -> bool {
+    /// Waits for so long at most; whether it got what it wanted.
+    async fn ask(&mut self, wanted: Wanted, wait: Option<Duration>) -> bool {
         let attempt = self.begin(wanted);
         let got = self.acquire(attempt, wanted, wait).await;
         self.settle(attempt, wanted, got).await
@@ -168,19 +168,23 @@ impl Worker {
         &self,
         attempt: Attempt,
         wanted: Wanted,
-        wait: Wait,
+        wait: Option<Duration>,
     ) -> impl Future<Output = Result<Option<Lease<Any>>, Error>> + use<> {
         let (client, book) = (self.client.clone(), self.book().clone());
-        let how = Acquire::from(wait).on_progress(move |progress| {
+        let how = LockOptions::new().on_progress(move |progress| {
             book.note(Fact::Queued {
                 attempt,
                 rejoined: progress.rejoined,
             });
         });
         async move {
-            let lock = client.lock(wanted.key, wanted.mode())?;
+            let lock = client.lock_of(wanted.key, wanted.mode())?;
             let lock = if wanted.fair { lock } else { lock.unfair() };
-            lock.acquire(how).await
+            match wait {
+                None => lock.lock_opts(how).await.map(Some),
+                Some(Duration::ZERO) => lock.try_lock().await,
+                Some(limit) => lock.lock_opts(how.within(limit)).await.map(Some),
+            }
         }
     }
 

@@ -75,6 +75,11 @@ type Token = (String, Span);
 /// A path, and the name by which its end is known where it stands.
 type Named = (Vec<String>, String);
 
+fn source(name: &str) -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
+    crates.join(name).join("src")
+}
+
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -164,8 +169,7 @@ fn absolute(modules: &BTreeSet<Module>, module: &Module, path: &[String]) -> Opt
 
 /// Who imports whom in a crate, by the module in which both are.
 fn imports(name: &str) -> BTreeMap<Module, Rooms> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
-    let root = root.join(name).join("src");
+    let root = source(name);
     let (mut found, mut sources) = (Vec::new(), BTreeMap::new());
     files(&root, &mut found);
     for file in found {
@@ -304,4 +308,26 @@ fn the_folders_of_redis_import_from_lower_ones_only() {
         );
     }
     assert!(rooms.len() > 20, "only {} imports were seen", rooms.len());
+}
+
+/// A process may fork while one of its threads makes such a value: then a child that needs it waits
+/// for a thread that it does not have. `leasehold_store::fork::Lazy` waits for nobody.
+#[test]
+fn the_library_has_no_value_that_one_thread_makes_while_others_wait() {
+    let crates = CRATES.iter();
+    let libraries = crates.filter(|name| !matches!(**name, "leasehold-cli" | "leasehold-console"));
+    let mut seen = 0;
+    for name in libraries {
+        let mut sources = Vec::new();
+        files(&source(name), &mut sources);
+        for path in sources {
+            let text = fs::read_to_string(&path).unwrap();
+            let mut words = Vec::new();
+            tokens(text.parse().unwrap(), &mut words);
+            let is_lazy = |(word, _): &Token| word == "LazyLock";
+            assert!(!words.iter().any(is_lazy), "{}", path.display());
+            seen += usize::from(words.iter().any(|(word, _)| word == "Lazy"));
+        }
+    }
+    assert!(seen > 5, "only {seen} files with such values were seen");
 }

@@ -1,4 +1,4 @@
-//! The short form of the proofs, and that `SAFETY.md` points to tests that there are.
+//! The short form of the proofs, and that the promises of `SAFETY.md` have tests.
 
 #![allow(
     clippy::unwrap_used,

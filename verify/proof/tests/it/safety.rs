@@ -1,93 +1,115 @@
-//! `SAFETY.md` points to tests. They exist, and nothing promised there is without one.
+//! `docs/proof/promises.md` points to tests. They exist, its words stand on the pages that it names,
+//! and nothing is promised in `SAFETY.md` without a test.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+const PROMISES: &str = "docs/proof/promises.md";
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn page() -> String {
-    fs::read_to_string(root().join("SAFETY.md")).expect("the page is there")
+/// Where a link of the page of promises leads to.
+fn beside(link: &str) -> PathBuf {
+    root().join(PROMISES).with_file_name(link)
 }
 
-/// The marks in a text, as in `[^mark]`.
-fn marks(text: &str) -> impl Iterator<Item = &str> {
-    let after = text.split("[^").skip(1);
-    after.filter_map(|rest| rest.split_once(']').map(|(mark, _)| mark))
+/// However its lines are broken.
+fn flowing(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What each mark stands for.
-fn definitions(page: &str) -> BTreeMap<&str, &str> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix("[^")?.split_once("]: "))
-        .collect()
+/// A row of the page: words of a promise, on the page of the heading above, and its tests.
+struct Row {
+    page: PathBuf,
+    words: String,
+    tests: String,
 }
 
-/// The page without its list of tests.
-fn prose(page: &str) -> &str {
-    page.split_once("\n## The tests\n")
-        .expect("a list of tests")
-        .0
+fn rows() -> Vec<Row> {
+    let (mut page, mut rows) = (None, Vec::new());
+    for line in read(&root().join(PROMISES)).lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            let link = heading.split_once("](").expect("a heading is a link").1;
+            page = Some(beside(link.trim_end_matches(')')));
+        }
+        let cells = line.trim_matches('|').split_once(" | ");
+        let (true, Some((words, tests))) = (line.starts_with("| "), cells) else {
+            continue;
+        };
+        if words.trim() != "promise" {
+            rows.push(Row {
+                page: page.clone().expect("a table has a heading"),
+                words: words.trim().to_owned(),
+                tests: tests.trim().to_owned(),
+            });
+        }
+    }
+    rows
 }
 
 #[test]
-fn each_mark_is_defined_and_each_definition_used() {
-    let page = page();
-    let used: BTreeSet<_> = marks(prose(&page)).collect();
-    let defined: BTreeSet<_> = definitions(&page).into_keys().collect();
-    assert_eq!(used, defined);
-    let lines = page.lines().filter(|line| line.starts_with("[^"));
-    assert_eq!(lines.count(), defined.len(), "each is defined once");
+fn the_words_stand_on_the_page_that_is_named() {
+    let rows = rows();
+    assert!(rows.len() > 100, "rows are found: {}", rows.len());
+    for Row { page, words, .. } in &rows {
+        let text = flowing(&read(page));
+        assert!(
+            text.contains(words),
+            "{} does not say: {words}",
+            page.display()
+        );
+    }
 }
 
 #[test]
 fn the_tests_that_are_named_exist() {
-    let page = page();
-    for (mark, definition) in definitions(&page) {
-        for place in definition.split("; ") {
-            let (link, tests) = place.split_once("): ").unwrap_or((place, ""));
+    for Row { words, tests, .. } in rows() {
+        for place in tests.split("; ") {
+            let (link, names) = place.split_once("): ").unwrap_or((place, ""));
             let (shown, path) = link
                 .trim_start_matches('[')
                 .trim_end_matches(')')
                 .split_once("](")
-                .unwrap_or_else(|| panic!("[^{mark}]: {place:?} is no link"));
-            assert!(path.ends_with(shown), "[^{mark}] shows another path");
-            let text = fs::read_to_string(root().join(path))
-                .unwrap_or_else(|error| panic!("[^{mark}]: {path}: {error}"));
-            let names = tests.split_whitespace().map(|name| name.trim_matches('`'));
+                .unwrap_or_else(|| panic!("{words}: {place:?} is no link"));
+            assert!(path.ends_with(shown), "{words}: shows another path");
+            let text = read(&beside(path));
+            let names = names.split_whitespace().map(|name| name.trim_matches('`'));
             for name in names {
                 assert!(
                     text.contains(&format!("fn {name}(")),
-                    "[^{mark}]: there is no {name} in {path}"
+                    "{words}: there is no {name} in {path}"
                 );
             }
         }
     }
 }
 
-/// Every promise of a deployment, every kind and every line of the rest.
+/// Every point of a list, but for what is never promised, begins with what it is about in bold.
 #[test]
 fn nothing_is_promised_without_a_test() {
-    let page = page();
-    let mut items = Vec::new();
-    let mut promises = false;
-    for line in prose(&page).lines() {
+    let page = root().join("SAFETY.md");
+    let mut items: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in read(&page).lines() {
         match line {
-            "Promised:" | "Also promised:" => promises = true,
-            "## The command" | "## Giving a lease away" | "## Order of waiters" => promises = true,
-            _ if line.starts_with('#') => promises = false,
-            _ if promises && line.starts_with("- ") => items.push(line.to_owned()),
-            _ if promises && line.starts_with("  ") => {
-                let item = items.last_mut().expect("an item goes on");
-                item.push_str(line);
+            _ if line.starts_with("- **") => items.push(line.to_owned()),
+            _ if goes_on && line.starts_with("  ") => {
+                items.last_mut().expect("an item goes on").push_str(line);
             }
             _ => {}
         }
+        goes_on = line.starts_with("- **") || goes_on && line.starts_with("  ");
     }
     assert!(items.len() > 25, "{items:#?}");
-    for item in &items {
-        assert!(marks(item).next().is_some(), "{item:?} points to no test");
+    let rows = rows();
+    for item in items.iter().map(|item| flowing(item)) {
+        let tested = rows.iter().any(|row| item.contains(&row.words));
+        assert!(tested, "no row of {PROMISES} is about {item:?}");
     }
 }

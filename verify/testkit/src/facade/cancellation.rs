@@ -134,7 +134,7 @@ const KINDS: [(&str, Life); 7] = [
             // many keys, so that few wait for it.
             let lock = client
                 .mutex(format!("id/{}", dice.roll(1000)))?
-                .with_ttl(Duration::from_secs(2))?;
+                .with_ttl(Duration::from_secs(2));
             let lease = lock.lock().await?;
             lease.rotate().await?;
             let parts = lease.into_parts().await?;

@@ -329,8 +329,8 @@ pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) -
     let [a, b] = clients(fixture).await;
     for ttl in [Duration::from_secs(2), Duration::from_secs(40)] {
         let held = a.mutex("k")?.lock().await?;
-        let fixed = b.mutex("k")?.with_ttl(ttl)?;
-        let fixed = fixed.with_renewal(RenewalPolicy::Fixed)?;
+        let fixed = b.mutex("k")?.with_ttl(ttl);
+        let fixed = fixed.with_renewal(RenewalPolicy::Fixed);
         let waits = tokio::spawn(async move { fixed.lock().await });
         queued(&a, "k", 1).await;
         // Its place is as old as it gets without being renewed.
@@ -349,8 +349,8 @@ pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) -
 pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     let client = client(fixture).await;
     let fixed = client.mutex("k")?;
-    let fixed = fixed.with_ttl(Duration::from_millis(500))?;
-    let fixed = fixed.with_renewal(RenewalPolicy::Fixed)?;
+    let fixed = fixed.with_ttl(Duration::from_millis(500));
+    let fixed = fixed.with_renewal(RenewalPolicy::Fixed);
     let mut waits = JoinSet::new();
     for _ in 0..5 {
         let fixed = fixed.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared, Wait};
+use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared};
 use tokio::sync::Notify;
 
 use super::{Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, soon, ttl};
@@ -50,7 +50,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
 /// A lock whose mode is a value makes the same claims as the typed kind of that mode.
 pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     let [a, b] = clients(fixture).await;
-    let ours = a.lock("k", Mode::EXCLUSIVE)?;
+    let ours = a.lock_of("k", Mode::EXCLUSIVE)?;
     let lease = ours.lock().await?;
     assert_eq!(lease.token().is_some(), a.capabilities().tokens);
     let mutex = b.mutex("k")?;
@@ -64,16 +64,16 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
         return Ok(());
     }
 
-    let reads = a.lock("k", Mode::SHARED)?;
+    let reads = a.lock_of("k", Mode::SHARED)?;
     let (one, two) = (reads.lock().await, reads.lock().await);
     let (one, two) = (one?, two?);
     assert!(one.token().is_none() && two.number() > one.number());
-    let refused = ours.recover(&one.parts(), Wait::No).await;
+    let refused = ours.try_recover(&one.parts()).await;
     let refused = refused.expect_err("parts of a reader");
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     let parts = one.into_parts().await?;
     assert!(parts.clone().downcast::<Exclusive>().is_err());
-    let adopter = b.lock("k", Mode::SHARED)?;
+    let adopter = b.lock_of("k", Mode::SHARED)?;
     let adopted = adopter.adopt(&parts).await?;
     assert_eq!(adopted.mode(), Mode::SHARED);
     drop((two, adopted));
@@ -90,12 +90,12 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     drop((outer, inner));
 
     let permits = Mode::permits(3, 2);
-    let several = a.lock("x", permits)?.on_all(["x", "y"]);
+    let several = a.lock_of("x", permits)?.on_all(["x", "y"]);
     let several = several?.lock().await?;
     let typed = several.downcast::<Permits>().expect("they are permits");
     let single = b.semaphore("y", 3)?;
     assert_eq!(single.available_permits().await?, 1);
-    assert!(a.lock("y", Mode::permits(1, 2)).is_err());
+    assert!(a.lock_of("y", Mode::permits(1, 2)).is_err());
     let _ = typed.release().await?;
     assert_eq!(single.available_permits().await?, 3);
     Ok(())
@@ -115,7 +115,7 @@ pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) -> Outcome
     let watchers = [watch(signal.clone()), watch(signal.clone())];
     assert!(!signal.is_lost());
     let released = lease.release().await?;
-    assert_eq!(released, Released::StillOurs);
+    assert_eq!(released, Released::Held);
     for watcher in watchers {
         assert_eq!(soon("the end", watcher).await?, None);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{
-    ClaimIds, Client, ErrorKind, LeaseParts, Loss, Owner, RenewalPolicy, Shared, Standpoint, Wait,
+    ClaimIds, Client, ErrorKind, LeaseParts, LeaseState, Loss, Owner, RenewalPolicy, Shared,
 };
 
 use super::{
@@ -56,7 +56,7 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) -> Outcome {
     let first = lease.parts();
     soon("three rotations", async {
         while lease.parts().version() < 3 {
-            assert_eq!(lease.standpoint(), Standpoint::Held);
+            assert_eq!(lease.state(), LeaseState::Held);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -190,12 +190,12 @@ pub async fn recovery_goes_on_or_begins_anew(fixture: &dyn Fixture) -> Outcome {
     let (ours, theirs) = (a.mutex("k")?, b.mutex("k")?);
     let lease = ours.lock().await?;
     let parts = lease.parts();
-    let recovered = theirs.recover(&parts, Wait::No).await?.ok_or("a lease")?;
-    assert!(!recovered.anew && recovered.lease.token() > parts.token());
+    let recovered = theirs.try_recover(&parts).await?.ok_or("a lease")?;
+    assert!(!recovered.is_new && recovered.lease.token() > parts.token());
     let _ = recovered.lease.release().await?;
-    let recovered = theirs.recover(&parts, Wait::No).await?.ok_or("a lease")?;
-    assert!(recovered.anew);
-    let busy = ours.recover(&parts, Wait::No).await?;
+    let recovered = theirs.try_recover(&parts).await?.ok_or("a lease")?;
+    assert!(recovered.is_new);
+    let busy = ours.try_recover(&parts).await?;
     assert!(busy.is_none(), "claims anew, and it is busy");
     drop(lease);
     assert!(recovered.lease.is_valid(), "the stale one releases nothing");
@@ -227,7 +227,7 @@ pub async fn a_claim_id_is_never_shared(fixture: &dyn Fixture) -> Outcome {
 pub async fn a_change_does_not_prolong_a_fixed_lease(fixture: &dyn Fixture) -> Outcome {
     let client = client_with(fixture, ttl(Duration::from_millis(700))).await;
     let lock = client.mutex("k")?;
-    let lock = lock.with_renewal(RenewalPolicy::Fixed)?;
+    let lock = lock.with_renewal(RenewalPolicy::Fixed);
     let lease = lock.lock().await?;
     let left = lease.remaining();
     let end = tokio::time::Instant::now() + left;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::core::{GRACE, written};
-use leasehold::{Client, Error, ErrorKind, Retry, Settings, Wait};
+use leasehold::{Client, Error, ErrorKind, LockOptions, Retry, Settings};
 use tokio::time::Instant;
 
 use super::gated::{Gate, Gated};
@@ -31,7 +31,12 @@ fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
     );
     call(
         "acquire",
-        Box::pin(async move { with_options.acquire(Wait::For(limit).into()).await.err() }),
+        Box::pin(async move {
+            with_options
+                .lock_opts(LockOptions::new().within(limit))
+                .await
+                .err()
+        }),
     );
     call(
         "retrying",

@@ -127,7 +127,7 @@ impl Shim {
         let stdin = io::stdin();
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
         self.socket.set_write_timeout(Some(START_TIMEOUT))?;
-        let descriptors = [&[stdin.as_fd()], &*start.lifelines].concat();
+        let descriptors = [&[stdin.as_fd()], &*start.child_fds].concat();
         self.send(&descriptors, &serde_json::to_vec(&plan)?)?;
         let command = match Report::receive(&mut self.socket)? {
             Report::Started(pid) => Pid::from_raw(pid),

@@ -136,10 +136,10 @@ fn start(
     let mut command = Command::new(&program);
     let mut descriptors = descriptors.into_iter();
     command.stdin(descriptors.next().map_or_else(Stdio::null, Stdio::from));
-    let lifelines: Vec<_> = descriptors
+    let child_fds: Vec<_> = descriptors
         .map(|lifeline| fcntl_dupfd_cloexec(&lifeline, ABOVE_THOSE_OF_SCRIPTS).unwrap_or(lifeline))
         .collect();
-    for lifeline in &lifelines {
+    for lifeline in &child_fds {
         fcntl_setfd(lifeline, FdFlags::empty())?;
     }
     // Systemd has meant leasehold, and so the command.

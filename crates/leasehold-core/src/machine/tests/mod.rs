@@ -495,7 +495,7 @@ fn a_change_is_asked_for_until_it_is_answered() {
     let first = send(&mut life, 10);
     assert!(matches!(&*first.command, Command::Renew(renew) if renew.note == Some(note)));
     life.handle_answer(at(11), &first, Err(Failure::Unanswered));
-    assert_eq!(life.standpoint(), Some(Standpoint::Unknown));
+    assert_eq!(life.state(), Some(LeaseState::Unknown));
     assert_eq!(life.changed(change), None);
     let due = life.poll_timeout().unwrap();
     let again = life.poll_transmit(due, || None).unwrap();
@@ -523,7 +523,7 @@ fn a_change_is_asked_for_until_it_is_answered() {
     let sent = life.poll_transmit(now, || None).unwrap();
     life.handle_answer(now, &sent, Ok(heard(Reply::Gone)));
     assert_eq!(life.changed(change), Some(Changed::Lost));
-    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::Gone)));
+    assert_eq!(life.state(), Some(LeaseState::Lost(Loss::Gone)));
 }
 
 #[test]
@@ -537,7 +537,7 @@ fn an_answer_about_a_replaced_id_says_nothing() {
     assert_eq!(life.changed(change), Some(Changed::Done));
     assert_eq!(life.identity(), (&id(2), 1));
     life.handle_answer(beat_at, &beat, Ok(heard(Reply::Superseded)));
-    assert_eq!(life.standpoint(), Some(Standpoint::Unknown), "asked again");
+    assert_eq!(life.state(), Some(LeaseState::Unknown), "asked again");
     // An id that is another claim's is not asked for again by itself.
     let change = life.change(Change::Rotate(id(3)), beat_at);
     let rotation = life.poll_transmit(beat_at, || None).unwrap();
@@ -563,11 +563,11 @@ fn a_refusal_of_a_rotation_that_was_followed_by_another_says_nothing() {
     life.handle_answer(at(12), &next, Ok(heard(standing(Some(7)))));
     for life in [&mut life, &mut sooner] {
         life.handle_answer(at(13), &doubled, Ok(heard(Reply::Superseded)));
-        assert_eq!(life.standpoint(), Some(Standpoint::Unknown), "asked again");
+        assert_eq!(life.state(), Some(LeaseState::Unknown), "asked again");
     }
     let lost = rotate(&mut life, 4);
     life.handle_answer(at(14), &lost, Ok(heard(Reply::Superseded)));
-    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::Superseded)));
+    assert_eq!(life.state(), Some(LeaseState::Lost(Loss::Superseded)));
 }
 
 /// Once, the id was replaced by itself then, and the lease was lost with the next rotation.
@@ -620,7 +620,7 @@ fn what_is_handed_over_is_relied_on_no_more_and_stays() {
     let mut life = held(terms());
     let change = life.hand_over(at(10));
     assert_eq!(life.valid_until(), Moment::default());
-    assert_eq!(life.standpoint(), Some(Standpoint::Lost(Loss::HandedOver)));
+    assert_eq!(life.state(), Some(LeaseState::Lost(Loss::HandedOver)));
     let settle = send(&mut life, 10);
     assert!(matches!(&*settle.command, Command::Renew(renew) if renew.ttl == TTL));
     assert_eq!(life.changed(change), None);
@@ -683,7 +683,7 @@ fn a_shutdown_ends_whatever_there_is() {
         assert_eq!(life.phase(), Phase::Leaving);
         released(life, 10);
     }
-    assert_eq!(holds.standpoint(), Some(Standpoint::Lost(Loss::Shutdown)));
+    assert_eq!(holds.state(), Some(LeaseState::Lost(Loss::Shutdown)));
     assert!(matches!(holds.collect(at(11)), Poll::Ready(Err(_))));
     // What is known to have gone is nobody's to release.
     let mut revoked = held(terms());
@@ -695,5 +695,5 @@ fn a_shutdown_ends_whatever_there_is() {
     revoked.handle_push(at(5), &Push::of(&event, &key(), STORE, 1));
     revoked.shut_down(at(10));
     assert_eq!(revoked.phase(), Phase::Over);
-    assert_eq!(revoked.standpoint(), Some(Standpoint::Lost(Loss::Revoked)));
+    assert_eq!(revoked.state(), Some(LeaseState::Lost(Loss::Revoked)));
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::terms;
 use crate::machine::renewal::Renewal;
 use crate::machine::types::{Granted, Request};
-use crate::machine::{Loss, RenewalPolicy, Standpoint, Terms};
+use crate::machine::{LeaseState, Loss, RenewalPolicy, Terms};
 use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -96,7 +96,7 @@ fn a_manual_or_fixed_lease_is_not_prolonged_by_a_reset() {
         let end = renewal.validity().until();
         assert_eq!(renewal.poll_timeout(), Some(end));
         renewal.handle_timeout(end);
-        assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Expired));
+        assert_eq!(renewal.state(), LeaseState::Lost(Loss::Expired));
     }
     let mut renewal = direct(THIRD);
     renewal.handle_reset(at(5));
@@ -109,13 +109,13 @@ fn an_answer_about_another_claim_of_the_id_is_a_loss() {
         let mut renewal = direct(THIRD);
         assert!(renewal.poll_transmit(at(10)).is_some());
         renewal.handle_reply(at(11), at(10), TTL, &reply);
-        assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Forgotten));
+        assert_eq!(renewal.state(), LeaseState::Lost(Loss::Forgotten));
         assert_eq!(renewal.validity(), Validity::default());
     }
     let mut named = direct(THIRD);
     for (arrival, kept) in [(7, true), (7, true), (8, false)] {
         named.handle_reply(at(1), at(1), TTL, &standing(arrival, Some(7)));
-        assert_eq!(named.standpoint() == Standpoint::Held, kept);
+        assert_eq!(named.state() == LeaseState::Held, kept);
     }
 }
 
@@ -145,7 +145,7 @@ fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
         "the waiter's is under way"
     );
     renewal.handle_reply(at(4), at(1), WAITER, &standing(7, None));
-    assert_eq!(renewal.standpoint(), Standpoint::Held);
+    assert_eq!(renewal.state(), LeaseState::Held);
     assert_eq!(renewal.validity(), valid(at(1), WAITER));
     assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
 }
@@ -172,7 +172,7 @@ fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
             let mut renewal = pushed(THIRD, in_flight);
             goes(&mut renewal);
             renewal.handle_reply(at(5), at(4), TTL, &standing(7, token));
-            assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Forgotten));
+            assert_eq!(renewal.state(), LeaseState::Lost(Loss::Forgotten));
             assert_eq!(renewal.validity(), Validity::default());
         }
     }
@@ -183,13 +183,13 @@ fn without_answers_it_is_unknown_then_lost() {
     let mut renewal = direct(THIRD);
     let (mut now, mut tries) = (at(10), 0);
     for _ in 0..1_000 {
-        if renewal.standpoint() == Standpoint::Lost(Loss::Unanswered) {
+        if renewal.state() == LeaseState::Lost(Loss::Unanswered) {
             break;
         }
         if renewal.poll_transmit(now).is_some() {
             tries += 1;
             renewal.handle_unanswered(now);
-            assert_eq!(renewal.standpoint(), Standpoint::Unknown);
+            assert_eq!(renewal.state(), LeaseState::Unknown);
         }
         now = renewal.poll_timeout().unwrap();
         renewal.handle_timeout(now);
@@ -199,7 +199,7 @@ fn without_answers_it_is_unknown_then_lost() {
     assert_eq!(renewal.poll_timeout(), None);
     assert_eq!(renewal.poll_transmit(now), None);
     renewal.handle_reply(now, at(28), TTL, &standing(7, Some(7)));
-    assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Unanswered));
+    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Unanswered));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn unknown_becomes_held_again() {
     renewal.handle_unanswered(at(12));
     assert!(renewal.poll_transmit(at(13)).is_some());
     renewal.handle_reply(at(14), at(13), TTL, &standing(7, Some(7)));
-    assert_eq!(renewal.standpoint(), Standpoint::Held);
+    assert_eq!(renewal.state(), LeaseState::Held);
     assert_eq!(renewal.validity(), valid(at(13), TTL));
 }
 
@@ -218,10 +218,10 @@ fn gone_and_revoked_are_losses_at_once_and_the_first_reason_stays() {
     let mut renewal = direct(THIRD);
     renewal.handle_revoked();
     renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
-    assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Revoked));
+    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Revoked));
     let mut renewal = direct(THIRD);
     renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
-    assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::Gone));
+    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Gone));
     assert_eq!(renewal.validity().remaining(at(1)), Duration::ZERO);
 }
 
@@ -231,7 +231,7 @@ fn a_hold_that_ends_with_its_longest_says_so_however_late_its_renewals_are() {
     for (max, loss) in [(TTL, Loss::MaxHold), (2 * TTL, Loss::Unanswered)] {
         let mut renewal = at_most(max);
         renewal.handle_timeout(at(30));
-        assert_eq!(renewal.standpoint(), Standpoint::Lost(loss), "{max:?}");
+        assert_eq!(renewal.state(), LeaseState::Lost(loss), "{max:?}");
     }
 }
 
@@ -241,7 +241,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
     let mut renewal = at_most(max);
     let mut now = at(0);
     let mut asked = Vec::new();
-    while !matches!(renewal.standpoint(), Standpoint::Lost(_)) {
+    while !matches!(renewal.state(), LeaseState::Lost(_)) {
         now = renewal.poll_timeout().unwrap();
         renewal.handle_timeout(now);
         if let Some(Request::Renew(ttl)) = renewal.poll_transmit(now) {
@@ -250,7 +250,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
             renewal.handle_reply(now, now, ttl, &standing(7, Some(7)));
         }
     }
-    assert_eq!(renewal.standpoint(), Standpoint::Lost(Loss::MaxHold));
+    assert_eq!(renewal.state(), LeaseState::Lost(Loss::MaxHold));
     assert!(now > at(44) && now <= at(45), "{now:?}");
     assert!(asked.len() >= 2 && asked[0] == TTL, "{asked:?}");
     assert_eq!(renewal.allowed(at(40), TTL), Duration::from_secs(5));
@@ -260,27 +260,27 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
 fn an_adopted_claim_is_lost_by_push_or_answer() {
     let mut pushed = direct(THIRD);
     pushed.handle_adopted();
-    assert_eq!(pushed.standpoint(), Standpoint::Lost(Loss::Superseded));
+    assert_eq!(pushed.state(), LeaseState::Lost(Loss::Superseded));
     let mut answered = direct(THIRD);
     answered.handle_reply(at(1), at(0), TTL, &Reply::Superseded);
-    assert_eq!(answered.standpoint(), Standpoint::Lost(Loss::Superseded));
+    assert_eq!(answered.state(), LeaseState::Lost(Loss::Superseded));
     assert_eq!(answered.validity(), Validity::default());
 }
 
 /// A push that proves nothing is asked about, and is the reason if the answer confirms it.
 #[test]
 fn a_doubt_is_the_reason_if_the_store_confirms_it() {
-    for (reply, standpoint) in [
-        (standing(7, Some(7)), Standpoint::Held),
-        (Reply::Gone, Standpoint::Lost(Loss::Revoked)),
-        (Reply::Superseded, Standpoint::Lost(Loss::Superseded)),
+    for (reply, state) in [
+        (standing(7, Some(7)), LeaseState::Held),
+        (Reply::Gone, LeaseState::Lost(Loss::Revoked)),
+        (Reply::Superseded, LeaseState::Lost(Loss::Superseded)),
     ] {
         let mut renewal = direct(THIRD);
         renewal.handle_doubt(at(1), Loss::Revoked);
-        assert_eq!(renewal.standpoint(), Standpoint::Held);
+        assert_eq!(renewal.state(), LeaseState::Held);
         assert_eq!(renewal.poll_transmit(at(1)), Some(Request::Renew(TTL)));
         renewal.handle_reply(at(2), at(1), TTL, &reply);
-        assert_eq!(renewal.standpoint(), standpoint);
+        assert_eq!(renewal.state(), state);
     }
     let mut renewal = direct(THIRD);
     renewal.handle_doubt(at(1), Loss::Revoked);
@@ -289,8 +289,8 @@ fn a_doubt_is_the_reason_if_the_store_confirms_it() {
     assert!(renewal.poll_transmit(at(11)).is_some());
     renewal.handle_reply(at(12), at(11), TTL, &Reply::Gone);
     assert_eq!(
-        renewal.standpoint(),
-        Standpoint::Lost(Loss::Gone),
+        renewal.state(),
+        LeaseState::Lost(Loss::Gone),
         "that was answered"
     );
     let mut fixed = direct(RenewalPolicy::Fixed);

@@ -1,6 +1,6 @@
 //! Invariants that must hold at every moment and at the end.
 
-use leasehold_core::{Arrival, Mode, Moment, Phase, Reply, Standpoint};
+use leasehold_core::{Arrival, LeaseState, Mode, Moment, Phase, Reply};
 
 use crate::client_machines::climate::{MS, SECOND};
 use crate::client_machines::world::{What, World};
@@ -79,9 +79,9 @@ impl World {
         // Its own policy may let it end; it does not stay unknown.
         if self.holds(0) {
             let attempt = self.clients[0].attempt.as_ref();
-            let standpoint = attempt.and_then(|attempt| attempt.life().standpoint());
-            self.require(standpoint == Some(Standpoint::Held), || {
-                format!("{standpoint:?} in the end")
+            let state = attempt.and_then(|attempt| attempt.life().state());
+            self.require(state == Some(LeaseState::Held), || {
+                format!("{state:?} in the end")
             });
         }
     }

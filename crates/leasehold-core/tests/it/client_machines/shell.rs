@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, KeyMachine,
-    Loss, Mode, Moment, Phase, Push, RenewalPolicy, Reply, Response, Standpoint, StoreTime, Terms,
+    LeaseState, Loss, Mode, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime, Terms,
 };
 
 use crate::client_machines::climate::MS;
@@ -266,12 +266,12 @@ impl World {
         attempt
             .machine
             .handle_answer(now, ONE, &pending.transmit, Ok(heard));
-        let standpoint = attempt.life().standpoint();
+        let state = attempt.life().state();
         if let (Some(held), Command::Renew(renew)) = (&mut attempt.held, &*pending.transmit.command)
         {
             held.whole |= renew.ttl >= lease;
             let arrival = held.arrival;
-            let lost = matches!(standpoint, Some(Standpoint::Lost(_)));
+            let lost = matches!(state, Some(LeaseState::Lost(_)));
             let same = matches!(reply, Reply::Standing(s) if s.arrival == arrival);
             let no_answer = matches!(reply, Reply::Superseded | Reply::Gone | Reply::Taken);
             if no_answer && !lost {
@@ -324,21 +324,21 @@ impl World {
                 let until = attempt.life().valid_until();
                 let fixed = matches!(terms.policy, RenewalPolicy::Fixed);
                 let bound = terms.max_hold.map(|max_hold| since + max_hold);
-                let standpoint = attempt.life().standpoint();
+                let state = attempt.life().state();
                 self.require(!fixed || until <= since + terms.ttl, || {
                     "a fixed lease goes on".into()
                 });
                 self.require(bound.is_none_or(|bound| until <= bound), || {
                     "a lease goes on beyond its longest hold".into()
                 });
-                if let Some(Standpoint::Lost(loss)) = standpoint
+                if let Some(LeaseState::Lost(loss)) = state
                     && !self.gives(client)
                 {
                     self.lose(client, loss);
                 }
             }
             Phase::Leaving | Phase::Over => {
-                if let Some(Standpoint::Lost(loss)) = attempt.life().standpoint() {
+                if let Some(LeaseState::Lost(loss)) = attempt.life().state() {
                     return self.lose(client, loss);
                 }
                 let end = attempt.life().end();

@@ -255,7 +255,7 @@ impl World {
             key: Key::new("k").unwrap(),
             queue: Queue::default(),
             clients,
-            highest: Token(0),
+            highest: Token::NONE,
             grants: BTreeMap::new(),
             had: Had::default(),
             healed: false,

@@ -26,7 +26,7 @@ fn propose(number: u64, token: u64) -> Command {
     Command::Claim(Claim {
         inbox: Some(inbox(number)),
         proposal: Some(Proposal {
-            token: Token(token),
+            token: Token::from(token),
             ahead: AHEAD,
         }),
         ..Claim::new(id(number), Mode::EXCLUSIVE, TTL)
@@ -38,7 +38,7 @@ fn void(number: u64, up_to: u64, released: bool) -> Command {
         id: id(number),
         released,
     };
-    let up_to = Token(up_to);
+    let up_to = Token::from(up_to);
     Command::Void(Void { up_to, whose })
 }
 
@@ -58,7 +58,7 @@ impl Server {
     /// The token of a claim, and until when it lives.
     fn granted(&mut self, number: u64, token: u64, second: u64) -> Option<(u64, StoreTime)> {
         match self.ask(&propose(number, token), second) {
-            Reply::Standing(standing) => Some((standing.token?.0, standing.deadline)),
+            Reply::Standing(standing) => Some((standing.token?.get(), standing.deadline)),
             _ => None,
         }
     }
@@ -66,7 +66,7 @@ impl Server {
     /// What has to be passed to be accepted, where a proposal is not.
     fn outbid(&mut self, number: u64, token: u64, second: u64) -> Option<u64> {
         match self.ask(&propose(number, token), second) {
-            Reply::Outbid { highest, .. } => Some(highest.0),
+            Reply::Outbid { highest, .. } => Some(highest.get()),
             _ => None,
         }
     }
@@ -77,7 +77,7 @@ impl Server {
 
     fn holders(&self, second: u64) -> Vec<u64> {
         let holders = self.0.look(at(second)).holders;
-        holders.iter().map(|holder| holder.token.0).collect()
+        holders.iter().map(|holder| holder.token.get()).collect()
     }
 }
 
@@ -170,8 +170,8 @@ fn a_renewal_brings_nothing_back() {
 fn a_clock_gone_mad_does_not_use_up_the_numbers() {
     let mut server = Server::default();
     let most = at(60).0;
-    let (highest, beyond) = (Token(0), propose(1, most + 1));
-    let most_of_all = Token(most);
+    let (highest, beyond) = (Token::NONE, propose(1, most + 1));
+    let most_of_all = Token::from(most);
     assert_eq!(
         server.ask(&beyond, 0),
         Reply::Outbid {
@@ -237,14 +237,14 @@ fn breaking_fences_the_holder_and_tells_it() {
     server.ask(&propose(1, 50), 0);
     let breaks = |up_to| {
         let by = ClientInfo::default();
-        let (up_to, whose) = (Token(up_to), Voided::Key { by });
+        let (up_to, whose) = (Token::from(up_to), Voided::Key { by });
         Command::Void(Void { up_to, whose })
     };
-    let (holders, token) = (0, Token(49));
+    let (holders, token) = (0, Token::from(49));
     assert_eq!(server.ask(&breaks(49), 0), Reply::Broken { holders, token });
     assert_eq!(server.holders(0), [50], "its token is not void");
     let outcome = server.apply(&breaks(80), 1);
-    let (holders, token) = (1, Token(80));
+    let (holders, token) = (1, Token::from(80));
     assert_eq!(outcome.reply, Reply::Broken { holders, token });
     let told: Vec<_> = outcome
         .events

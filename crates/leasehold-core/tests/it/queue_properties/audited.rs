@@ -71,7 +71,7 @@ fn holds(queue: &Queue) -> BTreeMap<Arrival, Token> {
     live.map(|pair| {
         (
             Arrival(number(&pair[1]["arrival"])),
-            Token(number(&pair[0])),
+            Token::from(number(&pair[0])),
         )
     })
     .collect()

@@ -315,7 +315,9 @@ impl Op {
                 by: ClientInfo::unknown(),
                 only: only.map(|slot| {
                     let known = reference.known(&id(slot));
-                    known.and_then(|claim| claim.token).unwrap_or(Token(1))
+                    known
+                        .and_then(|claim| claim.token)
+                        .unwrap_or_else(|| Token::from(1))
                 }),
             },
             Self::Resize { right, to } => Command::Resize {

@@ -231,7 +231,7 @@ impl Reference {
     }
 
     fn next_token(&mut self) -> Token {
-        self.last_token = Token((self.last_token.0 + 1).max(self.last_clock.0));
+        self.last_token = Token::from((self.last_token.get() + 1).max(self.last_clock.0));
         self.last_token
     }
 

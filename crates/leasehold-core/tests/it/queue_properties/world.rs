@@ -65,9 +65,9 @@ impl World {
             sent: Vec::new(),
             audited: Audited::default(),
             last_at: StoreTime(0),
-            highest_token: Token(0),
+            highest_token: Token::NONE,
             held: BTreeSet::new(),
-            highest_held: Token(0),
+            highest_held: Token::NONE,
             highest_arrival: Arrival(0),
             grants: BTreeMap::new(),
         }
@@ -109,7 +109,7 @@ impl World {
         self.audited.lose();
         // "As long as the clock did not step back further than the loss":
         // it has passed the highest number that was ever given.
-        let passed = self.highest_token.0.max(self.highest_arrival.0) + 1;
+        let passed = self.highest_token.get().max(self.highest_arrival.0) + 1;
         self.floor = StoreTime(passed);
         self.clock = self.clock.max(self.floor);
     }
@@ -175,7 +175,7 @@ impl World {
             // Who has watched a key that nobody uses leaves nothing, not even its time.
             assert_eq!(
                 self.reference.last_token,
-                Token(0),
+                Token::NONE,
                 "of a key that was used"
             );
             assert_eq!(outcome.events, [], "there is nobody");
@@ -243,7 +243,7 @@ pub(crate) fn granted_in(queue: &Queue) -> BTreeMap<Arrival, Token> {
         let (token, arrival) = (&granted[0], &granted[1]["arrival"]);
         (
             Arrival(arrival.as_u64().unwrap()),
-            Token(token.as_u64().unwrap()),
+            Token::from(token.as_u64().unwrap()),
         )
     });
     numbers.collect()

@@ -80,7 +80,7 @@ impl Client {
             rate,
             state: State::Idle { until: 0 },
             leaving: Vec::new(),
-            seen: Token(0),
+            seen: Token::NONE,
             counter: 0,
             retired: false,
         }
@@ -183,7 +183,7 @@ impl Client {
                 let counts = self.climate.broken == Broken::CountersOnly;
                 if counts || dice.of_thousand(300) {
                     // Another process takes its place.
-                    self.seen = Token(0);
+                    self.seen = Token::NONE;
                 }
                 let number = self.number();
                 let bid = QuorumRound::new(self.config(), self.seen, wall, moment);
@@ -195,7 +195,7 @@ impl Client {
                     id: ClaimId::from_random(id),
                     began: now,
                     sent: moment,
-                    counted: Token(0),
+                    counted: Token::NONE,
                 };
                 (state, true)
             }

@@ -97,7 +97,7 @@ impl Server {
         let look = self.queue.look(now.clock);
         match self.broken {
             Broken::OneRegister if asked <= self.floor => {
-                let (highest, most) = (self.floor, Token(u64::MAX));
+                let (highest, most) = (self.floor, Token::from(u64::MAX));
                 let held = look.holders.iter().any(|holder| holder.token == asked);
                 if renews && asked < self.floor || !held {
                     return (Reply::Outbid { highest, most }, now.clock, asked);
@@ -114,7 +114,7 @@ impl Server {
                 proposal.token = match ours.next() {
                     Some(holder) => holder.token,
                     None if renews => return (Reply::Gone, now.clock, asked),
-                    None => Token(look.last_token.0 + 1),
+                    None => Token::from(look.last_token.get() + 1),
                 };
             }
             _ => {}

@@ -379,12 +379,12 @@ fn who_acknowledges_is_counted() {
             .collect();
         let mut facts = with(&online.join("; "), "min-replicas-to-write=1");
         facts.trial = Some(Trial {
-            acknowledged: Some(Acknowledged {
+            acknowledged: Some(Acknowledged::new(
                 replicas,
                 wanted,
-                disk: (wanted == 0).then_some(true),
-                within: Duration::from_secs(1),
-            }),
+                (wanted == 0).then_some(true),
+                Duration::from_secs(1),
+            )),
             push: Some(Duration::ZERO),
             ..Trial::default()
         });

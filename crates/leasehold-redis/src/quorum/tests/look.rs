@@ -25,7 +25,7 @@ fn member(holder: Option<(u64, &str)>) -> Snapshot {
             kept: false,
             renewed: None,
         },
-        token: Token(number),
+        token: Token::from(number),
     });
     Snapshot {
         capacity: holder.is_some().then_some(Capacity::Lock),

@@ -18,10 +18,10 @@ fn a_url_says_everything() {
     let [a, b, c] = options.servers.as_slice() else {
         panic!("three servers");
     };
-    assert_eq!(a.username.as_deref(), Some("al@ice"));
-    assert_eq!(a.password.as_deref(), Some("s:cret"));
-    assert_eq!((&b.username, &b.password), (&None, &None));
-    assert_eq!(c.password.as_deref(), Some("hunter2"));
+    assert_eq!(a.access.user.as_deref(), Some("al@ice"));
+    assert_eq!(a.access.password.as_deref(), Some("s:cret"));
+    assert_eq!((&b.access.user, &b.access.password), (&None, &None));
+    assert_eq!(c.access.password.as_deref(), Some("hunter2"));
     assert!(
         options
             .servers
@@ -40,7 +40,8 @@ fn a_url_says_everything() {
     );
     let mut again = RedlockOptions::from_url(&shown).unwrap();
     for (server, other) in again.servers.iter_mut().zip(&options.servers) {
-        server.password.clone_from(&other.password);
+        let password = &other.access.password;
+        server.access.password.clone_from(password);
     }
     assert_eq!(again, options);
 }

@@ -38,7 +38,7 @@ use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Context, Delivery, send};
-use crate::connection::target::Common;
+use crate::connection::target::{self, Common};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
 
@@ -74,6 +74,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Asks the seeds for the others. The options were checked.
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
+        let mut seeds = options.seeds();
+        seeds.try_for_each(|seed| target::check(&options.at(&seed)))?;
+        drop(seeds);
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
             home: SubscriptionNode::new(),

@@ -22,10 +22,11 @@ const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedisClusterOptions {
     /// Hosts and ports of some nodes, to discover the others. One reachable node is enough.
     pub seeds: Vec<(String, u16)>,
-    /// Whether the connections are encrypted (feature `tls`).
+    /// Whether the connections are encrypted (feature `tls-ring`).
     pub tls: bool,
     /// Login, certificates, prefix, retention and time-outs, the same for every node. Its address
     /// is not used, and its database must be 0.
@@ -187,8 +188,12 @@ impl fmt::Debug for RedisClusterOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
     use std::time::Duration;
+
+    use leasehold_store::access::{Access, TlsOptions};
+
+    use super::*;
 
     #[test]
     fn a_promise_that_cannot_be_kept_is_refused() {
@@ -202,13 +207,15 @@ mod tests {
             &response_timeout=250ms&ca=/ca.pem";
         let options = RedisClusterOptions::from_url(url).unwrap();
         let seeds = [("::1", 7_000), ("h2", 6_379), ("10.0.0.3", 7_003)];
+        let mut access = Access::default();
+        access.tls = TlsOptions::trusting(Path::new("/ca.pem"));
         let mut wanted = RedisClusterOptions::new(seeds);
         wanted.tls = true;
         wanted.node = RedisOptions::tls("10.0.0.3", 7_003)
             .credentials(Some("al@ice"), "s,:cret")
             .prefix("a:")
             .response_timeout(Duration::from_millis(250))
-            .ca_file("/ca.pem");
+            .with_access(&access);
         assert_eq!(options, wanted);
         let shown = options.redacted_url();
         assert_eq!(

@@ -72,7 +72,7 @@ fn stories() -> impl Strategy<Value = Vec<Story>> {
             }),
             Some((kept, loss)) => {
                 facts.push(Fact::Granted {
-                    token: Token(1),
+                    token: Token::from(1),
                     waited: time,
                 });
                 facts.extend(kept);

@@ -67,7 +67,7 @@ async fn hold(url: &str) {
 /// Holds the key, with a child that lives for it until the input ends.
 async fn guard(url: &str) {
     let store = Arc::new(open(url).await);
-    for lifeline in store.lifelines() {
+    for lifeline in store.child_fds() {
         rustix::io::fcntl_setfd(lifeline, rustix::io::FdFlags::empty()).unwrap();
     }
     let client = Client::builder().with_store(store).connect().await.unwrap();
@@ -122,7 +122,7 @@ async fn churn(url: &str, all: bool) {
 
 async fn keep(url: &str) {
     let client = connect(url).await.unwrap();
-    let mutex = client.mutex("k").unwrap().with_min_hold(MIN_HOLD).unwrap();
+    let mutex = client.mutex("k").unwrap().with_min_hold(MIN_HOLD);
     hold_until_killed(&mutex.lock().await.unwrap()).await;
 }
 

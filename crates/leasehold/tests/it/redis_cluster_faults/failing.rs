@@ -110,7 +110,7 @@ async fn a_planned_take_over_loses_nothing() {
     let token = held.token();
     let over = Arc::new(AtomicBool::new(false));
     let inside = Arc::new(AtomicUsize::new(0));
-    let turns = Arc::new(watch::Sender::new(Token(0)));
+    let turns = Arc::new(watch::Sender::new(Token::NONE));
     let mut players = JoinSet::new();
     for _ in 0..QUEUED {
         let client = client(&cluster, ms(20_000)).await;
@@ -123,7 +123,7 @@ async fn a_planned_take_over_loses_nothing() {
                 let last = turns.send_replace(lease.token());
                 assert!(last < lease.token(), "tokens rise");
                 inside.fetch_sub(1, Ordering::SeqCst);
-                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                assert_eq!(lease.release().await.unwrap(), Released::Held);
             }
         });
     }
@@ -143,8 +143,8 @@ async fn a_planned_take_over_loses_nothing() {
     }
     over.store(true, Ordering::SeqCst);
     soon("the end", players.join_all()).await;
-    assert_eq!((held.standpoint(), held.token()), (Standpoint::Held, token));
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!((held.state(), held.token()), (LeaseState::Held, token));
+    assert_eq!(held.release().await.unwrap(), Released::Held);
 }
 
 /// What the replica has, lives on: the lease is checked at once, and handed on to
@@ -166,7 +166,7 @@ async fn a_lease_and_its_queue_outlive_their_node() {
         queue.spawn(async move {
             let lease = lock.lock().await.unwrap();
             order.lock().unwrap().push(place);
-            assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+            assert_eq!(lease.release().await.unwrap(), Released::Held);
         });
         in_line(&holder, KEY, place + 1).await;
     }
@@ -174,10 +174,10 @@ async fn a_lease_and_its_queue_outlive_their_node() {
     old.kill();
     cluster.wait_for_another_owner(slot, old).await;
     until("an answer", async || held.renew().await.is_ok()).await;
-    assert_eq!(held.standpoint(), Standpoint::Held);
+    assert_eq!(held.state(), LeaseState::Held);
     in_line(&holder, KEY, 6).await;
     let begun = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     soon("their turns", queue.join_all()).await;
     assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
     // By pushes: by looking from time to time it would be seconds each.

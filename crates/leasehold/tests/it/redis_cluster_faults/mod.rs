@@ -13,7 +13,7 @@ use crate::redis_support::{claim, key, next, reconnected, release, sink};
 use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};
-use leasehold::{Client, ErrorKind, Released, Settings, Standpoint, Token};
+use leasehold::{Client, ErrorKind, LeaseState, Released, Settings, Token};
 use leasehold_testkit::deployment::{Cluster, Takeover};
 use leasehold_testkit::server::RedisServer;
 use tokio::sync::watch;

@@ -17,7 +17,7 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     let waiting = waiting(&client, KEY);
     in_line(&client, KEY, 1).await;
     let first = held.token();
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let lease = soon("the key", waiting).await.unwrap().unwrap();
     assert!(lease.token() > first);
     // What ended here goes on there, and is not forgotten on the way.
@@ -25,7 +25,7 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     lease.renew().await.unwrap();
     moving.finish().await;
     lease.renew().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 /// Four clients pass a lock round while its slot goes from node to node; another
@@ -63,7 +63,7 @@ async fn a_slot_moves_a_hundred_times_under_those_who_hold_and_wait() {
                 }
                 assert!(lease.is_valid());
                 inside.fetch_sub(1, Ordering::SeqCst);
-                assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+                assert_eq!(lease.release().await.unwrap(), Released::Held);
             }
         });
         // In line before the next.
@@ -108,9 +108,9 @@ async fn a_slot_moves_a_hundred_times_under_those_who_hold_and_wait() {
             assert_eq!((before + 1) % QUEUED, *player, "turn {turn}: in order");
         }
     }
-    assert_eq!(held.standpoint(), Standpoint::Held);
+    assert_eq!(held.state(), LeaseState::Held);
     assert_eq!(held.token(), token);
-    assert_eq!(held.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
 }
 
 /// Keys of one slot are claimed in one step; not while some of them are on one
@@ -151,7 +151,7 @@ async fn several_keys_are_one_lock_wherever_they_are() {
     let torn = names.map(|name| (key(name), other.clone()));
     assert_eq!(store.claim_all(&torn).await.unwrap(), None);
     let lease = soon("all keys", apart.lock()).await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     moving.finish().await;
     let whole = store.claim_all(&torn).await.unwrap();
     assert!(matches!(whole, Some(AllAnswer::All(_))), "{whole:?}");

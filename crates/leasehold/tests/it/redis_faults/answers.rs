@@ -16,7 +16,7 @@ async fn a_claim_whose_answer_was_lost_is_the_same_claim() {
     let seen = other.inspect(KEY).await.unwrap();
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0));
     assert_eq!(seen.holders[0].token, lease.token());
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let lease = lock(&other).await;
 
     // The same, where the answer that was lost is a place in the queue.
@@ -33,7 +33,7 @@ async fn a_claim_whose_answer_was_lost_is_the_same_claim() {
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0);
     standing(&other, 1, 0).await;
-    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(next.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }
 
@@ -48,7 +48,7 @@ async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
     let lease = soon("an answer", key.try_lock()).await.unwrap();
     assert!(swallowed.has_happened());
     match lease {
-        Some(lease) => assert_eq!(lease.release().await.unwrap(), Released::StillOurs),
+        Some(lease) => assert_eq!(lease.release().await.unwrap(), Released::Held),
         None => eprintln!("try_lock ended busy"),
     }
     // Long before its TTL.
@@ -59,7 +59,7 @@ async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
     assert!(soon("an answer", key.try_lock()).await.unwrap().is_none());
     assert!(swallowed.has_happened());
     standing(&other, 1, 0).await;
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
     assert!(try_lock(&other, KEY).await.is_some());
 }
@@ -83,7 +83,7 @@ async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
     let _ = first.release().await.unwrap();
     let lease = granted(next).await;
     assert_eq!(lease.rejoined(), 0);
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }
 
@@ -100,11 +100,11 @@ async fn a_lease_whose_renewal_was_not_answered_stays_held() {
         proxy.request(is_renewal, 1).wait().await;
     }
     sleep(ms(3_500)).await;
-    assert_eq!(lease.standpoint(), Standpoint::Held);
+    assert_eq!(lease.state(), LeaseState::Held);
     assert!(lease.is_valid());
     let seen = other.inspect(KEY).await.unwrap();
     assert_eq!(seen.holders[0].token, lease.token());
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }
 
@@ -135,7 +135,7 @@ async fn a_release_that_got_lost_hands_on_all_the_same() {
         sleep(ms(300)).await;
         soon("a renewal", next.renew()).await.unwrap();
         standing(&other, 1, 0).await;
-        assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+        assert_eq!(next.release().await.unwrap(), Released::Held);
         standing(&other, 0, 0).await;
     }
 }

@@ -83,6 +83,6 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     assert_eq!(lease.token(), seen.holders[0].token);
     assert_eq!(lease.rejoined(), 0);
     assert!(lease.is_valid());
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }

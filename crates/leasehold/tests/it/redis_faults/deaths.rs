@@ -74,7 +74,7 @@ async fn delay_by_the_dead(dead: usize, waited: Duration) -> Duration {
 
     let token = first.token();
     let released = Instant::now();
-    assert_eq!(first.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(first.release().await.unwrap(), Released::Held);
     let served = line.all_served().await;
     let delay = released.elapsed();
     assert_eq!(served.order.len(), dead);

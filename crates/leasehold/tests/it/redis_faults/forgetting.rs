@@ -37,7 +37,7 @@ async fn forgets(lose: impl FnOnce(&RedisServer)) {
 
     let lease = lock(&ours).await;
     assert!(lease.token() > *served.tokens.last().unwrap());
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_server_that_restarts_with_its_data_goes_on_where_it_was() {
     .await;
     standing(&other, 1, 6).await;
     let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     let served = line.all_served().await;
     served.assert_rising(token);
     assert_eq!(served.rejoined, 0);

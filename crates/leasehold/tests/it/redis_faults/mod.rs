@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use leasehold::core::UNHEARD_CUT;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::{Client, ErrorKind, Lease, Loss, Released, Settings, Standpoint, Token};
+use leasehold::{Client, ErrorKind, Lease, LeaseState, Loss, Released, Settings, Token};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
 use leasehold_testkit::server::{Data, RedisServer};

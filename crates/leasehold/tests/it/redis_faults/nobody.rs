@@ -91,10 +91,7 @@ async fn a_server_that_is_not_up_is_told_in_one_sentence() {
     // Once it is up, all is well.
     server.start_again();
     let client = client(&url).await;
-    assert_eq!(
-        lock(&client).await.release().await.unwrap(),
-        Released::StillOurs
-    );
+    assert_eq!(lock(&client).await.release().await.unwrap(), Released::Held);
 }
 
 /// Who may not subscribe is served all the same: it asks for its place with pauses, and does not

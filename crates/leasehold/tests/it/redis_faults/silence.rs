@@ -139,7 +139,7 @@ async fn slow_answers_keep_a_lease() {
     );
     assert_eq!(
         soon("an answer", lease.release()).await.unwrap(),
-        Released::StillOurs
+        Released::Held
     );
     standing(&other, 0, 0).await;
 }
@@ -166,12 +166,12 @@ async fn a_server_that_stood_still_finds_its_holders_gone() {
     assert!(next.token() > lease.token());
     let before = next.token();
     drop(lease);
-    assert_eq!(next.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(next.release().await.unwrap(), Released::Held);
 
     let lease = lock(&ours).await;
     assert!(lease.token() > before);
     sleep(ms(1_500)).await;
     assert!(lease.is_valid(), "kept as before");
-    assert_eq!(lease.release().await.unwrap(), Released::StillOurs);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }

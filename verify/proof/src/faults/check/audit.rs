@@ -128,7 +128,7 @@ mod tests {
 
     fn record(token: u64, event: AuditEvent) -> AuditRecord {
         let hold = AuditedHold {
-            token: Token(token),
+            token: Token::from(token),
             arrival: Arrival(token),
             claim: String::new(),
             mode: Mode::EXCLUSIVE,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{
-    Access, Acquire, Any, Client, Error, Lease, Loss, Released, Settings, StoreError, Wait,
+    Access, Any, Client, Error, Lease, LockOptions, Loss, Released, Settings, StoreError,
 };
 use leasehold_postgres::Postgres;
 use leasehold_store::scheme::Scheme;
@@ -69,15 +69,15 @@ impl Lock for Ours {
         patience: Patience,
         queued: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
-        let wait = match patience {
-            Patience::Forever => Wait::Forever,
-            Patience::For(limit) => Wait::For(limit),
-            Patience::No => Wait::No,
-        };
-        let how = Acquire::from(wait).on_progress(move |_| queued());
-        let lock = self.client.lock(&task.key, task.mode)?;
+        let how = LockOptions::new().on_progress(move |_| queued());
+        let lock = self.client.lock_of(&task.key, task.mode)?;
         let lock = if task.fair { lock } else { lock.unfair() };
-        match lock.acquire(how).await? {
+        let lease = match patience {
+            Patience::Forever => Some(lock.lock_opts(how).await?),
+            Patience::For(limit) => Some(lock.lock_opts(how.within(limit)).await?),
+            Patience::No => lock.try_lock().await?,
+        };
+        match lease {
             Some(lease) => Ok(Box::new(lease)),
             None => Err(Failure::new("busy", &"somebody else has it")),
         }
@@ -115,6 +115,6 @@ impl Held for Lease<Any> {
 
     async fn release(self: Box<Self>) -> Option<bool> {
         let released = Self::release(*self).await;
-        released.ok().map(|it| it == Released::StillOurs)
+        released.ok().map(|it| it == Released::Held)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use leasehold_core::{
     Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command,
-    Deadlines, End, Event, Failure, Key, KeyMachine, Loss, Moment, Phase, Push, RenewalPolicy,
-    Reply, Response, Standpoint, StoreTime, Terms, Token, Transmit,
+    Deadlines, End, Event, Failure, Key, KeyMachine, LeaseState, Loss, Moment, Phase, Push,
+    RenewalPolicy, Reply, Response, StoreTime, Terms, Token, Transmit,
 };
 
 use super::client::{Departure, Pending};
@@ -173,7 +173,7 @@ impl ClientsModel {
         let held = self.claim(state, client).and_then(ClaimMachine::token);
         self.answer(state, client, &pending, Ok(heard));
         if let (Some(_), Some(claim)) = (held, self.claim(state, client)) {
-            let lost = matches!(claim.standpoint(), Some(Standpoint::Lost(_)));
+            let lost = matches!(claim.state(), Some(LeaseState::Lost(_)));
             let named = matches!(reply, Reply::Standing(standing) if standing.token == held);
             let fine = lost || named || pending.overtaken;
             state.broken.require(Promise::OwnToken, fine);
@@ -197,8 +197,8 @@ impl ClientsModel {
             self.seen.note("not proved");
         }
         state.machines[self.process(client)].handle_push(now, &push);
-        let standpoint = self.claim(state, client).and_then(ClaimMachine::standpoint);
-        if standpoint == Some(Standpoint::Lost(Loss::Revoked)) {
+        let lease = self.claim(state, client).and_then(ClaimMachine::state);
+        if lease == Some(LeaseState::Lost(Loss::Revoked)) {
             self.seen.note("revoked");
         }
         self.look_at_all(state, client, Some("granted by a push"));
@@ -237,7 +237,7 @@ impl ClientsModel {
             inbox: inbox(self.process(client)),
             arrival: claim.arrival().unwrap_or(Arrival(0)),
             id: ClaimId::from_random(u128::MAX),
-            token: Token(state.highest.0 + 1),
+            token: Token::from(state.highest.get() + 1),
             behind: None,
             deadline: state.clock,
             waited: std::time::Duration::ZERO,
@@ -269,12 +269,12 @@ impl ClientsModel {
         let Some(claim) = self.claim(state, client) else {
             return;
         };
-        match (claim.phase(), claim.standpoint()) {
+        match (claim.phase(), claim.state()) {
             (Phase::Leaving | Phase::Over, _) => {
                 state.given_up |= claim.end() == Some(End::Unreachable);
                 self.leave(state, client);
             }
-            (Phase::Held, Some(Standpoint::Lost(loss))) => {
+            (Phase::Held, Some(LeaseState::Lost(loss))) => {
                 self.note_loss(loss);
                 self.leave(state, client);
             }

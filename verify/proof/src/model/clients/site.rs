@@ -33,7 +33,7 @@ impl Site {
     }
 
     pub(super) fn hash_all<H: Hasher>(&self, clock: StoreTime, state: &mut H) {
-        let last = |last: Option<Token>| last.map(|last| last.0.saturating_sub(clock.0));
+        let last = |last: Option<Token>| last.map(|last| last.get().saturating_sub(clock.0));
         (&self.marker, self.run, &self.replica.1).hash(state);
         (last(self.last), last(self.replica.2)).hash(state);
         self.replica.0.canonical_hash(clock, state);

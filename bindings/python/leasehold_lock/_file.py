@@ -1,0 +1,98 @@
+"""A lock on a path, with the calls of the package ``filelock``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import urllib.parse
+import weakref
+
+from ._errors import LeaseholdError, Timeout
+from ._threads import Client, Lease
+
+_clients: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
+
+
+class FileLock(contextlib.ContextDecorator):
+    """Does not exclude users of ``filelock`` on that path, needs a local disk, not for Windows.
+
+    The calls are those of ``filelock.FileLock``; a thread may acquire it several times. The lock
+    is in the directory ``.leasehold`` beside the path. ``poll_interval`` is ignored.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     lock = lh.FileLock(os.path.join(directory, "cache.lock"), timeout=5)
+    ...     with lock, lock.acquire(timeout=1):
+    ...         print(lock.is_locked, lock.lock_counter)
+    True 2
+    """
+
+    def __init__(
+        self, lock_file: str | os.PathLike[str], timeout: float = -1, *, blocking: bool = True,
+        poll_interval: float = 0.05,
+    ) -> None:
+        self.lock_file, self.timeout = os.fspath(lock_file), timeout
+        self.blocking, self.poll_interval = blocking, poll_interval
+        self._directory, key = os.path.split(os.path.realpath(lock_file))
+        url = "local:" + urllib.parse.quote(os.path.join(self._directory, ".leasehold"))
+        self._lock = _clients.setdefault(url, Client(url)).mutex(key)
+
+    @property
+    def _levels(self) -> list[Lease]:
+        return self._lock._leases.get(self._lock._holder(), [])
+
+    @property
+    def lock_counter(self) -> int:
+        """How many times this thread has acquired it."""
+        return len(self._levels)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this thread holds it. No round trip."""
+        return self._lock.owned()
+
+    def acquire(
+        self, timeout: float | None = None, poll_interval: float | None = None, *,
+        blocking: bool | None = None,
+    ) -> _Acquired:
+        """Acquires it; ``with lock.acquire()`` releases it. Raises ``Timeout``, ``Lost``."""
+        limit = self.timeout if timeout is None else timeout
+        limit = limit if (self.blocking if blocking is None else blocking) else 0
+        if self._levels:
+            self._levels[-1].check()
+            self._lock._push(self._levels[-1])
+        else:
+            os.makedirs(self._directory, exist_ok=True)
+            try:
+                lease = self._lock.lease(None if limit < 0 or limit == float("inf") else limit)
+            except Timeout as busy:
+                busy.lock_file = self.lock_file
+                raise
+            self._lock._push(lease)
+        acquired = _Acquired()
+        acquired.lock = acquired.push(self)
+        return acquired
+
+    def release(self, force: bool = False) -> None:
+        """Releases it once, or entirely with ``force``; harmless if not held. Raises ``Lost``."""
+        if force:
+            del self._levels[:-1]
+        if len(self._levels) > 1:
+            self._levels.pop()
+        elif self._levels:
+            self._lock.release()
+
+    def __enter__(self) -> FileLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        with contextlib.suppress(*([LeaseholdError] if kind else [])):
+            self.release()
+
+
+class _Acquired(contextlib.ExitStack):
+    lock: FileLock
+
+    def __enter__(self) -> FileLock:  # type: ignore[override]
+        return self.lock

@@ -1,0 +1,94 @@
+"""The face for threads: each call of the base is driven on the calling thread."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import warnings
+
+from . import _base
+
+
+def _wait(call):
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        _warn_that_it_blocks()
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a call of this face has suspended")
+
+
+def _waiting(call, name):
+    @functools.wraps(call)
+    def waiting(*args, **kwargs):
+        return _wait(call(*args, **kwargs))
+
+    waiting.__name__, waiting.__module__ = name, __package__
+    return waiting
+
+
+def _not_async(self, *error):
+    raise TypeError(f"a {type(self).__name__} of connect() is for threads: use leasehold_lock.aio")
+
+
+def _face(cls):
+    """Gives the class each coroutine of its base as a call that waits."""
+    cls.__module__ = __package__
+    for name, call in vars(cls.__base__).items():
+        is_call = name.startswith("__") or not name.startswith("_")
+        if is_call and getattr(call, "__code__", _face.__code__).co_flags & 0x80:  # CO_COROUTINE
+            waiting = name.replace("__a", "__")
+            setattr(cls, waiting, _waiting(call, waiting))
+            if waiting != name:
+                setattr(cls, name, _not_async)
+    return cls
+
+
+@_face
+class LossEvent(_base.LossEvent):
+    """Tells of the loss of a lease, like a ``threading.Event`` that leasehold sets."""
+
+
+@_face
+class Lease(_base.BaseLease):
+    """A lease for threads."""
+
+    _tells = LossEvent
+
+
+@_face
+class Lock(_base.BaseLock):
+    """A lock for threads: ``with lock as lease``, or the calls of ``threading.Lock``."""
+
+    _makes, _for_tasks, _holder = Lease, False, staticmethod(threading.get_ident)
+
+    def _guarded(self, function, skip):
+        def guarded(*args, **kwargs):
+            lease = _wait(self._claim(0 if skip else -1, skip))
+            if lease is None:
+                return None
+            with lease:
+                return function(*args, **kwargs)
+
+        return guarded
+
+
+@_face
+class Client(_base.BaseClient):
+    """A client for threads, which share it. ``connect`` makes it."""
+
+    _makes = Lock
+
+
+def connect(url, **options):
+    """Opens the store at ``url``, such as ``redis://host/``, ``local:`` or ``memory:``."""
+    return _wait(_base.BaseClient.__aenter__(Client(url, **options)))
+
+
+@functools.cache
+def _warn_that_it_blocks():
+    text = "this call of leasehold_lock blocks the running event loop: use leasehold_lock.aio"
+    warnings.warn(text, RuntimeWarning, stacklevel=4)

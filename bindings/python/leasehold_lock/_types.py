@@ -1,0 +1,63 @@
+"""Types of arguments."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import NamedTuple, TypedDict, Union
+
+#: A duration: a number of seconds, or a ``timedelta``.
+Seconds = Union[float, datetime.timedelta]
+
+
+class ConnectOptions(TypedDict, total=False):
+    """Options of ``connect``."""
+
+    ttl: Seconds | None
+    waiter_ttl: Seconds | None
+    operation_timeout: Seconds | None
+    label: str | None
+    user: str | None
+    password: str | None
+    password_file: str | os.PathLike[str] | None
+
+
+class LockOptions(TypedDict, total=False):
+    """Options of every kind of lock. ``timeout`` is how long to wait for it."""
+
+    timeout: Seconds | None
+    ttl: Seconds | None
+    max_hold: Seconds | None
+    min_hold: Seconds | None
+    label: str | None
+    unfair: bool
+
+
+class Holder(NamedTuple):
+    """A holder of a key."""
+
+    host: str
+    pid: int
+    label: str | None
+    #: The token of a mutex or a writer; for others the number of the grant.
+    token: int
+    #: In how many seconds the lease expires without another renewal.
+    expires_in: float
+
+
+class Waiter(NamedTuple):
+    """A waiter for a key."""
+
+    host: str
+    pid: int
+    label: str | None
+    #: The place in the queue; 1 is next.
+    position: int
+    expires_in: float
+
+
+class Inspection(NamedTuple):
+    """Who holds a key and who waits for it, when it was read."""
+
+    holders: list[Holder]
+    waiters: list[Waiter]

@@ -1,0 +1,145 @@
+"""The same locks for asyncio.
+
+A client belongs to the event loop in which it is first used, and so do its locks and leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _native
+from ._base import BaseClient, BaseLease, BaseLock, LossEvent, RwLock
+from ._types import ConnectOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Client", "Lease", "Lock", "LossEvent", "RwLock", "connect"]
+
+_T = TypeVar("_T")
+
+
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
+    """A client of the store at ``url``: ``async with connect(url) as client``, or await it."""
+    return Client(url, **options)
+
+
+class Lease(BaseLease):
+    """A lease for tasks."""
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Runs ``work``, and cancels it as soon as the lease is lost; then raises ``Lost``."""
+        task = asyncio.ensure_future(work)
+        loss = asyncio.ensure_future(self.lost.wait())
+        try:
+            await asyncio.wait((task, loss), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self._core.is_lost:
+                await _end(task)
+                self.check()
+            done = await task
+            self.check()
+            return done
+        finally:
+            await _end(loss)
+            await _end(task)
+
+
+class Lock(BaseLock[Lease]):
+    """A lock for tasks: ``async with lock as lease``, or the calls of ``asyncio.Lock``."""
+
+    _makes, _for_tasks = Lease, True
+    _holder = staticmethod(lambda: id(asyncio.current_task()))
+
+    def _guarded(self, function: Callable[..., Any], skip: bool) -> Callable[..., Any]:
+        async def guarded(*args: Any, **kwargs: Any) -> Any:
+            lease = await self._claim(0 if skip else -1, skip)
+            if lease is None:
+                return None
+            async with lease:
+                return await lease.run(function(*args, **kwargs))
+
+        return guarded
+
+
+class Client(BaseClient[Lock]):
+    """A client for the tasks of one event loop. ``connect`` makes it."""
+
+    _makes = Lock
+    _bridge: _Bridge | None = None
+
+    async def _run(self, op: _native.Op[_T]) -> _T:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                "leasehold_lock.aio needs a running asyncio event loop: "
+                "use leasehold_lock.connect elsewhere, also under trio"
+            ) from None
+        bridge = self._bridge = self._bridge or await _Bridge.of(loop)
+        if bridge.loop is not loop:
+            raise RuntimeError(f"{self!r} belongs to {bridge.loop!r}, and was called in {loop!r}")
+        return await bridge.run(op)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancels it, and waits until it has ended. Whatever it ends with is not for us."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()
+
+
+class _Bridge:
+    """The bridge of one event loop: see ``src/bridge.rs``. It is closed with its loop."""
+
+    _closing: AsyncGenerator[None, None]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._core = _native.Bridge()
+        loop.add_reader(self._core.fileno(), self._drain)
+
+    def _drain(self) -> None:
+        self._core.drain()
+
+    @classmethod
+    async def of(cls, loop: asyncio.AbstractEventLoop) -> _Bridge:
+        bridge = _bridges.get(id(loop))
+        if bridge is None or bridge.loop is not loop:
+            bridge = _bridges[id(loop)] = cls(loop)
+            bridge._closing = bridge._until_closed()
+            await bridge._closing.__anext__()
+        return bridge
+
+    async def _until_closed(self) -> AsyncGenerator[None, None]:
+        # An event loop closes its asynchronous generators last: nothing else tells of its end.
+        try:
+            yield
+        finally:
+            if not self.loop.is_closed():
+                self.loop.remove_reader(self._core.fileno())
+            self._core.close()
+
+    async def run(self, op: _native.Op[_T]) -> _T:
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        call = self._core.start(op, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._core.cancel(call)
+            if future.done() and not future.cancelled():
+                future.exception()
+            # It may have a lease, which the traceback is not to keep.
+            del future
+            raise
+
+
+# A loop holds its bridge as a reader, and so do clients: this does not.
+_bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionary()

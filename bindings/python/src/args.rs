@@ -1,0 +1,54 @@
+//! Arguments from Python: durations, and options by name.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+
+use crate::failure::Failure;
+
+/// A year: a longer time is most likely a mistake in the unit.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A number of seconds, or a `timedelta`.
+pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let number = if value.hasattr("total_seconds")? {
+        value.call_method0("total_seconds")?
+    } else {
+        value.clone()
+    };
+    let seconds = match number.extract::<f64>() {
+        Ok(seconds) if !number.is_instance_of::<PyBool>() => seconds,
+        _ => return Err(out_of_bounds(what, value)),
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if duration <= LONGEST => Ok(duration),
+        _ => Err(out_of_bounds(what, value)),
+    }
+}
+
+fn out_of_bounds(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let message = format!("{what}={value} is not a time between 0 s and 366 days");
+    let failure = Failure::invalid(message);
+    failure
+        .hint("give a number of seconds, or a timedelta")
+        .into()
+}
+
+/// Sets what the caller has given by name: `each` gets a name and a value, and returns whether it
+/// knows the name. `None` stands for the default.
+pub(crate) fn options(
+    of: &str,
+    given: Option<&Bound<'_, PyDict>>,
+    mut each: impl FnMut(&str, &Bound<'_, PyAny>) -> PyResult<bool>,
+) -> PyResult<()> {
+    for (name, value) in given.into_iter().flatten() {
+        let name: String = name.extract()?;
+        if !value.is_none() && !each(&name, &value)? {
+            let message = format!("{of}() got an unexpected keyword argument '{name}'");
+            return Err(PyTypeError::new_err(message));
+        }
+    }
+    Ok(())
+}

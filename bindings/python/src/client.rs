@@ -1,0 +1,177 @@
+//! A client: what it connects with, and the connection of this process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings};
+use leasehold_store::fork::PerProcess;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::args::{duration, options};
+use crate::failure::Failure;
+use crate::lock::{Lock, LockSpec};
+use crate::op::{Op, Output};
+
+/// The connections of a client: a forked child opens its own with its first call.
+pub(crate) struct Connections {
+    builder: ClientBuilder,
+    of_process: PerProcess<Connection>,
+    is_closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Connection {
+    client: OnceLock<CoreClient>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+impl Connections {
+    pub(crate) async fn client(&self) -> Result<&CoreClient, Failure> {
+        let connection = self.of_process.get_or_init(Connection::default);
+        if let Some(client) = connection.client.get() {
+            return Ok(client);
+        }
+        let _one_connects = connection.connecting.lock().await;
+        if let Some(client) = connection.client.get() {
+            return Ok(client);
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Failure::closed());
+        }
+        let client = self.builder.clone().connect().await?;
+        Ok(connection.client.get_or_init(|| client))
+    }
+
+    /// Whether all that was held or waited for is released for sure.
+    async fn close(&self, within: Duration) -> bool {
+        self.is_closed.store(true, Ordering::Relaxed);
+        match self.connected() {
+            Some(client) => client.shutdown(within).await.unconfirmed == 0,
+            None => true,
+        }
+    }
+
+    /// The client, if this process is connected.
+    pub(crate) fn connected(&self) -> Option<&CoreClient> {
+        self.of_process.get()?.client.get()
+    }
+}
+
+/// A client of a store.
+#[pyclass(frozen)]
+pub(crate) struct Client(Arc<Connections>);
+
+#[pymethods]
+impl Client {
+    #[new]
+    #[pyo3(signature = (url, given = None))]
+    fn new(url: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let (mut settings, mut builder) = (Settings::default(), CoreClient::builder().store(url));
+        let set = |name: &str, value: &Bound<'_, PyAny>| {
+            match name {
+                "ttl" => settings.ttl = duration(name, value)?,
+                "waiter_ttl" => settings.waiter_ttl = duration(name, value)?,
+                "operation_timeout" => settings.operation_timeout = duration(name, value)?,
+                "label" => settings.label = Some(value.extract()?),
+                "user" => builder = builder.clone().user(value.extract::<String>()?),
+                "password" => builder = builder.clone().password(value.extract::<String>()?),
+                "password_file" => {
+                    builder = builder
+                        .clone()
+                        .password_file(value.extract::<std::path::PathBuf>()?);
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        };
+        options("connect", given, set)?;
+        // A short lease with the usual waiter TTL is no mistake.
+        settings.waiter_ttl = settings.waiter_ttl.min(settings.ttl);
+        Ok(Self(Arc::new(Connections {
+            builder: builder.settings(settings),
+            of_process: PerProcess::new(),
+            is_closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// Opens the store.
+    fn connect(&self) -> Op {
+        let connections = self.0.clone();
+        Op::new(async move { connections.client().await.map(|_| Output::Nothing) })
+    }
+
+    /// Releases everything, within this time. Answers whether all was confirmed.
+    fn close(&self, within: &Bound<'_, PyAny>) -> PyResult<Op> {
+        let within = duration("timeout", within)?;
+        let connections = self.0.clone();
+        Ok(Op::new(async move {
+            Ok(Output::Truth(connections.close(within).await))
+        }))
+    }
+
+    /// Closes several at once, which may be connected to servers that do not answer.
+    #[staticmethod]
+    fn close_all(clients: Vec<PyRef<'_, Self>>, within: &Bound<'_, PyAny>) -> PyResult<Op> {
+        let within = duration("timeout", within)?;
+        let clients: Vec<_> = clients.iter().map(|client| client.0.clone()).collect();
+        Ok(Op::new(async move {
+            let close = |connections: Arc<Connections>| async move {
+                connections.close(within).await;
+            };
+            let closing: Vec<_> = clients.into_iter().map(close).map(tokio::spawn).collect();
+            for client in closing {
+                let _ = client.await;
+            }
+            Ok(Output::Nothing)
+        }))
+    }
+
+    /// A lock on `key`: a writer's, or with `permits` one that takes so many of so many.
+    #[pyo3(signature = (of, key, *, shared = false, permits = None, given = None))]
+    fn lock(
+        &self,
+        of: &str,
+        key: &str,
+        shared: bool,
+        permits: Option<(u32, u32)>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Lock> {
+        let mode = match permits {
+            Some((permits, take)) => Mode::permits(permits, take),
+            None if shared => Mode::SHARED,
+            None => Mode::EXCLUSIVE,
+        };
+        let spec = LockSpec::new(of, key, mode, given)?;
+        // A client that is not connected yet checks it with the first call.
+        if let Some(client) = self.0.connected() {
+            let _checked = spec.lock(client)?;
+        }
+        Ok(Lock::new(self.0.clone(), spec))
+    }
+
+    /// Who holds a key, and who waits for it.
+    fn inspect(&self, key: String) -> Op {
+        let connections = self.0.clone();
+        Op::new(async move {
+            let seen = connections.client().await?.inspect(key).await?;
+            Ok(Output::Seen(seen))
+        })
+    }
+
+    /// Takes the key from its holders. Answers how many these were.
+    fn break_key(&self, key: String) -> Op {
+        let connections = self.0.clone();
+        Op::new(async move {
+            let broken = connections.client().await?.break_key(key).await?;
+            Ok(Output::Count(broken.holders))
+        })
+    }
+
+    /// The URL without its password, where this process is connected.
+    #[getter]
+    fn url(&self) -> Option<&str> {
+        self.0.connected().map(CoreClient::store_url)
+    }
+}

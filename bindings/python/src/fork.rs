@@ -1,0 +1,72 @@
+//! Brings everything to rest while the process forks.
+//!
+//! A child has no other thread than the one that forks. What another thread has locked or begun to
+//! initialise at that time stays so in the child for ever. So a fork waits until no thread is inside
+//! of the library, and keeps the thread of the runtime in a task that does nothing.
+
+use std::cell::Cell;
+use std::mem::forget;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+use crate::runtime;
+
+/// Threads that wait for a call read it, while they drive that. Who forks writes.
+static DRIVING: RwLock<()> = RwLock::new(());
+
+/// The runtime runs nothing that takes long: if it does not pause within this time, the process
+/// forks all the same.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static FORKING: Cell<Option<Rest>> = const { Cell::new(None) };
+}
+
+struct Rest {
+    nobody_drives: RwLockWriteGuard<'static, ()>,
+    resume: Sender<()>,
+}
+
+/// Until dropped, no thread forks: this one is inside of the library.
+pub(crate) fn driving() -> RwLockReadGuard<'static, ()> {
+    DRIVING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Before a fork, on the thread that forks.
+#[pyfunction]
+pub(crate) fn fork_begins() {
+    let Some(runtime) = runtime::running() else {
+        return;
+    };
+    // Those who drive a call have let go of the interpreter, and do not need it to go on.
+    let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);
+    let (paused, is_paused) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel();
+    runtime.spawn(async move {
+        let _ = paused.send(());
+        let _: Result<(), _> = resumed.recv();
+    });
+    let _ = is_paused.recv_timeout(PATIENCE);
+    FORKING.set(Some(Rest {
+        nobody_drives,
+        resume,
+    }));
+}
+
+/// After a fork, in the process that has forked.
+#[pyfunction]
+pub(crate) fn forked_here() {
+    drop(FORKING.take());
+}
+
+/// After a fork, in the child: nobody is there to be resumed.
+#[pyfunction]
+pub(crate) fn forked_there() {
+    if let Some(rest) = FORKING.take() {
+        drop(rest.nobody_drives);
+        forget(rest.resume);
+    }
+}

@@ -1,0 +1,178 @@
+//! A call that may wait, and how a thread waits for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use leasehold::{Any, ClientInfo, Inspection, Lease as CoreLease};
+use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use tokio::runtime::Handle;
+
+use crate::failure::Failure;
+use crate::fork;
+use crate::lease::Lease;
+use crate::runtime;
+
+/// How long the main thread waits before it looks for signals: Ctrl-C has to be noticed within
+/// 50 ms.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a call answers. It has nothing of Python, since it is made on threads without Python.
+pub(crate) enum Output {
+    Nothing,
+    Truth(bool),
+    Count(u64),
+    Lease(CoreLease<Any>),
+    Seen(Inspection),
+}
+
+pub(crate) type Answer = Result<Output, Failure>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+impl Output {
+    pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Nothing => Ok(py.None()),
+            Self::Truth(truth) => truth.into_py_any(py),
+            Self::Count(count) => count.into_py_any(py),
+            Self::Lease(lease) => Lease::new(lease).into_py_any(py),
+            Self::Seen(seen) => claims(&seen).into_py_any(py),
+        }
+    }
+}
+
+/// Who holds a key and who waits for it: a row for each, which Python gives its names.
+type Claim<'a> = (&'a str, u32, Option<&'a str>, u64, f64);
+
+fn claims(seen: &Inspection) -> (Vec<Claim<'_>>, Vec<Claim<'_>>) {
+    let holders = seen.holders.iter().map(|holder| {
+        let (token, left) = (holder.token.get(), holder.expires_in);
+        claim(&holder.owner, token, left)
+    });
+    let waiters = seen.waiters.iter();
+    let waiters = waiters.map(|waiter| claim(&waiter.owner, waiter.position, waiter.expires_in));
+    (holders.collect(), waiters.collect())
+}
+
+fn claim(owner: &ClientInfo, number: u64, left: Duration) -> Claim<'_> {
+    let label = owner.label.as_deref();
+    (&owner.host, owner.pid, label, number, left.as_secs_f64())
+}
+
+/// A call that has not begun.
+#[pyclass(frozen)]
+pub(crate) struct Op(Mutex<Option<Work>>);
+
+impl Op {
+    pub(crate) fn new(work: impl Future<Output = Answer> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(Box::pin(work))))
+    }
+
+    /// Its work, once.
+    pub(crate) fn take(&self) -> PyResult<Work> {
+        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = || PyRuntimeError::new_err("this call has begun already");
+        work.take().ok_or_else(begun)
+    }
+}
+
+#[pymethods]
+impl Op {
+    /// Waits for the answer on this thread, without the interpreter. A signal ends it: then the
+    /// work is dropped, which leaves the queue.
+    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match drive(py, self.take()?)? {
+            Ok(output) => output.into_python(py),
+            Err(failure) => Err(failure.raise(py)),
+        }
+    }
+}
+
+fn drive(py: Python<'_>, work: Work) -> PyResult<Answer> {
+    let mut waiting = Waiting::new(work, runtime::handle()?);
+    // Most answers come before that: then nobody has to ask which thread this is.
+    if let Some(answer) = py.detach(|| waiting.within(Some(SIGNAL_INTERVAL))) {
+        return Ok(answer);
+    }
+    let interval = is_main_thread(py)?.then_some(SIGNAL_INTERVAL);
+    loop {
+        py.check_signals()?;
+        if let Some(answer) = py.detach(|| waiting.within(interval)) {
+            return Ok(answer);
+        }
+    }
+}
+
+/// Handlers of signals run on the main thread only.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let main = MAIN.import(py, "threading", "main_thread")?.call0()?;
+    let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;
+    Ok(main.is(&current))
+}
+
+/// Work that this thread drives.
+struct Waiting {
+    work: Work,
+    runtime: &'static Handle,
+    signal: Arc<Unpark>,
+    waker: Waker,
+}
+
+impl Waiting {
+    fn new(work: Work, runtime: &'static Handle) -> Self {
+        let signal = Arc::new(Unpark {
+            thread: thread::current(),
+            woken: AtomicBool::new(true),
+        });
+        let waker = Waker::from(signal.clone());
+        Self {
+            work,
+            runtime,
+            signal,
+            waker,
+        }
+    }
+
+    /// The answer; `None` if nothing has happened for this long.
+    fn within(&mut self, interval: Option<Duration>) -> Option<Answer> {
+        let _timers = self.runtime.enter();
+        loop {
+            if self.signal.woken.swap(false, Ordering::Acquire) {
+                let _no_fork = fork::driving();
+                let mut context = Context::from_waker(&self.waker);
+                if let Poll::Ready(answer) = self.work.as_mut().poll(&mut context) {
+                    return Some(answer);
+                }
+            }
+            match interval {
+                None => thread::park(),
+                Some(interval) => thread::park_timeout(interval),
+            }
+            let is_woken = self.signal.woken.load(Ordering::Acquire);
+            if !is_woken && interval.is_some() {
+                return None;
+            }
+        }
+    }
+}
+
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}

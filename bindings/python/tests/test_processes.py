@@ -1,0 +1,250 @@
+"""Signals, forks, and the end of a process."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import faces
+import leasehold_lock as lh
+import pytest
+
+threads = faces.Threads()
+
+
+@pytest.fixture(params=["local", "redis"])
+def url(request, tmp_path_factory):
+    """A store that several processes can open."""
+    if request.param == "local":
+        return f"local:{tmp_path_factory.mktemp('l')}"
+    return request.getfixturevalue("server").url + f"?prefix={request.node.name}"
+
+
+def script(tmp_path: pathlib.Path, text: str) -> list[str]:
+    """The command of a program with this text."""
+    program = tmp_path / "program.py"
+    program.write_text("import leasehold_lock as lh\nimport os, sys\nurl = sys.argv[1]\n" + text)
+    # That forks and threads go together badly is no news.
+    ignore = "ignore:This process:DeprecationWarning"
+    return [sys.executable, "-W", "error", "-W", ignore, str(program)]
+
+
+def run(tmp_path: pathlib.Path, text: str, *args: str) -> str:
+    command = [*script(tmp_path, text), *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done
+    return done.stdout
+
+
+def interrupt(client: lh.Client) -> None:
+    """Interrupts the main thread as soon as it waits."""
+    threads.run(faces.waiting(threads, faces.Awaited(client), "k", 1))
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_ends_a_wait_and_leaves_the_queue(url):
+    client = lh.connect(url)
+    with client.mutex("k"):
+        others = threading.Thread(target=interrupt, args=(client,))
+        others.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.mutex("k").acquire()
+        others.join()
+        threads.run(faces.waiting(threads, faces.Awaited(client), "k", 0))
+    assert not client.mutex("k").locked()
+    client.close()
+
+
+def test_the_import_starts_no_thread(tmp_path):
+    count = "len(os.listdir('/proc/self/task'))"
+    out = run(tmp_path, f"print({count}); lh.connect(url).close(); print({count})", "memory:")
+    assert out.split() == ["1", "2"]
+
+
+def test_a_call_that_blocks_a_loop_warns_once(tmp_path):
+    text = """
+import asyncio, warnings
+async def block():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with lh.connect(url) as client:
+            with client.mutex("k"):
+                pass
+    print(len(seen), seen[0].category.__name__, os.path.basename(seen[0].filename))
+asyncio.run(block())
+"""
+    assert run(tmp_path, text, "memory:").split() == ["1", "RuntimeWarning", "program.py"]
+
+
+HELD_AT_EXIT = """
+import threading
+client = lh.connect(url, operation_timeout=0.5)
+leases = [client.mutex(key).lease() for key in "abc"]
+for _ in range(3):
+    threading.Thread(target=client.mutex("a").acquire, daemon=True).start()
+while len(client.inspect("a").waiters) < 3:
+    pass
+"""
+
+
+def test_what_is_held_at_exit_is_released(tmp_path, url):
+    command = [*script(tmp_path, HELD_AT_EXIT), url]
+    # Leases that end with the interpreter may warn, and threads that wait end with Closed.
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    client = lh.connect(url)
+    for key in "abc":
+        assert client.inspect(key) == ([], [])
+    client.close()
+
+
+def test_a_server_that_does_not_answer_does_not_keep_a_process(tmp_path, own_server):
+    text = HELD_AT_EXIT + "print('held', flush=True)\nsys.stdin.read()\n"
+    command = [*script(tmp_path, text), own_server.url]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout.readline() == "held\n"
+    own_server.process.send_signal(signal.SIGSTOP)
+    process.communicate(timeout=60)
+    own_server.process.send_signal(signal.SIGCONT)
+    assert process.returncode == 0
+
+
+FORK = """
+import asyncio
+client = lh.connect(url)
+lease = client.mutex("k", ttl=300).lease()
+child = os.fork()
+if child == 0:
+    assert lease.lost.is_set() and not lease.is_valid()
+    try:
+        lease.check()
+    except lh.Lost as lost:
+        assert "forked" in str(lost), lost
+    else:
+        raise AssertionError("the lease of the parent is not lost")
+    assert not client.mutex("k").acquire(blocking=False)
+    with client.mutex("other") as mine:
+        assert mine.is_valid() and client.inspect("other").holders[0].pid == os.getpid()
+    async def use():
+        async with lh.aio.connect(url) as own, own.mutex("other"):
+            assert not await own.mutex("k").acquire(timeout=0.01)
+    asyncio.run(use())
+    del lease
+    if sys.argv[2] == "hard":
+        os._exit(0)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+lease.check()
+assert client.inspect("k").holders[0].pid == os.getpid()
+assert lease.release()
+print("released")
+"""
+
+
+@pytest.mark.parametrize("end", ["hard", "soft"])
+def test_a_forked_child_connects_anew_and_releases_nothing(tmp_path, url, end):
+    assert run(tmp_path, FORK, url, end) == "released\n"
+
+
+def test_forks_of_a_thread_and_of_a_busy_process_work(tmp_path, url):
+    text = """
+import threading
+client, stop = lh.connect(url), threading.Event()
+def work(key):
+    while not stop.is_set():
+        with client.mutex(key):
+            pass
+busy = [threading.Thread(target=work, args=(f"busy{n}",)) for n in range(2)]
+for thread in busy:
+    thread.start()
+def fork():
+    for n in range(10):
+        child = os.fork()
+        if child == 0:
+            with client.mutex(f"child{n}"):
+                os._exit(7)
+        assert os.waitpid(child, 0)[1] == 7 << 8
+    stop.set()
+forking = threading.Thread(target=fork)
+forking.start()
+for thread in [forking, *busy]:
+    thread.join()
+print("done")
+"""
+    assert run(tmp_path, text, url) == "done\n"
+
+
+def test_a_killed_parent_holds_nothing_although_its_child_lives(tmp_path, url):
+    text = """
+client = lh.connect(url)
+lease = client.mutex("k", ttl=2 if url.startswith("redis") else 300).lease()
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen(
+        [*script(tmp_path, text), url], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
+    assert parent.stdout.readline() == "held\n"
+    parent.kill()
+    parent.wait()
+    # A server notices by the TTL, and this machine at once.
+    with lh.connect(url) as client, client.mutex("k", timeout=30) as lease:
+        assert lease.is_valid()
+    parent.communicate()
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing_works_with_each_start(tmp_path, url, method):
+    text = f"""
+import multiprocessing
+def work(number):
+    with lh.connect(url) as client, client.mutex("k", timeout=30) as lease:
+        return lease.token
+if __name__ == "__main__":
+    client = lh.connect(url)
+    with client.mutex("before"):
+        context = multiprocessing.get_context({method!r})
+        with context.Pool(3) as pool:
+            tokens = pool.map(work, range(9))
+            pool.close()
+            pool.join()
+    assert len(set(tokens)) == 9
+    print("done")
+"""
+    assert run(tmp_path, text, url) == "done\n"
+
+
+def test_an_interrupt_is_noticed_while_other_threads_wait(url):
+    client = lh.connect(url)
+    with client.mutex("k") as lease:
+        ends = []
+
+        def wait():
+            try:
+                with client.mutex("k"):
+                    ends.append("acquired")
+            except lh.LeaseholdError as error:
+                ends.append(error)
+
+        others = [threading.Thread(target=wait) for _ in range(2)]
+        for other in others:
+            other.start()
+        threads.run(faces.waiting(threads, faces.Awaited(client), "k", 2))
+        stopping = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            stopping.start()
+            lease.lost.wait()
+        stopping.join()
+    for other in others:
+        other.join()
+    assert ends == ["acquired"] * 2
+    client.close()

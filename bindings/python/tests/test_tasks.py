@@ -1,0 +1,257 @@
+"""What is of asyncio only: cancellation, loss, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import os
+import random
+import time
+import warnings
+import weakref
+
+import faces
+import leasehold_lock as lh
+import pytest
+
+
+def scenario(test):
+    def run(url):
+        async def whole():
+            async with lh.aio.connect(url) as client:
+                await test(client)
+
+        asyncio.run(whole())
+
+    run.__name__ = test.__name__
+    return run
+
+
+tasks = faces.Tasks()
+
+
+@scenario
+async def test_a_cancelled_task_leaves_the_queue(client):
+    async with client.mutex("k"):
+        waiter = asyncio.ensure_future(client.mutex("k").acquire())
+        await faces.waiting(tasks, client, "k", 1)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(client.mutex("k").acquire(), 0.02)
+        await faces.waiting(tasks, client, "k", 0)
+    assert not await client.mutex("k").locked()
+
+
+@scenario
+async def test_cancellation_at_any_time_leaves_nothing_held(client):
+    chance = random.Random(1)
+
+    async def work(number):
+        async with client.mutex(f"k{number % 3}"):
+            await asyncio.sleep(0)
+
+    async def one(number):
+        task = asyncio.ensure_future(work(number))
+        for _ in range(chance.randrange(12)):
+            await asyncio.sleep(0)
+        if chance.random() < 0.3:
+            await asyncio.sleep(chance.random() / 100)
+        task.cancel()
+        await asyncio.wait((task,))
+        return task.cancelled()
+
+    ends = await asyncio.gather(*(one(number) for number in range(300)))
+    assert True in ends
+    for number in range(3):
+        await faces.free(tasks, client, f"k{number}")
+
+
+@scenario
+async def test_a_release_that_is_cancelled_goes_on(client):
+    for _ in range(20):
+        lease = await client.mutex("k", timeout=20).lease()
+        release = asyncio.ensure_future(lease.release())
+        await asyncio.sleep(0)
+        release.cancel()
+        await asyncio.wait((release,))
+        assert not lease.is_valid()
+    await faces.free(tasks, client, "k")
+
+
+@scenario
+async def test_work_is_run_and_cancelled_when_the_lease_is_lost(client):
+    seen = []
+
+    async def add():
+        return 1 + 1
+
+    async def fail():
+        raise KeyError("of the work")
+
+    async def long():
+        seen.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("ended")
+
+    lease = await client.mutex("k").lease()
+    assert await lease.run(add()) == 2
+    with pytest.raises(KeyError, match="of the work"):
+        await lease.run(fail())
+
+    cancelled = asyncio.ensure_future(lease.run(long()))
+    while not seen:
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert seen == ["begun", "ended"] and lease.is_valid()
+
+    lost = asyncio.ensure_future(lease.run(long()))
+    while len(seen) < 3:
+        await asyncio.sleep(0)
+    await client.break_key("k")
+    with pytest.raises(lh.Lost):
+        await lost
+    assert seen == ["begun", "ended"] * 2
+    with pytest.raises(lh.Lost):
+        await lease.run(add())
+    with pytest.raises(lh.Lost):
+        async with lease:
+            pass
+
+
+@scenario
+async def test_a_guarded_task_is_cancelled_when_its_lease_is_lost(client):
+    begun, ends = asyncio.Event(), []
+
+    @client.mutex("k").guard()
+    async def nightly():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("ended")
+
+    assert inspect.iscoroutinefunction(nightly)
+    lost = asyncio.ensure_future(nightly())
+    await begun.wait()
+    await client.break_key("k")
+    with pytest.raises(lh.Lost):
+        await lost
+    begun.clear()
+    cancelled = asyncio.ensure_future(nightly())
+    await begun.wait()
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert ends == ["ended"] * 2
+    await faces.free(tasks, client, "k")
+
+
+@scenario
+async def test_an_object_for_threads_is_no_asynchronous_block(client):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It blocks this loop.
+        other = lh.connect("memory:")
+        with pytest.raises(TypeError, match="a Lock of connect.. is for threads: use leasehold"):
+            async with other.mutex("k"):
+                pass
+        other.close()
+
+
+@scenario
+async def test_many_tasks_wait_at_once(client):
+    async def work(number):
+        for _ in range(3):
+            async with client.mutex(f"k{number}") as lease:
+                lease.check()
+
+    await asyncio.gather(*(work(number) for number in range(64)))
+    assert not await client.mutex("k0").locked()
+
+
+def test_an_object_of_another_loop_is_refused(url):
+    async def connect():
+        return await lh.aio.connect(url)
+
+    client = asyncio.run(connect())
+
+    async def use():
+        with pytest.raises(RuntimeError, match="belongs to .*Loop.*called in .*Loop"):
+            await client.mutex("k").acquire()
+
+    asyncio.run(use())
+
+
+def test_where_there_is_no_loop_it_says_so(url):
+    with pytest.raises(RuntimeError, match="needs a running asyncio event loop"):
+        lh.aio.connect(url).mutex("k").acquire().send(None)
+
+
+def test_a_bridge_is_closed_with_its_loop(url):
+    async def use():
+        async with lh.aio.connect(url) as client:
+            async with client.mutex("k"):
+                pass
+
+    def descriptors():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(use())
+    before, end = descriptors(), time.monotonic() + 20
+    for _ in range(20):
+        asyncio.run(use())
+    while descriptors() > before:
+        assert time.monotonic() < end, "descriptors are left"
+
+
+def test_a_loop_that_ends_with_waiting_tasks_leaves_nothing(url):
+    other = lh.connect(url)
+    lease = other.mutex("k").lease()
+
+    async def wait():
+        client = await lh.aio.connect(url)
+        asyncio.ensure_future(client.mutex("k").acquire())
+        await faces.waiting(tasks, client, "k", 1)
+
+    asyncio.run(wait())
+    until_nobody_waits(other)
+    assert lease.release()
+    other.close()
+
+
+def test_a_loop_that_is_only_closed_is_garbage(url):
+    other = lh.connect(url)
+    lease = other.mutex("k").lease()
+
+    async def wait():
+        client = await lh.aio.connect(url)
+        asyncio.ensure_future(client.mutex("k").acquire())
+        await faces.waiting(tasks, client, "k", 1)
+
+    # Not as asyncio.run ends it: neither its tasks nor its generators are.
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(wait())
+    loop.set_exception_handler(lambda *_: None)
+    loop.close()
+    gone = weakref.ref(loop)
+    del loop
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+    assert gone() is None
+    until_nobody_waits(other)
+    assert lease.release()
+    other.close()
+
+
+def until_nobody_waits(client):
+    end = time.monotonic() + 20
+    while client.inspect("k").waiters:
+        assert time.monotonic() < end, "it waits on"

@@ -1,0 +1,97 @@
+//! URLs, what they say again, and what cannot be.
+
+use std::path::Path;
+
+use super::*;
+
+#[test]
+fn a_url_reads_back_the_same() {
+    for (url, shown) in [
+        ("zookeeper://h", "zookeeper://h"),
+        ("zookeeper://h:2181/leasehold/", "zookeeper://h"),
+        (
+            "zookeeper://h,i:2182,[::1]:3/a/b",
+            "zookeeper://h,i:2182,[::1]:3/a/b",
+        ),
+        ("zookeeper://u@h/a%20b", "zookeeper://u@h/a%20b"),
+        ("zookeeper://u:secret@h", "zookeeper://u:***@h"),
+        ("zookeeper://u%2F:se%40cret@h", "zookeeper://u%2F:***@h"),
+        ("zookeeper+tls://h:2281,i:2181", "zookeeper+tls://h,i:2181"),
+        (
+            "zookeeper+tls://u@h/a?ca=/c.pem&cert=/d.pem&key=/e.pem",
+            "zookeeper+tls://u@h/a?ca=/c.pem&cert=/d.pem&key=/e.pem",
+        ),
+        (
+            "zookeeper://h?maxbuffer=4194304&session_timeout=10s&retention=24h",
+            "zookeeper://h?session_timeout=10s&maxbuffer=4194304",
+        ),
+    ] {
+        let options = ZooKeeperOptions::from_url(url).unwrap();
+        assert_eq!(options.redacted_url(), shown, "{url}");
+        let again = ZooKeeperOptions::from_url(shown).unwrap();
+        assert_eq!(again.redacted_url(), shown);
+        assert!(!format!("{options:?}").contains("secret"));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_not_repeated() {
+    for (url, said) in [
+        ("zookeeper://", "names no host"),
+        ("zookeeper://h,", "names no host"),
+        ("zookeeper://::1", "names no host"),
+        ("zookeeper://h:0", "for a port"),
+        ("zookeeper://h:port", "for a port"),
+        ("zookeeper://h//a", "no path of a node"),
+        ("zookeeper://h/../a", "no path of a node"),
+        ("zookeeper://h/zookeeper/config", "no path of a node"),
+        ("zookeeper://u:secret/1@h", "has an @ after"),
+        (
+            "zookeeper://u:secret@h?colour=red",
+            "unknown parameter \"colour\"",
+        ),
+        ("zookeeper://:secret@h", "for a user"),
+        ("zookeeper://h?maxbuffer=1", "no number of bytes"),
+        ("zookeeper://u:secret@h?ca=/c", "is not encrypted"),
+        ("zookeeper+ssl://h", "cannot be read"),
+        (
+            "zookeeper://h?session_timeout=1h",
+            "session_timeout of 1h is out of bounds",
+        ),
+        (
+            "zookeeper://h?retention=1s",
+            "retention of 1s is out of bounds",
+        ),
+    ] {
+        let refused = ZooKeeperOptions::from_url(url).unwrap_err();
+        assert!(refused.message.contains(said), "{url}: {refused}");
+        assert!(!refused.message.contains("secret"), "{refused}");
+        assert!(refused.hint.is_some(), "{refused}");
+    }
+}
+
+#[test]
+fn certificates_come_with_their_keys_and_with_tls() {
+    let files = |cert: Option<&str>, key: Option<&str>| {
+        let mut access = Access::default();
+        access.tls.cert = cert.map(|path| Path::new(path).into());
+        access.tls.key = key.map(|path| Path::new(path).into());
+        access
+    };
+    for (url, cert, key, said) in [
+        ("zookeeper://h", Some("/c"), Some("/k"), "is not encrypted"),
+        ("zookeeper+tls://h", Some("/c"), None, "needs its key"),
+        ("zookeeper+tls://h?key=/k", None, None, "needs its key"),
+    ] {
+        let options = ZooKeeperOptions::from_url(url).unwrap();
+        let refused = options.with_access(&files(cert, key)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains(said), "{url}: {refused}");
+        assert!(refused.hint().is_some(), "{refused}");
+    }
+    // What is given besides the URL goes before it.
+    let options = ZooKeeperOptions::from_url("zookeeper+tls://h?cert=/a&key=/k").unwrap();
+    let options = options.with_access(&files(Some("/c"), None)).unwrap();
+    let shown = "zookeeper+tls://h?cert=/c&key=/k";
+    assert_eq!(options.url_for_others(), shown);
+}

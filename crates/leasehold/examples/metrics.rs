@@ -1,0 +1,45 @@
+//! The metrics of a service, as Prometheus reads them.
+//!
+//! ```text
+//! cargo run -p leasehold --features metrics --example metrics [STORE]
+//! ```
+
+#![allow(clippy::print_stdout, reason = "it shows what happens")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold::observe::Metrics;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = std::env::args().nth(1);
+    // First the recorder: gauges count from the first lease on.
+    let prometheus = PrometheusBuilder::new()
+        .with_recommended_naming(true)
+        .set_buckets_for_metric(Matcher::Prefix("leasehold".into()), &Metrics::BUCKETS)?
+        .install_recorder()?;
+    let client = Client::builder()
+        .store(store.as_deref().unwrap_or("memory:"))
+        .observer(Metrics::new())
+        .connect()
+        .await?;
+    let orders = client.mutex("orders/42")?;
+    let lease = orders.lock().await?;
+    // Somebody who comes meanwhile, and gives up.
+    if let Err(error) = orders.lock_within(Duration::from_millis(20)).await {
+        println!("# {error}");
+    }
+    // A service answers GET /metrics with this.
+    let page = prometheus.render();
+    for line in page
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.contains("bucket"))
+    {
+        println!("{line}");
+    }
+    let _ = lease.release().await?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! `postgres://` with `acknowledge=`: a grant counts when standbys have it.
+
+use std::time::Duration;
+
+use leasehold::{Client, ErrorKind, Released, Settings};
+use leasehold_testkit::postgres::Postgres;
+
+use super::postgres_store::Fresh;
+use super::support::{in_line, soon, until, waiting};
+
+/// A server with a standby that has each commit.
+struct Pair {
+    primary: Postgres,
+    standby: Postgres,
+    fresh: Fresh,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = Postgres::start();
+        let standby = Postgres::replica_of(&primary);
+        let fresh = Fresh::at(&primary.url(), "&pool=8");
+        fresh.url().await;
+        let pair = Self {
+            primary,
+            standby,
+            fresh,
+        };
+        pair.wait_for("*").await;
+        pair
+    }
+
+    /// Sets which standbys have to have a commit.
+    async fn wait_for(&self, names: &str) {
+        self.set(names).await;
+        let synchronous = "select count(*) from pg_stat_replication where sync_state <> 'async'";
+        let count = u8::from(!names.is_empty()).to_string();
+        until("the standby has its role", async || {
+            self.primary.sql(synchronous) == count
+        })
+        .await;
+    }
+
+    async fn set(&self, names: &str) {
+        let alter = format!("alter system set synchronous_standby_names = '{names}'");
+        self.primary.sql(&alter);
+        self.primary.sql("select pg_reload_conf()");
+        let setting = "show synchronous_standby_names";
+        until("the setting is read", async || {
+            self.primary.sql(setting) == names
+        })
+        .await;
+    }
+
+    /// A client for which nothing is over before the test says so, however slow the machine is.
+    async fn connect(&self, acknowledge: &str) -> Result<Client, leasehold::Error> {
+        let url = self.fresh.url().await;
+        let url = format!("{url}&response_timeout=5m&connect_timeout=5m&acknowledge={acknowledge}");
+        let long = Duration::from_secs(300);
+        let settings = Settings::default().with_operation_timeout(Duration::from_secs(30));
+        let settings = settings.with_ttl(long).with_waiter_ttl(long);
+        let builder = Client::builder().store(url).settings(settings);
+        builder.connect().await
+    }
+
+    /// Ends the wait of a step, which stands at the primary then.
+    async fn cancel(&self, statement: &str) {
+        let cancel = format!(
+            "select count(pg_cancel_backend(pid)) from pg_stat_activity \
+             where wait_event = 'SyncRep' and query like '%{statement}%' and pid <> pg_backend_pid()"
+        );
+        until("a step waits for the standby", async || {
+            self.primary.sql(&cancel) == "1"
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_waits_for_too_few_is_refused() {
+    let pair = Pair::start().await;
+    let error = pair.connect("2").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let said = error.to_string();
+    assert!(said.contains("acknowledge=2 is wanted"), "{said}");
+    assert!(said.contains("waits for 1 standby"), "{said}");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("'ANY 2 (*)'"), "{hint}");
+    pair.wait_for("ANY 1 (*)").await;
+    let client = pair.connect("1").await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    let lease = lock.lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    // Each step looks, whatever was so when it connected.
+    pair.wait_for("").await;
+    let error = lock.lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let held = pair.connect("none").await.unwrap().inspect("k").await;
+    assert!(held.unwrap().holders.is_empty());
+}
+
+#[tokio::test]
+async fn how_many_a_server_waits_for_is_read_as_it_reads_it() {
+    let pair = Pair::start().await;
+    for (names, waits) in [
+        ("", 0),
+        ("a", 1),
+        ("a, b", 1),
+        ("\"any 2\"", 1),
+        ("2 (a, b, c)", 2),
+        ("FIRST 2 (a, b)", 2),
+        ("Any 3(*)", 3),
+    ] {
+        pair.set(names).await;
+        let error = pair.connect("9").await.unwrap_err().to_string();
+        let said = format!("waits for {waits} standbys");
+        assert!(error.contains(&said), "{names}: {error}");
+        if waits > 0 {
+            pair.connect(&waits.to_string()).await.unwrap();
+        }
+    }
+}
+
+/// PostgreSQL says only in a warning that it has not waited.
+#[tokio::test]
+async fn a_grant_that_no_standby_has_does_not_count() {
+    let pair = Pair::start().await;
+    let client = pair.connect("1").await.unwrap();
+    let observer = pair.connect("none").await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    pair.standby.pause();
+    let waits = waiting(&client, "k");
+    pair.cancel(".append(").await;
+    until("it stands at the primary", async || {
+        !observer.inspect("k").await.unwrap().holders.is_empty()
+    })
+    .await;
+    // It is asked again, and that waits, too.
+    pair.cancel(".append(").await;
+    assert!(!waits.is_finished());
+    pair.standby.resume();
+    drop(soon("the grant", waits).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_hand_off_that_no_standby_has_does_not_count() {
+    let pair = Pair::start().await;
+    let client = pair.connect("1").await.unwrap();
+    let other = pair.connect("none").await.unwrap();
+    let hold = async || {
+        let lease = other.mutex("k").unwrap().lock().await.unwrap();
+        let waits = waiting(&client, "k");
+        in_line(&other, "k", 1).await;
+        (lease, waits)
+    };
+    // From the first time on, the client that waits is rung.
+    let (lease, waits) = hold().await;
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let lease = soon("the first grant", waits).await.unwrap().unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let (lease, waits) = hold().await;
+    pair.standby.pause();
+    let released = tokio::spawn(lease.release());
+    pair.cancel("append_and_ring").await;
+    let released = soon("the release", released).await.unwrap();
+    assert_eq!(released.unwrap(), Released::Held);
+    // Its client has been rung, and renews before it hands out the grant.
+    pair.cancel(".append(").await;
+    assert!(!waits.is_finished());
+    pair.standby.resume();
+    drop(soon("the grant", waits).await.unwrap().unwrap());
+}

@@ -1,0 +1,179 @@
+//! What `docs/testing.md` shows, as it stands there; and what it says of time.
+#![cfg(feature = "testing")]
+
+use std::time::Duration;
+
+use leasehold::fence::Gate;
+use leasehold::testing::TestStore;
+use leasehold::{Client, ErrorKind, Loss};
+use tokio::time::{Instant, advance, sleep};
+
+/// The code under test: one report at a time.
+async fn report(client: &Client) -> Result<&'static str, leasehold::Error> {
+    match client
+        .mutex("report")?
+        .with_try_lock(async |_| "done")
+        .await?
+    {
+        Some(done) => Ok(done),
+        None => Ok("somebody else is at it"),
+    }
+}
+
+#[tokio::test]
+async fn one_report_at_a_time() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let other = store.busy("report").await?;
+    assert_eq!(report(&client).await?, "somebody else is at it");
+    drop(other);
+    client.wait_until_free("report").await?;
+    assert_eq!(report(&client).await?, "done");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_stops_when_the_lease_ends() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let lease = store.connect().await?.mutex("report")?.lock().await?;
+    let work = lease.run(sleep(Duration::from_secs(3600)));
+    store.make_unavailable();
+    let error = work.await.unwrap_err();
+    assert!(error.is_lost());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_its_limit() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let _other = store.busy("report").await?;
+    let begun = Instant::now();
+    let late = client
+        .mutex("report")?
+        .lock_within(Duration::from_secs(2))
+        .await;
+    assert!(late.unwrap_err().is_timeout());
+    assert_eq!(begun.elapsed().as_secs(), 2);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_holder_does_no_harm() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let (stalled, next) = (store.connect().await?, store.connect().await?);
+    let table = Gate::new();
+    let stale = stalled.mutex("table")?.lock().await?.token();
+    store.lose("table").await?;
+    let lease = next.mutex("table")?.lock().await?;
+    table.admit(lease.token()).unwrap();
+    assert!(table.admit(stale).is_err());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_through() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    store.make_unavailable();
+    let mutex = client.mutex("report")?;
+    let error = mutex.lock().await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_retryable());
+    store.restore();
+    assert!(mutex.try_lock().await?.is_some());
+    Ok(())
+}
+
+/// Renewals are due by the paused clock, and keep a lease for as long as the store answers.
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_by_the_paused_clock() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store
+        .builder()
+        .ttl(Duration::from_secs(5))
+        .connect()
+        .await?;
+    let lease = client.mutex("k")?.lock().await?;
+    sleep(Duration::from_secs(3600)).await;
+    assert!(lease.is_valid());
+    store.make_unavailable();
+    let begun = Instant::now();
+    assert_eq!(lease.lost().await, Loss::Unanswered);
+    assert!(
+        begun.elapsed() <= Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    Ok(())
+}
+
+/// A clock that a test moves moves that of the store, too: others get what has expired.
+#[tokio::test(start_paused = true)]
+async fn an_advanced_clock_ends_leases() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let (one, other) = (store.connect().await?, store.connect().await?);
+    let fixed = one
+        .mutex("k")?
+        .with_renewal(leasehold::RenewalPolicy::Fixed);
+    let lease = fixed.lock().await?;
+    advance(Duration::from_secs(29)).await;
+    assert!(lease.is_valid() && other.mutex("k")?.try_lock().await?.is_none());
+    advance(Duration::from_secs(2)).await;
+    assert!(!lease.is_valid());
+    assert!(other.mutex("k")?.try_lock().await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_and_refusing_stores_are_seen() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    store.make_slow(Duration::from_secs(1));
+    let begun = Instant::now();
+    let lease = client.mutex("k")?.lock().await?;
+    assert_eq!(begun.elapsed(), Duration::from_secs(1));
+    store.restore();
+    drop(lease);
+    store.make_refusing();
+    for error in [
+        client.mutex("other")?.try_lock().await.unwrap_err(),
+        client.inspect("k").await.unwrap_err(),
+        client.list("*").await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    }
+    Ok(())
+}
+
+/// What happens while nobody can be told is learned afterwards, as after a lost connection.
+#[tokio::test]
+async fn what_was_missed_is_learned() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let lease = client.mutex("k")?.lock().await?;
+    store.make_unavailable();
+    store.lose("k").await?;
+    assert!(lease.is_valid(), "it cannot know");
+    store.restore();
+    let lost = tokio::time::timeout(Duration::from_secs(60), lease.lost());
+    assert!(matches!(lost.await, Ok(Loss::Revoked | Loss::Gone)));
+    Ok(())
+}
+
+/// Without a pause the clock is the machine's, also in a debug build.
+#[tokio::test]
+async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let lease = client.mutex("k")?.lock().await?;
+    let (begun, left) = (Instant::now(), lease.remaining());
+    sleep(Duration::from_millis(30)).await;
+    let spent = left.saturating_sub(lease.remaining());
+    assert!(spent >= Duration::from_millis(29) && spent <= begun.elapsed());
+    Ok(())
+}
+
+#[test]
+fn the_page_quotes_what_is_tested() {
+    super::fencing_examples::quotes("testing.md", "testing_page.rs", 3);
+}

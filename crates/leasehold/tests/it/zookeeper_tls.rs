@@ -1,0 +1,228 @@
+//! `zookeeper+tls://`: who is trusted, who is known by a certificate, and what is said when it fails.
+
+use leasehold::{Client, Error, ErrorKind, Released};
+use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::tls::Certificates;
+use leasehold_testkit::zookeeper::ZooKeeper;
+use tempfile::TempDir;
+use zookeeper_client::{Acls, Client as Raw};
+
+use super::support::{in_line, soon, try_lock, until, waiting};
+
+/// A server's first handshakes take long on a busy machine.
+const PATIENT: &str = "connect_timeout=60s&session_timeout=60s";
+
+/// A server with certificates, and a client's files beside it.
+struct Encrypted {
+    files: TempDir,
+    certificates: Certificates,
+    server: ZooKeeper,
+}
+
+impl Encrypted {
+    fn start(config: &str) -> Self {
+        let files = TempDir::new().unwrap();
+        let certificates = Certificates::generate(files.path());
+        let server = ZooKeeper::start_encrypted_with(&certificates, config);
+        Self {
+            files,
+            certificates,
+            server,
+        }
+    }
+
+    /// Of a client that trusts the server.
+    fn trusting(&self) -> String {
+        self.at(&self.server.secure_hosts())
+    }
+
+    fn at(&self, hosts: &str) -> String {
+        let ca = self.certificates.authority.path.display();
+        format!("zookeeper+tls://{hosts}/locks?{PATIENT}&ca={ca}")
+    }
+
+    /// Of a client that is known by its certificate.
+    fn known(&self) -> String {
+        let certificates = &self.certificates;
+        format!(
+            "{}&cert={}&key={}",
+            self.trusting(),
+            certificates.client_certificate.path.display(),
+            certificates.client_key.path.display()
+        )
+    }
+
+    /// Whether everybody may read and write a node.
+    async fn is_open(&self, path: &str) -> bool {
+        let raw = Raw::connect(&self.server.hosts()).await.unwrap();
+        match raw.get_acl(path).await {
+            Ok((acls, _)) => acls == Acls::anyone_all().to_vec(),
+            Err(zookeeper_client::Error::NoAuth) => false,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    leasehold::connect(url).await.expect("a client")
+}
+
+async fn refused(url: &str) -> Error {
+    leasehold::connect(url).await.expect_err("it is refused")
+}
+
+fn check(error: &Error, kind: ErrorKind, said: &str, hint: &str) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(said), "{error}");
+    let hinted = error.hint().unwrap_or_default();
+    assert!(hinted.contains(hint), "{error}: {hinted}");
+}
+
+#[tokio::test]
+async fn clients_hand_over_with_tls() {
+    let encrypted = Encrypted::start("");
+    let by_name = encrypted.at(&format!("localhost:{}", encrypted.server.secure_port()));
+    let (one, other) = (
+        connect(&encrypted.trusting()).await,
+        connect(&by_name).await,
+    );
+    let held = try_lock(&one, "k").await.expect("free");
+    assert!(try_lock(&other, "k").await.is_none(), "it is held");
+    let token = held.token();
+    let waiter = waiting(&other, "k");
+    in_line(&one, "k", 1).await;
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+    let lease = soon("the grant", waiter).await.unwrap().unwrap();
+    assert!(lease.token() > token);
+    // Without an identity nobody owns a node, as without TLS.
+    assert!(encrypted.is_open("/locks/keys/k").await);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_trusted_is_not_used() {
+    let encrypted = Encrypted::start("");
+    let hosts = encrypted.server.secure_hosts();
+    let others = TempDir::new().unwrap();
+    let others = Certificates::generate(others.path()).authority;
+    let ca = encrypted.files.path().join("others.pem");
+    std::fs::write(&ca, others.text).unwrap();
+    let untrusted = "the certificate of the server is not trusted";
+    for url in [
+        // The system's authorities do not know it either.
+        format!("zookeeper+tls://{hosts}/locks?{PATIENT}"),
+        format!(
+            "zookeeper+tls://{hosts}/locks?{PATIENT}&ca={}",
+            ca.display()
+        ),
+    ] {
+        let error = refused(&url).await;
+        check(&error, ErrorKind::Refused, untrusted, "`ca`");
+    }
+    // The same machine by a name that its certificate does not have.
+    let port = encrypted.server.secure_port();
+    let error = refused(&encrypted.at(&format!("[::ffff:127.0.0.1]:{port}"))).await;
+    check(&error, ErrorKind::Refused, untrusted, "host name");
+    // One of several is enough.
+    let hosts = format!("[::ffff:127.0.0.1]:{port},{hosts}");
+    let client = connect(&encrypted.at(&hosts)).await;
+    drop(try_lock(&client, "k").await.expect("free"));
+}
+
+#[tokio::test]
+async fn a_client_is_known_by_its_certificate() {
+    let encrypted = Encrypted::start("ssl.clientAuth=need");
+    let one = connect(&encrypted.known()).await;
+    let _held = try_lock(&one, "k").await.expect("free");
+    let again = connect(&encrypted.known()).await;
+    assert!(try_lock(&again, "k").await.is_none(), "it is held");
+    for path in ["/locks", "/locks/keys", "/locks/keys/k"] {
+        assert!(!encrypted.is_open(path).await, "{path}");
+    }
+    let plain = encrypted.server.url_of("/locks");
+    let error = refused(&plain).await;
+    check(&error, ErrorKind::Refused, "does not let this user", "user");
+    let error = refused(&encrypted.trusting()).await;
+    check(
+        &error,
+        ErrorKind::Refused,
+        "refuses the TLS handshake",
+        "`cert`",
+    );
+}
+
+/// Who means to own its nodes does not get nodes that all may use.
+#[tokio::test]
+async fn a_certificate_that_the_server_does_not_ask_for_is_no_identity() {
+    let encrypted = Encrypted::start("ssl.clientAuth=none");
+    let error = refused(&encrypted.known()).await;
+    check(
+        &error,
+        ErrorKind::Refused,
+        "by its certificate",
+        "clientAuth",
+    );
+    // With a user there is one.
+    let named = encrypted.known().replace("//", "//app:sesame@");
+    let client = connect(&named).await;
+    let _held = try_lock(&client, "k").await.expect("free");
+    assert!(!encrypted.is_open("/locks/keys/k").await);
+    let other = named.replace("sesame", "other");
+    let error = refused(&other).await;
+    check(&error, ErrorKind::Refused, "does not let this user", "user");
+}
+
+#[tokio::test]
+async fn the_other_port_is_named_where_it_is_the_wrong_one() {
+    let encrypted = Encrypted::start("");
+    let (plain, secure) = (encrypted.server.hosts(), encrypted.server.secure_hosts());
+    let error = refused(&format!("zookeeper://{secure}/locks")).await;
+    check(&error, ErrorKind::Unavailable, &secure, "zookeeper+tls://");
+    let error = refused(&encrypted.at(&plain)).await;
+    let closed = format!("{plain} closed the connection before TLS was set up");
+    check(&error, ErrorKind::Unavailable, &closed, "zookeeper://");
+    // Nobody is there.
+    encrypted.server.kill();
+    let error = refused(&encrypted.trusting()).await;
+    check(&error, ErrorKind::Unavailable, &secure, "secureClientPort");
+}
+
+#[tokio::test]
+async fn files_and_hosts_that_cannot_be_used_are_named() {
+    let encrypted = Encrypted::start("");
+    let hosts = encrypted.server.secure_hosts();
+    let key = encrypted.certificates.client_key.path.display().to_string();
+    for (hosts, params, said) in [
+        (&*hosts, "ca=/none.pem".to_owned(), "/none.pem"),
+        (&hosts, format!("key={key}"), "needs its key"),
+        (&hosts, format!("cert={key}&key={key}"), "cannot be used"),
+        ("-.-", String::new(), "\"-.-\""),
+    ] {
+        let error = refused(&format!("zookeeper+tls://{hosts}/locks?{params}")).await;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+/// A connection that is lost is made again, with certificates that were renewed meanwhile; a session that
+/// has expired, too.
+#[tokio::test]
+async fn certificates_are_read_again() {
+    let encrypted = Encrypted::start("ssl.clientAuth=need");
+    let proxy = Proxy::start(encrypted.server.secure_address());
+    let (far, near) = (proxy.address().to_string(), encrypted.server.secure_hosts());
+    let client = connect(&encrypted.known().replace(&near, &far)).await;
+    let other = connect(&encrypted.known()).await;
+    let held = try_lock(&client, "k").await.expect("free");
+    proxy.reset();
+    soon("a renewal", async { while held.renew().await.is_err() {} }).await;
+    // What is there does not do any more: it is renewed before the connection is lost.
+    let authority = &encrypted.certificates.authority;
+    std::fs::write(&authority.path, "").unwrap();
+    proxy.reset();
+    until("it is noticed", async || held.renew().await.is_err()).await;
+    std::fs::write(&authority.path, &authority.text).unwrap();
+    let lock = client.mutex("other").unwrap();
+    drop(soon("a lease", lock.lock()).await.unwrap());
+    assert!(try_lock(&other, "k").await.is_none(), "it is held");
+    assert!(held.is_valid());
+}

@@ -1,0 +1,108 @@
+//! Compares the public API of a crate, as rustdoc writes it to JSON, with the list in `api/`.
+//!
+//! `scripts/public-api` runs it: `leasehold-api LIST JSON` compares, `--update` before them writes the
+//! list anew.
+
+#![allow(clippy::print_stdout, reason = "it is a program")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
+
+use public_api::Builder;
+use serde::Deserialize;
+
+/// What rustdoc writes that `public-api` can read.
+const FORMAT: u32 = 57;
+
+/// What stands at the beginning of the file.
+#[derive(Deserialize)]
+struct Written {
+    format_version: u32,
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments: Vec<_> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let update = arguments
+        .first()
+        .is_some_and(|first| first.as_os_str() == "--update");
+    arguments.drain(..usize::from(update));
+    let [list, json] = &*arguments else {
+        return Err("usage: leasehold-api [--update] LIST JSON".into());
+    };
+    let written: Written = serde_json::from_str(&read(json)?).map_err(|error| at(json, &error))?;
+    if written.format_version != FORMAT {
+        println!(
+            "the API is not compared: this rustdoc writes format {}, and {FORMAT} is read",
+            written.format_version
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let api = Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()?;
+    let found: Vec<String> = api.items().map(|item| short(&item.to_string())).collect();
+    if update {
+        fs::write(list, found.join("\n") + "\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let known = read(list)?;
+    let known: BTreeSet<&str> = known.lines().collect();
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    for gone in known.difference(&found) {
+        println!("- {gone}");
+    }
+    for new in found.difference(&known) {
+        println!("+ {new}");
+    }
+    if known == found {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "{} has changed: review it, and run scripts/public-api --update",
+        list.display()
+    );
+    Ok(ExitCode::FAILURE)
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| at(file, &error))
+}
+
+fn at(file: &Path, error: &dyn Error) -> String {
+    format!("{}: {error}", file.display())
+}
+
+/// Without the paths of the standard library: `Option` for `core::option::Option`.
+fn short(item: &str) -> String {
+    let is_part = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+    let mut shortened = String::new();
+    for part in item.split_inclusive(|letter| !is_part(letter)) {
+        let is_standard = ["core::", "alloc::", "std::"]
+            .iter()
+            .any(|root| part.starts_with(root));
+        shortened += match part.rfind("::").filter(|_| is_standard) {
+            Some(end) => &part[end + 2..],
+            None => part,
+        };
+    }
+    shortened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_standard_library_are_short() {
+        let item = "pub fn a::B::c(&self, core::option::Option<alloc::vec::Vec<a::D>>) -> std::io::Result<()>";
+        assert_eq!(
+            short(item),
+            "pub fn a::B::c(&self, Option<Vec<a::D>>) -> Result<()>"
+        );
+    }
+}

@@ -448,8 +448,10 @@ mod tests {
     /// Who has opened the store with it knows that it was the right one.
     #[tokio::test]
     async fn a_password_file_that_is_missing_later_may_come_back() {
-        let mut access = Access::default();
-        access.password_file = Some("/none/password".into());
+        let access = Access {
+            password_file: Some("/none/password".into()),
+            ..Access::default()
+        };
         assert_eq!(access.check().unwrap_err().kind(), ErrorKind::Invalid);
         let later = access.login(Duration::ZERO).await.unwrap_err();
         assert_eq!(later.kind(), ErrorKind::Unavailable);

@@ -44,7 +44,7 @@ pub(crate) use tied::{forks_settled, spawn_free};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many times slower than alone things are here now, by the load of the last minute: 1 to 8. It
-/// only stretches a patience, as above.
+/// only stretches a patience, as above, and how long the clients of a test wait for an answer.
 #[must_use]
 pub fn overload() -> u32 {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -63,16 +63,18 @@ impl Pair {
         builder.connect().await
     }
 
-    /// Ends the wait of a step, which stands at the primary then.
-    async fn cancel(&self, statement: &str) {
-        let cancel = format!(
-            "select count(pg_cancel_backend(pid)) from pg_stat_activity \
-             where wait_event = 'SyncRep' and query like '%{statement}%' and pid <> pg_backend_pid()"
-        );
-        until("a step waits for the standby", async || {
-            self.primary.sql(&cancel) == "1"
-        })
-        .await;
+    /// Ends the waits of steps, which stand at the primary then, and says whether there were any: of
+    /// claims, renewals and releases, whether they ring somebody or not.
+    fn cancel_steps(&self) -> bool {
+        let cancel = "select count(pg_cancel_backend(pid)) from pg_stat_activity \
+             where wait_event = 'SyncRep' and query like '%append%' and pid <> pg_backend_pid()";
+        self.primary.sql(cancel) != "0"
+    }
+
+    /// Ends the wait of the next step.
+    async fn cancel_a_step(&self) {
+        let what = "a step waits for the standby";
+        until(what, async || self.cancel_steps()).await;
     }
 }
 
@@ -131,13 +133,13 @@ async fn a_grant_that_no_standby_has_does_not_count() {
     assert_eq!(lease.release().await.unwrap(), Released::Held);
     pair.standby.pause();
     let waits = waiting(&client, "k");
-    pair.cancel(".append(").await;
+    pair.cancel_a_step().await;
     until("it stands at the primary", async || {
         !observer.inspect("k").await.unwrap().holders.is_empty()
     })
     .await;
     // It is asked again, and that waits, too.
-    pair.cancel(".append(").await;
+    pair.cancel_a_step().await;
     assert!(!waits.is_finished());
     pair.standby.resume();
     drop(soon("the grant", waits).await.unwrap().unwrap());
@@ -162,11 +164,16 @@ async fn a_hand_off_that_no_standby_has_does_not_count() {
     let (lease, waits) = hold().await;
     pair.standby.pause();
     let released = tokio::spawn(lease.release());
-    pair.cancel("append_and_ring").await;
-    let released = soon("the release", released).await.unwrap();
+    // What waits besides is asked again.
+    until("the release", async || {
+        pair.cancel_steps();
+        released.is_finished()
+    })
+    .await;
+    let released = released.await.unwrap();
     assert_eq!(released.unwrap(), Released::Held);
     // Its client has been rung, and renews before it hands out the grant.
-    pair.cancel(".append(").await;
+    pair.cancel_a_step().await;
     assert!(!waits.is_finished());
     pair.standby.resume();
     drop(soon("the grant", waits).await.unwrap().unwrap());

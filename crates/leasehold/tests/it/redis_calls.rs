@@ -12,7 +12,7 @@ use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Claims that key, in a task.
 fn claims(store: &Arc<RedisStore>, number: usize) -> JoinHandle<Result<bool, StoreError>> {

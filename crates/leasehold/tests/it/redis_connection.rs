@@ -10,6 +10,7 @@ use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
+use leasehold_testkit::process::overload;
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -98,7 +99,7 @@ async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
 #[tokio::test]
 async fn a_silent_server_is_unavailable_then_serves_again() {
     let server = RedisServer::start();
-    let options = options(&server).response_timeout(Duration::from_millis(200));
+    let options = options(&server).response_timeout(Duration::from_millis(200) * overload());
     let store = RedisStore::connect(options).await.unwrap();
     let key = key("k");
     let first = store.claim(&key, &claim(&store, 1)).await.unwrap();
@@ -135,7 +136,7 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
 #[tokio::test]
 async fn while_the_server_is_down_requests_wait_only_so_long() {
     let server = RedisServer::start();
-    let options = options(&server).response_timeout(Duration::from_millis(300));
+    let options = options(&server).response_timeout(Duration::from_millis(300) * overload());
     let store = RedisStore::connect(options).await.unwrap();
     let (heard, mut pushes) = sink();
     let _ear = store.listen(heard).await.unwrap();

@@ -9,12 +9,13 @@ use std::time::Duration;
 use crate::redis_not_now::{Refusals, client as not_now_client};
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
 use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::process::overload;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{in_line, until, waiting};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn client(sentinels: &Sentinels) -> Client {
     leasehold::connect(&sentinels.url()).await.unwrap()
@@ -288,7 +289,7 @@ async fn the_least_rights_are_enough() {
 async fn a_lease_of_a_moment_is_checked_after_a_reconnect() {
     let server = RedisServer::start();
     let settings = Settings::default().with_ttl(Duration::from_secs(60));
-    let url = format!("{}?response_timeout=200ms", server.url());
+    let url = format!("{}?response_timeout={}ms", server.url(), 200 * overload());
     for down in [false, true] {
         let builder = Client::builder().store(&url).settings(settings.clone());
         let client = builder.connect().await.unwrap();
@@ -305,7 +306,7 @@ async fn a_lease_of_a_moment_is_checked_after_a_reconnect() {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
         // Its next renewal would be due after 20 s.
-        let loss = timeout(Duration::from_secs(10), lease.lost()).await;
+        let loss = timeout(Duration::from_secs(15), lease.lost()).await;
         assert_eq!(loss.expect("it is asked for at once"), Loss::Gone, "{down}");
     }
 }

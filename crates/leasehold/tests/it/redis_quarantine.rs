@@ -15,7 +15,7 @@ use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
 use tokio::time::{Instant, sleep, timeout};
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// What the clients of these tests say of a restart.
 const SHORT: &str = "restart=quarantine&max_ttl=1s";

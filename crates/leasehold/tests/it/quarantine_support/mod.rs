@@ -93,7 +93,6 @@ impl Contention {
         let mut tasks = JoinSet::new();
         for client in 0..clients {
             let options = RedisOptions::from_url(url).unwrap();
-            let options = options.response_timeout(Duration::from_millis(400));
             let store = RedisStore::connect(options).await.unwrap();
             let dice = Dice(seed * 100 + client);
             tasks.spawn(contend(store, dice, witness.clone()));

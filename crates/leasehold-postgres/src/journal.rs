@@ -28,7 +28,7 @@ const PAGE: i64 = 200;
 
 /// The rows of one client.
 #[derive(Debug)]
-pub struct Rows {
+pub(crate) struct Rows {
     pub(crate) pool: Arc<Pool>,
     pub(crate) listener: Arc<Listener>,
     inbox: Inbox,

@@ -39,10 +39,3 @@ mod tls;
 
 pub use self::options::{Commit, PostgresOptions, SslMode};
 pub use self::scheme::Postgres;
-
-use leasehold_store::journal::JournalStore;
-
-use self::journal::Rows;
-
-/// A store in PostgreSQL. Each value is one client.
-pub type PostgresStore = JournalStore<Rows>;

@@ -500,6 +500,16 @@ mod tests {
         }
     }
 
+    /// As an embedder sets them, they are in the URL that is shown.
+    #[test]
+    fn what_is_set_is_shown() {
+        let mut options = PostgresOptions::from_url("postgres://h/d").unwrap();
+        options.commit = Commit::Async;
+        options.sslmode = SslMode::VerifyFull;
+        let shown = "postgres://h/d?commit=async&sslmode=verify-full";
+        assert_eq!(options.redacted_url(), shown);
+    }
+
     #[test]
     fn what_cannot_be_is_refused_and_not_repeated() {
         for (url, said) in [

@@ -27,7 +27,7 @@ const PAGE: usize = 50;
 const LAST_VERSION: i32 = 1 << 30;
 
 /// The nodes, as one client has them.
-pub struct Nodes {
+pub(crate) struct Nodes {
     pub(crate) sessions: Arc<Sessions>,
     inbox: Inbox,
     bell: Arc<Bell>,

@@ -44,10 +44,3 @@ mod tunnel;
 
 pub use self::options::ZooKeeperOptions;
 pub use self::scheme::ZooKeeper;
-
-use leasehold_store::journal::JournalStore;
-
-use self::journal::Nodes;
-
-/// A store in ZooKeeper. Each value is one client.
-pub type ZooKeeperStore = JournalStore<Nodes>;

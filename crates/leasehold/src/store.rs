@@ -73,12 +73,12 @@ pub mod redis {
 #[cfg(feature = "postgres")]
 pub mod postgres {
     #[doc(inline)]
-    pub use leasehold_postgres::{Commit, PostgresOptions, PostgresStore, SslMode};
+    pub use leasehold_postgres::{Commit, PostgresOptions, SslMode};
 }
 
 /// ZooKeeper.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
     #[doc(inline)]
-    pub use leasehold_zookeeper::{ZooKeeperOptions, ZooKeeperStore};
+    pub use leasehold_zookeeper::ZooKeeperOptions;
 }

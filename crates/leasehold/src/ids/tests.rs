@@ -86,7 +86,9 @@ fn snowflake_numbers_are_decimal_and_rise() {
     };
     let (first, second) = (number(), number());
     assert!(first < second && first >> 12 & 1023 == 3 << 5 | 7);
-    assert!(ClaimIds::snowflake(SnowflakeConfig::new(32, 0)).is_err());
+    let most = SnowflakeConfig::MAX_PLACE;
+    assert!(ClaimIds::snowflake(SnowflakeConfig::new(most, most)).is_ok());
+    assert!(ClaimIds::snowflake(SnowflakeConfig::new(most + 1, 0)).is_err());
 }
 
 #[test]

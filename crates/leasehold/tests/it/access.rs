@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold::store::StoreOptions;
 use leasehold::store::redis::{RedisClusterOptions, RedisOptions};
 use leasehold::{Client, Credentials, CredentialsProvider, Error, ErrorKind, Released};
 use leasehold_testkit::process::PATIENCE;
@@ -108,6 +109,10 @@ async fn a_provider_that_fails_is_an_outage() {
     assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
+async fn connect_by(options: impl StoreOptions + 'static) -> Result<Client, Error> {
+    Client::builder().with_options(options).connect().await
+}
+
 #[tokio::test]
 async fn options_take_the_place_of_a_url() {
     let server = RedisServer::builder().password("hunter2").start();
@@ -139,14 +144,13 @@ async fn options_take_the_place_of_a_url() {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("local:{}", directory.path().display());
         let here = leasehold::store::local::LocalOptions::from_url(&url).unwrap();
-        let client = Client::builder().with_options(here).connect().await;
-        assert_eq!(client.unwrap().store_url(), url);
+        assert_eq!(connect_by(here).await.unwrap().store_url(), url);
     }
     // A file that is not there is found when the store is opened.
     let mut cluster = RedisClusterOptions::new([("127.0.0.1", 1)]);
     cluster.node.access.password_file = Some("/none/password".into());
-    let refused = Client::builder().with_options(cluster).connect().await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    let refused = connect_by(cluster).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
     // There is no URL of what is to be made ready.
     for error in [
         builder.initialisation().unwrap_err(),

@@ -1,11 +1,13 @@
-//! Compile-time checks of the API: futures and guards are `Send`, and so on.
+//! The API as a whole: futures and guards are `Send`, errors name the operation, and so on.
 
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use leasehold::{
-    Any, Client, Election, Error, Exclusive, Lease, Lock, LockOptions, LossSignal, Mode,
-    MultiLease, MultiLock, Mutex, Permits, Reentrant, RwLock, Semaphore, Shared,
+    Any, Client, Election, Error, ErrorKind, Exclusive, GrantNumber, Lease, Lock, LockOptions,
+    LossSignal, Mode, MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, Released,
+    RwLock, Semaphore, Settings, Shared,
 };
 
 fn can_be_sent<T: Send + 'static>() {}
@@ -56,4 +58,67 @@ async fn futures_can_be_spawned() {
     can_be_spawned(lease.renew());
     can_be_spawned(lease.rotate());
     can_be_spawned(lease.release());
+}
+
+/// Whoever logs an error sees what was attempted.
+#[tokio::test]
+async fn errors_name_the_operation() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let invalid = client.inspect("").await.unwrap_err();
+    assert_eq!(invalid.operation(), Operation::Inspect, "{invalid}");
+    let lock = client.mutex("k").unwrap();
+    let lease = lock.lock().await.unwrap();
+    let long = lease.set_note("x".repeat(100_000)).await.unwrap_err();
+    assert_eq!(long.operation(), Operation::Proclaim, "{long}");
+    client.break_key("k").await.unwrap();
+    lease.lost().await;
+    let lost = lease.into_parts().await.unwrap_err();
+    assert_eq!(lost.operation(), Operation::HandOver, "{lost}");
+    assert_eq!(lost.kind(), ErrorKind::Lost);
+    let mut leaders = client.election("e").unwrap().observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    let _ = client.shutdown(Duration::from_secs(1)).await;
+    let closed = leaders.next().await.unwrap_err();
+    assert_eq!(closed.operation(), Operation::Observe, "{closed}");
+    assert_eq!(closed.kind(), ErrorKind::Closed);
+}
+
+/// Changes of leader are a stream, too, and a leader may go on as one who holds a lock.
+#[tokio::test]
+async fn a_leader_is_followed_and_becomes_a_holder() {
+    let client = leasehold::connect("memory:").await.unwrap();
+    let election = client.election("e").unwrap();
+    // Its own `next` would be taken, not that of `poll_next`.
+    let mut leaders = election
+        .observe()
+        .map(|told| told.map(|now| now.map(|now| now.term)));
+    assert_eq!(leaders.next().await.unwrap().unwrap(), None);
+    let leadership = election.campaign("one").await.unwrap();
+    let term = leaders.next().await.unwrap().unwrap();
+    assert_eq!(term, Some(leadership.term()));
+    let lease = leadership.into_lease();
+    lease.renew().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let blocking = leasehold::blocking::Client::from(client);
+    let led = tokio::task::spawn_blocking(move || {
+        let leadership = blocking.election("e")?.campaign("two")?;
+        leadership.into_lease().release()
+    });
+    assert_eq!(led.await.unwrap().unwrap(), Released::Held);
+}
+
+#[tokio::test]
+async fn grants_are_numbered_and_renewed_when_it_is_said() {
+    let settings = Settings::default().with_renew_at(0.5);
+    let builder = Client::builder().store("memory:").settings(settings);
+    let client = builder.connect().await.unwrap();
+    let lock = client.rwlock("k").unwrap();
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let numbers: [GrantNumber; 2] = [one.number(), two.number()];
+    assert!(numbers[0] < numbers[1], "{numbers:?}");
+    let late = Settings::default().with_renew_at(0.99);
+    let builder = Client::builder().store("memory:").settings(late);
+    let refused = builder.connect().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("renew_at"), "{refused}");
 }

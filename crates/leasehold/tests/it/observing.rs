@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use leasehold::core::Loss;
-use leasehold::observe::{End, Fact, ObservedClaim};
+use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};
 use leasehold::{Client, ErrorKind, Lease, Mode, Released};
 
 use crate::log::Log;
@@ -176,4 +176,41 @@ async fn spans_and_events_tell_the_same() {
     assert!(released.contains("leasehold.held_s="), "{released}");
     assert!(lost.contains("WARN leasehold.hold{"), "{lost}");
     says(&lost, ["lost: the store no longer has the claim"]);
+}
+
+/// How acquisitions ended.
+#[derive(Clone, Default)]
+struct Endings(Arc<Mutex<Vec<AcquireOutcome>>>);
+
+impl Observer for Endings {
+    fn observe(&self, _: &ObservedClaim, _: Fact) {}
+
+    fn acquisition(&self, acquisition: Acquisition<'_>) {
+        let ended = acquisition.ended.map(|(outcome, _)| outcome);
+        self.0.lock().unwrap().extend(ended);
+    }
+}
+
+#[tokio::test]
+async fn each_acquisition_has_one_end() {
+    let endings = Endings::default();
+    let builder = Client::builder().store("memory:").observer(endings.clone());
+    let client = builder.connect().await.unwrap();
+    let lock = client.mutex("k").unwrap();
+    let lease = lock.lock().await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    {
+        let mut waiting = Box::pin(lock.lock());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+    }
+    let late = lock.lock_within(Duration::from_millis(20)).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    drop(lease);
+    let expected = [
+        AcquireOutcome::Granted,
+        AcquireOutcome::Busy,
+        AcquireOutcome::Withdrawn,
+        AcquireOutcome::Failed(ErrorKind::Timeout),
+    ];
+    assert_eq!(*endings.0.lock().unwrap(), expected);
 }

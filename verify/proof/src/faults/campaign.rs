@@ -170,7 +170,10 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
     let status = child.wait().map_err(text)?;
     serde_json::from_str(&said).map_err(|_| {
         let complaint = fs::read_to_string(directory.join("stderr")).unwrap_or_default();
-        let complaint: Vec<_> = complaint.lines().take(6).collect();
+        let lines: Vec<_> = complaint.lines().collect();
+        // What has failed, and the last that a server has said.
+        let (first, rest) = lines.split_at(lines.len().min(6));
+        let complaint = [first, &rest[rest.len().saturating_sub(20)..]].concat();
         format!("{status}: {}", complaint.join(" | "))
     })
 }

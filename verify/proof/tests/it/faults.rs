@@ -23,13 +23,13 @@ fn is_well(output: &Output) {
 #[test]
 fn within_what_is_assumed_no_promise_is_broken() {
     is_well(&leasehold_proof(
-        "faults --schedules 1 --seed 7 --at-once 13 --assumptions within",
+        "faults --schedules 1 --seed 7 --at-once 4 --assumptions within",
     ));
 }
 
 #[test]
 fn locks_that_are_broken_are_found_out_and_ours_is_not_blamed() {
     is_well(&leasehold_proof(
-        "power --schedules 80 --until-found --at-once 14",
+        "power --schedules 80 --until-found --at-once 4",
     ));
 }

@@ -1,4 +1,4 @@
-//! The short form of the proofs, and that the promises of `SAFETY.md` have tests.
+//! The short form of the proofs, and that promises and the public API have tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@ mod command;
 #[cfg(feature = "clients")]
 mod faults;
 mod layers;
+mod public;
 mod safety;
 #[cfg(feature = "clients")]
 mod simulate;

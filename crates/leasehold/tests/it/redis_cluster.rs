@@ -1,6 +1,8 @@
 //! The contract of a store and the guarantees of the library, on a Redis Cluster.
 #![cfg(feature = "redis")]
 
+use std::time::Duration;
+
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::{Program, RedisServer};
 
@@ -10,7 +12,10 @@ type Shared = Cluster;
 
 fn start(program: Program) -> Shared {
     let node = RedisServer::builder().program(program);
-    Cluster::builder().replicas(0).server(node).start()
+    // Nothing fails here, and a busy machine must not look like it.
+    let patient = Duration::from_secs(60);
+    let builder = Cluster::builder().replicas(0).node_timeout(patient);
+    builder.server(node).start()
 }
 
 fn fresh(cluster: &'static Shared) -> Case {

@@ -237,19 +237,20 @@ async fn a_node_that_was_made_again_is_another() {
     let before = version().await;
     // Only the test renews it, and who has lost its session, on a busy machine.
     let lock = other.mutex("k").unwrap().with_ttl(5 * LIMIT);
-    let again = async || {
-        remove(&raw, "/keys/k").await;
-        let held = lock.try_lock().await.unwrap().expect("free");
-        while version().await < before {
-            held.renew().await.unwrap();
+    let made_again = async {
+        loop {
+            remove(&raw, "/keys/k").await;
+            let held = lock.try_lock().await.unwrap().expect("free");
+            while version().await < before {
+                held.renew().await.unwrap();
+            }
+            if version().await == before {
+                return held;
+            }
+            assert_eq!(held.release().await.unwrap(), Released::Held);
         }
-        held
     };
-    let mut held = again().await;
-    while version().await != before {
-        assert_eq!(held.release().await.unwrap(), Released::Held);
-        held = again().await;
-    }
+    let held = soon("as many changes as before", made_again).await;
     assert!(try_lock(&one, "k").await.is_none(), "it is held");
     held.renew().await.unwrap();
 }

@@ -42,7 +42,7 @@ enum Expected {
 }
 
 /// How often the sound are tried where nothing is to be found.
-const ENOUGH: usize = 2;
+const ENOUGH: usize = 3;
 
 /// Locks, where they are tried, and what is known of them.
 const KNOWN: [(Algorithm, Deployment, Expected); 9] = [

@@ -1,7 +1,8 @@
 //! Compares the public API of a crate, as rustdoc writes it to JSON, with the list in `api/`.
 //!
 //! `scripts/public-api` runs it: `leasehold-api LIST JSON` compares, `--update` before them writes the
-//! list anew.
+//! list anew. `--same JSON JSON` compares all of two APIs, with the traits that are derived or automatic.
+//! `--bare JSON` prints it without documentation and without the paths of this machine.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -13,6 +14,7 @@ use std::{env, fs};
 
 use public_api::Builder;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// What rustdoc writes that `public-api` can read.
 const FORMAT: u32 = 57;
@@ -25,13 +27,21 @@ struct Written {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments: Vec<_> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let update = arguments
-        .first()
-        .is_some_and(|first| first.as_os_str() == "--update");
-    arguments.drain(..usize::from(update));
+    let first = arguments.first().and_then(|first| first.to_str());
+    if let (Some("--bare"), [_, json]) = (first, &*arguments) {
+        println!("{}", bare(serde_json::from_str(&read(json)?)?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (update, same) = (first == Some("--update"), first == Some("--same"));
+    arguments.drain(..usize::from(update || same));
     let [list, json] = &*arguments else {
-        return Err("usage: leasehold-api [--update] LIST JSON".into());
+        return Err(
+            "usage: leasehold-api [--update] LIST JSON, --same JSON JSON, or --bare JSON".into(),
+        );
     };
+    if same {
+        return Ok(ExitCode::from(u8::from(whole(list)? != whole(json)?)));
+    }
     let written: Written = serde_json::from_str(&read(json)?).map_err(|error| at(json, &error))?;
     if written.format_version != FORMAT {
         println!(
@@ -67,6 +77,23 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         list.display()
     );
     Ok(ExitCode::FAILURE)
+}
+
+fn bare(mut api: Value) -> Value {
+    let items = api["index"].as_object_mut();
+    for item in items.into_iter().flat_map(|items| items.values_mut()) {
+        (item["docs"], item["span"]) = (Value::Null, Value::Null);
+    }
+    let crates = api["external_crates"].as_object_mut();
+    for of in crates.into_iter().flat_map(|crates| crates.values_mut()) {
+        of["path"] = Value::from("");
+    }
+    api
+}
+
+fn whole(json: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let api = Builder::from_rustdoc_json(json).build()?;
+    Ok(api.items().map(ToString::to_string).collect())
 }
 
 fn read(file: &Path) -> Result<String, String> {

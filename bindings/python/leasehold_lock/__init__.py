@@ -16,27 +16,28 @@ from typing import TYPE_CHECKING, Any
 
 from ._base import RwLock
 from ._errors import (
-    Closed, Corrupt, Deadlock, Invalid, LeaseholdError, Lost, NotHeld, Refused, Timeout,
+    Closed, Corrupt, Deadlock, Fenced, Invalid, LeaseholdError, Lost, NotHeld, Refused, Timeout,
     Unavailable, Unsupported,
 )
-from ._threads import Client, Lease, Lock, LossEvent, connect
-from ._types import Holder, Inspection, Waiter
+from ._threads import Client, Election, Lease, Lock, LossEvent, connect
+from ._types import Holder, Inspection, Recovered, Waiter
 
 if TYPE_CHECKING:
     from . import aio as aio
+    from . import fence as fence
     from ._file import FileLock
 
 __all__ = [
-    "Client", "Closed", "Corrupt", "Deadlock", "FileLock", "Holder", "Inspection", "Invalid",
-    "Lease", "LeaseholdError", "Lock", "LossEvent", "Lost", "NotHeld", "Refused", "RwLock",
-    "Timeout", "Unavailable", "Unsupported", "Waiter", "connect",
+    "Client", "Closed", "Corrupt", "Deadlock", "Election", "Fenced", "FileLock", "Holder",
+    "Inspection", "Invalid", "Lease", "LeaseholdError", "Lock", "LossEvent", "Lost", "NotHeld",
+    "Recovered", "Refused", "RwLock", "Timeout", "Unavailable", "Unsupported", "Waiter", "connect",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Who has no event loop does not wait for the import of asyncio.
-    if name == "aio":
-        return importlib.import_module(".aio", __name__)
+    if name in ("aio", "fence"):
+        return importlib.import_module(f".{name}", __name__)
     if name == "FileLock":
         return importlib.import_module("._file", __name__).FileLock
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

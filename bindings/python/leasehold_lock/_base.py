@@ -10,36 +10,45 @@ import atexit
 import datetime
 import functools
 import os
+import secrets
+import sys
+import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import _native
 from ._errors import LeaseholdError, NotHeld, make
-from ._types import ConnectOptions, Holder, Inspection, LockOptions, Seconds, Waiter
+from ._types import (
+    ConnectOptions, Holder, Inspection, LockOptions, Recovered, Seconds, Waiter,
+)
 
 if TYPE_CHECKING:
+    import logging
+
     from typing_extensions import Self, Unpack
 
 _T = TypeVar("_T")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Lock = TypeVar("_Lock", bound="BaseLock[Any]")
+_Election = TypeVar("_Election", bound="BaseElection[Any]")
 _LeaseT = TypeVar("_LeaseT", bound="BaseLease")
 
 
 class _NotPickled:
+    _instead = "send the URL and the key, and connect there"
+
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} belongs to its process and cannot be pickled: "
-            "send the URL and the key, and connect there"
-        )
+        what = f"a {type(self).__name__} belongs to its process and cannot be pickled"
+        raise TypeError(f"{what}: {self._instead}")
 
 
-class BaseClient(_NotPickled, Generic[_Lock]):
+class BaseClient(_NotPickled, Generic[_Lock, _Election]):
     """A client of a store, which makes locks. Share it among all that use the store."""
 
     _makes: type[_Lock]
+    _elects: type[_Election]
 
     def __init__(self, url: str, **options: Unpack[ConnectOptions]) -> None:
         self._core = _native.Client(url, options)
@@ -53,17 +62,17 @@ class BaseClient(_NotPickled, Generic[_Lock]):
     async def _run(self, op: _native.Op[_T]) -> _T:
         return op.wait()
 
-    def _lock(self, of: str, key: str, options: LockOptions, **mode: Any) -> _Lock:
-        return self._makes(self, self._core.lock(of, key, given=options, **mode))
+    def _lock(self, of: str, keys: Iterable[str], options: LockOptions, **mode: Any) -> _Lock:
+        return self._makes(self, self._core.lock(of, keys, given=options, **mode))
 
     def mutex(self, key: str, **options: Unpack[LockOptions]) -> _Lock:
         """A lock on ``key`` that one holds at a time. No I/O."""
-        return self._lock("mutex", key, options)
+        return self._lock("mutex", [key], options)
 
     def rwlock(self, key: str, **options: Unpack[LockOptions]) -> RwLock[_Lock]:
         """A pair of locks on ``key``: many may read, or one may write. No I/O."""
-        read = self._lock("rwlock", key, options, shared=True)
-        return RwLock(read, self._lock("rwlock", key, options))
+        read = self._lock("rwlock", [key], options, shared=True)
+        return RwLock(read, self._lock("rwlock", [key], options))
 
     def semaphore(
         self, key: str, permits: int, *, take: int = 1, **options: Unpack[LockOptions]
@@ -72,12 +81,62 @@ class BaseClient(_NotPickled, Generic[_Lock]):
         for name, number in (("permits", permits), ("take", take)):
             if not 0 < number < 2**32:
                 raise make("Invalid", f"{name}={number} is not a number of permits", key=key)
-        return self._lock("semaphore", key, options, permits=(permits, take))
+        return self._lock("semaphore", [key], options, permits=(permits, take))
+
+    def reentrant(
+        self, key: str, owner: str | None = None, **options: Unpack[LockOptions]
+    ) -> _Lock:
+        """A mutex that its owner can acquire again: this thread or task, or ``owner``. No I/O.
+
+        An ``owner`` is a secret of 32 hexadecimal digits, such as ``uuid.uuid4().hex``, which
+        threads, tasks and processes share that are one owner.
+
+        >>> lock = lh.connect("memory:").reentrant("orders/42")
+        >>> with lock, lock:
+        ...     lock.owned()
+        True
+        """
+        lock = self._lock("reentrant", [key], options)
+        lock._owner = lock._owner_here if owner is None else lambda: owner
+        return lock
+
+    def multi(
+        self, keys: Iterable[str], *, shared: bool = False, **options: Unpack[LockOptions]
+    ) -> _Lock:
+        """A lock on all of ``keys``, which never deadlocks with another of them. No I/O.
+
+        >>> with lh.connect("memory:").multi(["alice", "bob"]) as lease:
+        ...     list(lease.tokens)
+        ['alice', 'bob']
+        """
+        return self._lock("multi", keys, options, shared=shared)
+
+    def election(self, key: str, **options: Unpack[LockOptions]) -> _Election:
+        """An election on ``key``, whose leader shows its ``note``. No I/O."""
+        return self._elects(self, self._core.lock("election", [key], given=options))
 
     async def inspect(self, key: str) -> Inspection:
         """Reads who holds ``key`` and who waits for it."""
         holders, waiters = await self._run(self._core.inspect(key))
-        return Inspection([Holder(*row) for row in holders], [Waiter(*row) for row in waiters])
+        return Inspection([Holder(*row) for row in holders], [Waiter(*row[:5]) for row in waiters])
+
+    async def audit_log(
+        self, key: str | None = None, since: Seconds | None = None, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Who was granted ``key``, or any, and how each hold ended: at most ``limit`` entries.
+
+        ``since`` is how many seconds ago the first may be. The store keeps the log if its URL
+        has ``audit=``. Times are seconds since 1970.
+        """
+        import json
+
+        text: str = await self._run(self._core.audit_log(key, since, limit))
+        entries: list[dict[str, Any]] = json.loads(text)
+        for entry in entries:
+            entry.update({name: entry[name] / 1e6 for name in entry.keys() & _TIMES})
+            for who in entry.keys() & {"owner", "by"}:
+                entry[who] = {_LONG[name]: value for name, value in entry[who].items()}
+        return entries
 
     async def break_key(self, key: str) -> int:
         """Takes the key from its holders, for administrators. Returns how many these were."""
@@ -91,6 +150,7 @@ class BaseClient(_NotPickled, Generic[_Lock]):
         return await self._run(self._core.close(timeout))
 
     async def __aenter__(self) -> Self:
+        _listen()
         await self._run(self._core.connect())
         return self
 
@@ -101,7 +161,10 @@ class BaseClient(_NotPickled, Generic[_Lock]):
         return f"<{_name(self)} of {self.url or 'a store that is not connected'}>"
 
 
-_clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()
+# How the core writes entries.
+_LONG = {"h": "host", "p": "pid", "l": "label", "c": "context"}
+_TIMES = {"at", "asked", "since", "deadline", "kept_until"}
+_clients: weakref.WeakSet[BaseClient[Any, Any]] = weakref.WeakSet()
 
 
 _after = {"after_in_parent": _native.forked_here, "after_in_child": _native.forked_there}
@@ -114,6 +177,31 @@ def _release_at_exit() -> None:
     clients = [client._core for client in _clients if client.url is not None]
     if clients:
         _native.Client.close_all(clients, 1).wait()
+
+
+_LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
+_logging_in: int | None = None
+
+
+def _listen() -> None:
+    """Tells from which level on this process logs; a thread takes the records from the core."""
+    global _logging_in
+    # Who has not imported it does not listen.
+    if "logging" in sys.modules:
+        import logging
+
+        logger = logging.getLogger(__package__)
+        level = logger.getEffectiveLevel()
+        _native.listen(next((name for name, of in _LEVELS.items() if of >= level), "OFF"))
+        if _logging_in != os.getpid():
+            _logging_in = os.getpid()
+            threading.Thread(target=_log, args=(logger,), name="leasehold-log", daemon=True).start()
+
+
+def _log(logger: logging.Logger) -> None:
+    while True:
+        for level, message in _native.records().wait():
+            logger.log(_LEVELS[level], "%s", message)
 
 
 class RwLock(Generic[_Lock]):
@@ -129,16 +217,22 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
     _makes: type[_LeaseT]
     _for_tasks: bool
     _holder: Callable[[], int]
+    _owner: Callable[[], str | None] = staticmethod(lambda: None)
     _guarded: Callable[[Callable[..., Any], bool], Callable[..., Any]]
 
-    def __init__(self, client: BaseClient[Any], core: _native.Lock) -> None:
+    def __init__(self, client: BaseClient[Any, Any], core: _native.Lock) -> None:
         self._client, self._core = client, core
         self._leases: dict[int, list[_LeaseT]] = {}
 
     @property
     def key(self) -> str:
-        """The key."""
-        return self._core.key
+        """The key; the first of several."""
+        return self._core.keys[0]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys, in the order in which they were named."""
+        return self._core.keys
 
     def owned(self) -> bool:
         """Whether this thread or task holds it by this object. No round trip."""
@@ -173,8 +267,33 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         await self._client._run(lease._core.finish())
 
     async def locked(self) -> bool:
-        """Whether anybody holds the key now. One round trip."""
-        return await self._client._run(self._core.locked())
+        """Whether anybody holds the key, or any of the keys. A round trip for each."""
+        return bool(await BaseLock.holders(self))
+
+    async def holders(self) -> list[Holder]:
+        """Who holds the key, or any of the keys."""
+        seen = [await BaseClient.inspect(self._client, key) for key in self.keys]
+        return [holder for of_key in seen for holder in of_key.holders]
+
+    async def adopt(self, parts: str, *, force: bool = False) -> _LeaseT:
+        """Takes over the lease that another process has handed over (``lease.hand_over()``).
+
+        With ``force`` it takes over ``lease.parts()`` of a process that is dead for sure. Raises
+        ``Lost`` if there is no such lease any more.
+        """
+        core = await self._client._run(self._core.adopt(parts, force, self._owner()))
+        return self._makes(self._client, core)
+
+    async def recover(
+        self, parts: str, timeout: Seconds | None = -1
+    ) -> Recovered[_LeaseT]:
+        """Goes on with the lease of ``parts`` after a crash, or acquires a new one.
+
+        The process that had it has to be dead. The lease has a higher token.
+        """
+        recover = self._core.recover(parts, timeout, self._owner())
+        core, is_new = await self._client._run(recover)
+        return Recovered(self._makes(self._client, core), is_new)
 
     async def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
         """Adds seconds to what remains of the lease: leases renew themselves, but not in a pause.
@@ -225,8 +344,12 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
         return decorate
 
+    def _owner_here(self) -> str:
+        return f"{_secret ^ os.getpid() << 64 ^ self._holder():032x}"
+
     async def _claim(self, limit: Seconds | None, or_none: bool) -> _LeaseT:
-        core = await self._client._run(self._core.acquire(limit, or_none))
+        _listen()
+        core = await self._client._run(self._core.acquire(limit, or_none, self._owner()))
         return self._makes(self._client, core) if core else None  # type: ignore[return-value]
 
     async def __aenter__(self) -> _LeaseT:
@@ -256,10 +379,40 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         return f"<{_name(self)} of {self.key!r}>"
 
 
+#: By it threads and tasks are owners that nobody else can guess.
+_secret = secrets.randbits(128)
+
+
+class BaseElection(BaseLock[_LeaseT]):
+    """An election: a mutex whose holder leads. The token of its lease is the term."""
+
+    async def leader(self) -> Holder | None:
+        """Who leads now."""
+        leaders = self._client._core.leaders(self.key)
+        row = await self._client._run(leaders.next())
+        return row and Holder(*row)
+
+    async def leaders(self) -> AsyncGenerator[Holder | None, None]:
+        """Yields who leads now, and then each change; ``None`` is nobody."""
+        leaders = self._client._core.leaders(self.key)
+        while True:
+            row = await self._client._run(leaders.next())
+            yield row and Holder(*row)
+
+    async def __aiter__(self) -> AsyncGenerator[_LeaseT, None]:
+        """Leads again and again: yields the lease of each term, and resigns it after its turn."""
+        while True:
+            term = await BaseLock.lease(self)
+            try:
+                yield term
+            finally:
+                await BaseLease.__aexit__(term, GeneratorExit)
+
+
 class LossEvent:
     """Tells of the loss of a lease, like an ``Event`` that leasehold sets."""
 
-    def __init__(self, client: BaseClient[Any], core: _native.Lease) -> None:
+    def __init__(self, client: BaseClient[Any, Any], core: _native.Lease) -> None:
         self._client, self._core = client, core
 
     def is_set(self) -> bool:
@@ -275,14 +428,20 @@ class BaseLease(_NotPickled):
     """A lease on a key: a hold that expires unless it is renewed, which happens by itself."""
 
     _tells = LossEvent
+    _instead = "hand it over with hand_over(), and adopt it there"
 
-    def __init__(self, client: BaseClient[Any], core: _native.Lease) -> None:
+    def __init__(self, client: BaseClient[Any, Any], core: _native.Lease) -> None:
         self._client, self._core = client, core
 
     @property
     def key(self) -> str:
-        """The key."""
-        return self._core.key
+        """The key; the first of several."""
+        return self._core.tokens[0][0]
+
+    @property
+    def tokens(self) -> dict[str, int | None]:
+        """The token of each key."""
+        return dict(self._core.tokens)
 
     @property
     def token(self) -> int | None:
@@ -290,7 +449,7 @@ class BaseLease(_NotPickled):
 
         ``None`` for readers and permits, which are not alone.
         """
-        return self._core.token
+        return self._core.tokens[0][1]
 
     @property
     def remaining(self) -> float:
@@ -313,6 +472,29 @@ class BaseLease(_NotPickled):
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Renews it now: for its TTL, or for ``ttl`` from now. That never shortens it."""
         await self._client._run(self._core.renew(ttl))
+
+    async def set_note(self, note: str) -> None:
+        """Replaces the note that others see of its holder, such as the address of a leader."""
+        await self._client._run(self._core.set_note(note))
+
+    async def rotate(self) -> None:
+        """Replaces the secret id by which it is held, which others may have seen."""
+        await self._client._run(self._core.rotate())
+
+    def parts(self) -> str:
+        """What ``recover()`` goes on with after a crash. It is a secret. No round trip."""
+        return self._core.parts()
+
+    async def hand_over(self) -> str:
+        """Gives it away. Returns what ``adopt()`` needs within the TTL, which is a secret.
+
+        >>> with lh.connect("memory:") as client:
+        ...     parts = client.mutex("orders/42").lease().hand_over()
+        ...     with client.mutex("orders/42").adopt(parts) as lease:
+        ...         lease.is_valid()
+        True
+        """
+        return await self._client._run(self._core.hand_over())
 
     async def release(self) -> bool:
         """Releases it. Returns whether it was held until now; harmless if it is done twice."""

@@ -62,6 +62,10 @@ class NotHeld(LeaseholdError, RuntimeError):
     """This thread or task does not hold the lock that it releases."""
 
 
+class Fenced(LeaseholdError):
+    """A write was refused: a higher token has been seen, so its lease is over."""
+
+
 _KINDS = {kind.__name__: kind for kind in LeaseholdError.__subclasses__()}
 
 

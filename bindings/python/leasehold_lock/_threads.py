@@ -26,8 +26,22 @@ def _waiting(call, name):
     def waiting(*args, **kwargs):
         return _wait(call(*args, **kwargs))
 
-    waiting.__name__, waiting.__module__ = name, __package__
+    waiting.__name__, waiting.__module__ = name, "leasehold_lock"
     return waiting
+
+
+def _iterating(call, name):
+    @functools.wraps(call)
+    def iterating(*args, **kwargs):
+        steps = call(*args, **kwargs)
+        try:
+            while True:
+                yield _wait(steps.__anext__())
+        finally:
+            _wait(steps.aclose())
+
+    iterating.__name__, iterating.__module__ = name, "leasehold_lock"
+    return iterating
 
 
 def _not_async(self, *error):
@@ -39,10 +53,12 @@ def _face(cls):
     cls.__module__ = __package__
     for name, call in vars(cls.__base__).items():
         is_call = name.startswith("__") or not name.startswith("_")
-        if is_call and getattr(call, "__code__", _face.__code__).co_flags & 0x80:  # CO_COROUTINE
-            waiting = name.replace("__a", "__")
-            setattr(cls, waiting, _waiting(call, waiting))
-            if waiting != name:
+        flags = getattr(call, "__code__", _face.__code__).co_flags
+        makes = _waiting if flags & 0x80 else _iterating  # CO_COROUTINE, CO_ASYNC_GENERATOR
+        if is_call and flags & 0x280:
+            plain = name.replace("__a", "__")
+            setattr(cls, plain, makes(call, plain))
+            if plain != name:
                 setattr(cls, name, _not_async)
     return cls
 
@@ -77,10 +93,15 @@ class Lock(_base.BaseLock):
 
 
 @_face
+class Election(_base.BaseElection, Lock):
+    """An election for threads: ``with election as lease``, or ``for lease in election``."""
+
+
+@_face
 class Client(_base.BaseClient):
     """A client for threads, which share it. ``connect`` makes it."""
 
-    _makes = Lock
+    _makes, _elects = Lock, Election
 
 
 def connect(url, **options):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import NamedTuple, TypedDict, Union
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Union
+
+_T = TypeVar("_T")
 
 #: A duration: a number of seconds, or a ``timedelta``.
 Seconds = Union[float, datetime.timedelta]
@@ -30,6 +32,7 @@ class LockOptions(TypedDict, total=False):
     max_hold: Seconds | None
     min_hold: Seconds | None
     label: str | None
+    note: str | None
     unfair: bool
 
 
@@ -43,6 +46,8 @@ class Holder(NamedTuple):
     token: int
     #: In how many seconds the lease expires without another renewal.
     expires_in: float
+    #: What it tells of itself, such as the address of a leader.
+    note: str | None = None
 
 
 class Waiter(NamedTuple):
@@ -61,3 +66,11 @@ class Inspection(NamedTuple):
 
     holders: list[Holder]
     waiters: list[Waiter]
+
+
+class Recovered(NamedTuple, Generic[_T]):
+    """What ``recover()`` has got."""
+
+    lease: _T
+    #: Whether there was nothing to go on with, so that the lease is a new one.
+    is_new: bool

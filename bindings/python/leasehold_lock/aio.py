@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
-from ._base import BaseClient, BaseLease, BaseLock, LossEvent, RwLock
+from ._base import BaseClient, BaseElection, BaseLease, BaseLock, LossEvent, RwLock
 from ._types import ConnectOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["Client", "Lease", "Lock", "LossEvent", "RwLock", "connect"]
+__all__ = ["Client", "Election", "Lease", "Lock", "LossEvent", "RwLock", "connect"]
 
 _T = TypeVar("_T")
 
@@ -64,10 +64,14 @@ class Lock(BaseLock[Lease]):
         return guarded
 
 
-class Client(BaseClient[Lock]):
+class Election(BaseElection[Lease], Lock):
+    """An election for tasks: ``async with election as lease``, ``async for lease in election``."""
+
+
+class Client(BaseClient[Lock, Election]):
     """A client for the tasks of one event loop. ``connect`` makes it."""
 
-    _makes = Lock
+    _makes, _elects = Lock, Election
     _bridge: _Bridge | None = None
 
     async def _run(self, op: _native.Op[_T]) -> _T:

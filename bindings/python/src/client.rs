@@ -1,16 +1,19 @@
 //! A client: what it connects with, and the connection of this process.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings};
 use leasehold_store::fork::PerProcess;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tokio::task::JoinSet;
 
 use crate::args::{duration, options};
 use crate::failure::Failure;
+use crate::leaders::Leaders;
 use crate::lock::{Lock, LockSpec};
 use crate::op::{Op, Output};
 
@@ -70,18 +73,15 @@ impl Client {
     fn new(url: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut settings, mut builder) = (Settings::default(), CoreClient::builder().store(url));
         let set = |name: &str, value: &Bound<'_, PyAny>| {
+            let (given, text) = (builder.clone(), || value.extract::<String>());
             match name {
                 "ttl" => settings.ttl = duration(name, value)?,
                 "waiter_ttl" => settings.waiter_ttl = duration(name, value)?,
                 "operation_timeout" => settings.operation_timeout = duration(name, value)?,
-                "label" => settings.label = Some(value.extract()?),
-                "user" => builder = builder.clone().user(value.extract::<String>()?),
-                "password" => builder = builder.clone().password(value.extract::<String>()?),
-                "password_file" => {
-                    builder = builder
-                        .clone()
-                        .password_file(value.extract::<std::path::PathBuf>()?);
-                }
+                "label" => settings.label = Some(text()?),
+                "user" => builder = given.user(text()?),
+                "password" => builder = given.password(text()?),
+                "password_file" => builder = given.password_file(value.extract::<PathBuf>()?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -117,23 +117,19 @@ impl Client {
         let within = duration("timeout", within)?;
         let clients: Vec<_> = clients.iter().map(|client| client.0.clone()).collect();
         Ok(Op::new(async move {
-            let close = |connections: Arc<Connections>| async move {
-                connections.close(within).await;
-            };
-            let closing: Vec<_> = clients.into_iter().map(close).map(tokio::spawn).collect();
-            for client in closing {
-                let _ = client.await;
-            }
+            let close = |client: Arc<Connections>| async move { client.close(within).await };
+            let closing: JoinSet<_> = clients.into_iter().map(close).collect();
+            closing.join_all().await;
             Ok(Output::Nothing)
         }))
     }
 
-    /// A lock on `key`: a writer's, or with `permits` one that takes so many of so many.
-    #[pyo3(signature = (of, key, *, shared = false, permits = None, given = None))]
+    /// A lock on all these keys: a writer's, or with `permits` one that takes so many of so many.
+    #[pyo3(signature = (of, keys, *, shared = false, permits = None, given = None))]
     fn lock(
         &self,
         of: &str,
-        key: &str,
+        keys: Vec<String>,
         shared: bool,
         permits: Option<(u32, u32)>,
         given: Option<&Bound<'_, PyDict>>,
@@ -143,10 +139,10 @@ impl Client {
             None if shared => Mode::SHARED,
             None => Mode::EXCLUSIVE,
         };
-        let spec = LockSpec::new(of, key, mode, given)?;
+        let spec = LockSpec::new(of, keys, mode, given)?;
         // A client that is not connected yet checks it with the first call.
         if let Some(client) = self.0.connected() {
-            let _checked = spec.lock(client)?;
+            spec.check(client)?;
         }
         Ok(Lock::new(self.0.clone(), spec))
     }
@@ -158,6 +154,39 @@ impl Client {
             let seen = connections.client().await?.inspect(key).await?;
             Ok(Output::Seen(seen))
         })
+    }
+
+    /// The leaders of an election, one after the other.
+    fn leaders(&self, key: String) -> Leaders {
+        Leaders::new(self.0.clone(), key)
+    }
+
+    /// The audit log of a key or of all, from so long ago on: at most so many entries, as JSON.
+    fn audit_log(
+        &self,
+        key: Option<String>,
+        since: Option<&Bound<'_, PyAny>>,
+        limit: usize,
+    ) -> PyResult<Op> {
+        let ago = since.map(|since| duration("since", since)).transpose()?;
+        let from = ago.and_then(|ago| SystemTime::now().checked_sub(ago));
+        let from = from.unwrap_or(SystemTime::UNIX_EPOCH);
+        let connections = self.0.clone();
+        Ok(Op::new(async move {
+            let client = connections.client().await?;
+            let mut log = client.audit_log(key.as_deref(), from)?;
+            let mut entries = Vec::new();
+            while entries.len() < limit {
+                let page = log.next().await?;
+                if page.is_empty() {
+                    break;
+                }
+                entries.extend(page);
+            }
+            entries.truncate(limit);
+            let entries = serde_json::to_string(&entries).unwrap_or_default();
+            Ok(Output::Text(entries))
+        }))
     }
 
     /// Takes the key from its holders. Answers how many these were.

@@ -1,7 +1,5 @@
 //! Errors on their way to Python: plain values, since they are made on threads without Python.
 
-use std::time::Duration;
-
 use leasehold::ErrorKind;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,14 +8,15 @@ use pyo3::sync::PyOnceLock;
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Parts>);
 
-#[derive(Debug)]
+/// What `make` of Python takes.
+#[derive(Debug, Default, IntoPyObjectRef)]
 struct Parts {
     kind: String,
     message: String,
     hint: Option<String>,
     key: Option<String>,
     operation: Option<String>,
-    retry_after: Option<Duration>,
+    retry_after: Option<f64>,
 }
 
 impl Failure {
@@ -25,10 +24,7 @@ impl Failure {
         Self(Box::new(Parts {
             kind: format!("{kind:?}"),
             message: message.into(),
-            hint: None,
-            key: None,
-            operation: None,
-            retry_after: None,
+            ..Parts::default()
         }))
     }
 
@@ -42,8 +38,12 @@ impl Failure {
     }
 
     pub(crate) fn closed() -> Self {
-        let failure = Self::new(ErrorKind::Closed, "the client is closed");
-        failure.hint("connect again")
+        Self::new(ErrorKind::Closed, "the client is closed").hint("connect again")
+    }
+
+    pub(crate) fn several_keys() -> Self {
+        let failure = Self::invalid("a lease on several keys cannot be handed over or recovered");
+        failure.hint("lock each key by itself")
     }
 
     pub(crate) fn busy(key: &str) -> Self {
@@ -82,32 +82,24 @@ impl Failure {
     /// The exception of it.
     pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
         static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let parts = &self.0;
         let made = MAKE
             .import(py, "leasehold_lock._errors", "make")
-            .and_then(|make| {
-                make.call1((
-                    &parts.kind,
-                    &parts.message,
-                    &parts.hint,
-                    &parts.key,
-                    &parts.operation,
-                    parts.retry_after.map(|after| after.as_secs_f64()),
-                ))
-            });
+            .and_then(|make| make.call((), Some(&self.0.as_ref().into_pyobject(py)?)));
         made.map_or_else(|error| error, PyErr::from_value)
     }
 }
 
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
+        // The only one of two words is HandOver.
+        let operation = format!("{:?}", error.operation()).replace("dO", "d_o");
         Self(Box::new(Parts {
             kind: format!("{:?}", error.kind()),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             key: error.key().map(ToString::to_string),
-            operation: Some(snake(&format!("{:?}", error.operation()))),
-            retry_after: error.retry_after(),
+            operation: Some(operation.to_lowercase()),
+            retry_after: error.retry_after().map(|after| after.as_secs_f64()),
         }))
     }
 }
@@ -116,16 +108,4 @@ impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         Python::attach(|py| failure.raise(py))
     }
-}
-
-/// The name of an operation as Python writes names.
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.extend(letter.to_lowercase());
-    }
-    snake
 }

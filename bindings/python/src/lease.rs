@@ -1,10 +1,11 @@
 //! A lease, and the end of it.
 
-use std::future::ready;
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use leasehold::{Any, Lease as CoreLease, LeaseState, LossSignal, Released};
+use leasehold::{Any, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease, Released};
 use pyo3::prelude::*;
 use tokio::sync::RwLock;
 
@@ -12,23 +13,28 @@ use crate::args::duration;
 use crate::failure::Failure;
 use crate::op::{Op, Output};
 
-/// A lease. What is dropped unreleased is released in the background.
+/// A lease on one key or several. What is dropped unreleased is released in the background.
 #[pyclass(frozen)]
 pub(crate) struct Lease(Arc<Inner>);
 
 struct Inner {
-    key: String,
-    token: Option<u64>,
+    /// The keys with their tokens, which those who share a key do not have.
+    tokens: Vec<(String, Option<u64>)>,
     signal: LossSignal,
     /// Until its release begins, which waits for what was asked of it before.
-    lease: RwLock<Option<CoreLease<Any>>>,
+    lease: RwLock<Option<MultiLease<Any>>>,
 }
 
+type Asked<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+
 impl Lease {
-    pub(crate) fn new(lease: CoreLease<Any>) -> Self {
+    pub(crate) fn new(lease: MultiLease<Any>) -> Self {
+        let tokens = lease.leases().iter().map(|part| {
+            let token = part.token().map(leasehold::Token::get);
+            (part.key().to_string(), token)
+        });
         Self(Arc::new(Inner {
-            key: lease.key().to_string(),
-            token: lease.token().map(leasehold::Token::get),
+            tokens: tokens.collect(),
             signal: lease.loss_signal(),
             lease: RwLock::new(Some(lease)),
         }))
@@ -38,20 +44,14 @@ impl Lease {
 #[pymethods]
 impl Lease {
     #[getter]
-    fn key(&self) -> &str {
-        &self.0.key
-    }
-
-    /// The fencing token; nothing for those who share the key.
-    #[getter]
-    fn token(&self) -> Option<u64> {
-        self.0.token
+    fn tokens(&self) -> Vec<(String, Option<u64>)> {
+        self.0.tokens.clone()
     }
 
     /// How many seconds it is valid without another renewal. No round trip.
     #[getter]
     fn remaining(&self) -> f64 {
-        let remaining = self.0.look(CoreLease::remaining);
+        let remaining = self.0.look(MultiLease::remaining);
         remaining.unwrap_or_default().as_secs_f64()
     }
 
@@ -68,8 +68,8 @@ impl Lease {
 
     /// Fails if it is lost or released. No round trip.
     fn check(&self) -> PyResult<()> {
-        let checked = self.0.look(check);
-        let released = || Err(Failure::released(&self.0.key, "hold"));
+        let checked = self.0.look(|lease| self.0.check(lease));
+        let released = || Err(self.0.released("hold"));
         checked.unwrap_or_else(released).map_err(PyErr::from)
     }
 
@@ -92,17 +92,40 @@ impl Lease {
     /// Renews it, for its TTL or for this long from now.
     fn renew(&self, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Op> {
         let ttl = ttl.map(|ttl| duration("ttl", ttl)).transpose()?;
-        let inner = self.0.clone();
+        Ok(self.0.ask("renew", move |part| match ttl {
+            None => Box::pin(part.renew()),
+            Some(ttl) => Box::pin(part.renew_for(ttl)),
+        }))
+    }
+
+    /// Replaces the id of its claim on each key.
+    fn rotate(&self) -> Op {
+        self.0.ask("rotate", |part| Box::pin(part.rotate()))
+    }
+
+    /// Replaces its note on each key.
+    fn set_note(&self, note: String) -> Op {
+        self.0.ask("set_note", move |part| {
+            Box::pin(part.set_note(note.clone()))
+        })
+    }
+
+    /// What another process needs to go on with it, which is a secret.
+    fn parts(&self) -> Result<String, Failure> {
+        self.0.is_single()?;
+        let parts = self.0.look(|lease| written(&lease.leases()[0].parts()));
+        parts.ok_or_else(|| self.0.released("hand_over"))
+    }
+
+    /// Gives it away: answers what another process needs to go on with it.
+    fn hand_over(&self) -> Result<Op, Failure> {
+        self.0.is_single()?;
+        let (inner, taken) = (self.0.clone(), self.0.take());
         Ok(Op::new(async move {
-            let lease = inner.lease.read().await;
-            let Some(lease) = lease.as_ref() else {
-                return Err(Failure::released(&inner.key, "renew"));
-            };
-            match ttl {
-                None => lease.renew().await?,
-                Some(ttl) => lease.renew_for(ttl).await?,
-            }
-            Ok(Output::Nothing)
+            let lease = inner.taken(taken).await;
+            let part = lease.and_then(|lease| lease.into_leases().pop());
+            let part = part.ok_or_else(|| inner.released("hand_over"))?;
+            Ok(Output::Text(written(&part.into_parts().await?)))
         }))
     }
 
@@ -118,12 +141,12 @@ impl Lease {
     /// Releases it after the work: fails if it was lost before. No answer to the release changes
     /// nothing about the work, since the lease was valid to its end.
     fn finish(&self) -> Op {
-        let checked = self.0.look(check).unwrap_or(Ok(()));
+        let checked = self.0.look(|lease| self.0.check(lease)).unwrap_or(Ok(()));
         let (inner, taken) = (self.0.clone(), self.0.take());
         Op::new(async move {
             checked?;
             match inner.release(taken).await {
-                Some(Ok(false)) => Err(Failure::lost_at_release(&inner.key)),
+                Some(Ok(false)) => Err(Failure::lost_at_release(inner.key())),
                 None | Some(Ok(true) | Err(_)) => Ok(Output::Nothing),
             }
         })
@@ -131,37 +154,78 @@ impl Lease {
 }
 
 impl Inner {
+    fn key(&self) -> &str {
+        self.tokens.first().map_or("", |(key, _)| key)
+    }
+
+    fn released(&self, operation: &str) -> Failure {
+        Failure::released(self.key(), operation)
+    }
+
+    fn is_single(&self) -> Result<(), Failure> {
+        match self.tokens.len() {
+            1 => Ok(()),
+            _ => Err(Failure::several_keys()),
+        }
+    }
+
     /// What is seen of the lease until its release begins.
-    fn look<T>(&self, look: impl FnOnce(&CoreLease<Any>) -> T) -> Option<T> {
+    fn look<T>(&self, look: impl FnOnce(&MultiLease<Any>) -> T) -> Option<T> {
         self.lease.try_read().ok()?.as_ref().map(look)
+    }
+
+    /// Asks this of the lease on each key, unless its release has begun.
+    fn ask(
+        self: &Arc<Self>,
+        operation: &'static str,
+        ask: impl Fn(&CoreLease<Any>) -> Asked<'_> + Send + Sync + 'static,
+    ) -> Op {
+        let inner = self.clone();
+        Op::new(async move {
+            let lease = inner.lease.read().await;
+            let lease = lease.as_ref().ok_or_else(|| inner.released(operation))?;
+            for part in lease.leases() {
+                ask(part).await?;
+            }
+            Ok(Output::Nothing)
+        })
     }
 
     /// Takes the lease, if nothing is asked of it at this time. Whoever drops it releases it: so a
     /// release that is cancelled before it has begun goes on all the same.
-    fn take(&self) -> Option<CoreLease<Any>> {
+    fn take(&self) -> Option<MultiLease<Any>> {
         self.lease.try_write().ok()?.take()
     }
 
+    /// The same, after what is asked of it at this time.
+    async fn taken(&self, taken: Option<MultiLease<Any>>) -> Option<MultiLease<Any>> {
+        match taken {
+            Some(lease) => Some(lease),
+            None => self.lease.write().await.take(),
+        }
+    }
+
     /// Nothing if it was released before.
-    async fn release(&self, taken: Option<CoreLease<Any>>) -> Option<Result<bool, Failure>> {
-        let lease = match taken {
-            Some(lease) => lease,
-            None => self.lease.write().await.take()?,
-        };
-        let released = lease.release().await;
+    async fn release(&self, taken: Option<MultiLease<Any>>) -> Option<Result<bool, Failure>> {
+        let released = self.taken(taken).await?.release().await;
         let held = released.map(|released| released == Released::Held);
         Some(held.map_err(Failure::from))
     }
+
+    /// The error of a lease that is lost: the library words it for work under the lease.
+    fn check(&self, lease: &MultiLease<Any>) -> Result<(), Failure> {
+        if !self.signal.is_lost() {
+            return Ok(());
+        }
+        let mut none = std::pin::pin!(lease.run(ready(())));
+        match none.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(checked) => Ok(checked?),
+            Poll::Pending => Ok(()),
+        }
+    }
 }
 
-/// The error of a lease that is lost: the library words it for work under the lease.
-fn check(lease: &CoreLease<Any>) -> Result<(), Failure> {
-    if !matches!(lease.state(), LeaseState::Lost(_)) {
-        return Ok(());
-    }
-    let mut none = std::pin::pin!(lease.run(ready(())));
-    match none.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(checked) => Ok(checked?),
-        Poll::Pending => Ok(()),
-    }
+/// Parts as text, which cannot fail for what they have.
+fn written(parts: &LeaseParts<Any>) -> String {
+    serde_json::to_string(parts).unwrap_or_default()
 }

@@ -8,8 +8,10 @@ mod bridge;
 mod client;
 mod failure;
 mod fork;
+mod leaders;
 mod lease;
 mod lock;
+mod logging;
 mod op;
 mod runtime;
 
@@ -19,17 +21,16 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
-    use crate::bridge::Bridge;
-    #[pymodule_export]
-    use crate::client::Client;
-    #[pymodule_export]
-    use crate::fork::{fork_begins, forked_here, forked_there};
-    #[pymodule_export]
-    use crate::lease::Lease;
-    #[pymodule_export]
-    use crate::lock::Lock;
-    #[pymodule_export]
-    use crate::op::Op;
+    use crate::{
+        bridge::Bridge,
+        client::Client,
+        fork::{fork_begins, forked_here, forked_there},
+        leaders::Leaders,
+        lease::Lease,
+        lock::Lock,
+        logging::{listen, records},
+        op::Op,
+    };
 
     /// Counts forks from the import on. It starts no thread.
     #[pymodule_init]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use leasehold::{Any, ClientInfo, Inspection, Lease as CoreLease};
+use leasehold::{Any, ClientInfo, Inspection, Leader, MultiLease};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use crate::failure::Failure;
 use crate::fork;
 use crate::lease::Lease;
+use crate::logging::Record;
 use crate::runtime;
 
 /// How long the main thread waits before it looks for signals: Ctrl-C has to be noticed within
@@ -29,8 +30,13 @@ pub(crate) enum Output {
     Nothing,
     Truth(bool),
     Count(u64),
-    Lease(CoreLease<Any>),
+    Text(String),
+    Lease(MultiLease<Any>),
+    /// A lease, and whether it is a new one.
+    Recovered(MultiLease<Any>, bool),
     Seen(Inspection),
+    Leader(Option<Leader>),
+    Records(Vec<Record>),
 }
 
 pub(crate) type Answer = Result<Output, Failure>;
@@ -42,28 +48,39 @@ impl Output {
             Self::Nothing => Ok(py.None()),
             Self::Truth(truth) => truth.into_py_any(py),
             Self::Count(count) => count.into_py_any(py),
+            Self::Text(text) => text.into_py_any(py),
             Self::Lease(lease) => Lease::new(lease).into_py_any(py),
+            Self::Recovered(lease, is_new) => (Lease::new(lease), is_new).into_py_any(py),
             Self::Seen(seen) => claims(&seen).into_py_any(py),
+            Self::Records(records) => records.into_py_any(py),
+            Self::Leader(leader) => leader.as_ref().map(leads).into_py_any(py),
         }
     }
 }
 
 /// Who holds a key and who waits for it: a row for each, which Python gives its names.
-type Claim<'a> = (&'a str, u32, Option<&'a str>, u64, f64);
+type Claim<'a> = (&'a str, u32, Option<&'a str>, u64, f64, Option<&'a str>);
 
 fn claims(seen: &Inspection) -> (Vec<Claim<'_>>, Vec<Claim<'_>>) {
-    let holders = seen.holders.iter().map(|holder| {
-        let (token, left) = (holder.token.get(), holder.expires_in);
-        claim(&holder.owner, token, left)
-    });
+    let holders = seen.holders.iter();
+    let holders = holders.map(|it| claim(&it.owner, it.token.get(), it.expires_in, &it.note));
     let waiters = seen.waiters.iter();
-    let waiters = waiters.map(|waiter| claim(&waiter.owner, waiter.position, waiter.expires_in));
+    let waiters = waiters.map(|it| claim(&it.owner, it.position, it.expires_in, &None));
     (holders.collect(), waiters.collect())
 }
 
-fn claim(owner: &ClientInfo, number: u64, left: Duration) -> Claim<'_> {
-    let label = owner.label.as_deref();
-    (&owner.host, owner.pid, label, number, left.as_secs_f64())
+fn leads(it: &Leader) -> Claim<'_> {
+    claim(&it.owner, it.term.get(), it.expires_in, &it.note)
+}
+
+fn claim<'a>(
+    owner: &'a ClientInfo,
+    number: u64,
+    left: Duration,
+    note: &'a Option<String>,
+) -> Claim<'a> {
+    let (label, left) = (owner.label.as_deref(), left.as_secs_f64());
+    (&owner.host, owner.pid, label, number, left, note.as_deref())
 }
 
 /// A call that has not begun.

@@ -6,12 +6,13 @@ import asyncio
 import concurrent.futures
 import functools
 import time
+import types
 
 import leasehold_lock as lh
 
 WAITS = {
-    name for of in (lh.Client, lh.Lock, lh.Lease, lh.LossEvent)
-    for name in vars(of) if not name.startswith("_")
+    name for of in (lh.Client, lh.Lock, lh.Election, lh.Lease, lh.LossEvent)
+    for name in vars(of) if not name.startswith("_") and name != "leaders"
 }
 
 
@@ -31,6 +32,10 @@ class Awaited:
             return lambda *args, **options: awaited(value(*args, **options))
         return awaited(value)
 
+    async def __aiter__(self):
+        for value in self.of:
+            yield awaited(value)
+
     async def __aenter__(self):
         return awaited(self.of.__enter__())
 
@@ -39,7 +44,9 @@ class Awaited:
 
 
 def awaited(value):
-    ours = (lh.Client, lh.Lock, lh.RwLock, lh.Lease, lh.LossEvent)
+    if isinstance(value, lh.Recovered):
+        return value._replace(lease=awaited(value.lease))
+    ours = (lh.Client, lh.Lock, lh.RwLock, lh.Lease, lh.LossEvent, types.GeneratorType)
     return Awaited(value) if isinstance(value, ours) else value
 
 

@@ -17,7 +17,7 @@ PAGE = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
-WITH_EXAMPLES = ["leasehold_lock", "leasehold_lock._base", "leasehold_lock._file"]
+WITH_EXAMPLES = ["leasehold_lock", "leasehold_lock._base", "leasehold_lock._file", "leasehold_lock.fence"]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -32,7 +32,7 @@ def test_an_example_of_the_page_runs(number, server, tmp_path):
 
 
 def test_the_page_has_its_examples():
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 8
     assert "redis://db1/" in EXAMPLES[0]
 
 

@@ -63,16 +63,19 @@ fn provider() -> Result<Arc<CryptoProvider>, StoreError> {
     if let Some(provider) = CryptoProvider::get_default() {
         return Ok(Arc::clone(provider));
     }
+    // Of two the one that is on by default: a feature of some other crate changes nothing here.
     #[cfg(feature = "ring")]
     return Ok(Arc::new(rustls::crypto::ring::default_provider()));
-    #[cfg(not(feature = "ring"))]
+    #[cfg(all(feature = "aws-lc", not(feature = "ring")))]
+    return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    #[cfg(not(any(feature = "ring", feature = "aws-lc")))]
     Err(StoreError::new(
         ErrorKind::Unsupported,
         "this build has no cryptography for TLS",
     )
     .with_hint(
         "install a CryptoProvider of rustls when your program starts, give a ClientConfig of your \
-         own, or build with the feature `tls-ring`",
+         own, or build with the feature `tls-ring` or `tls-aws-lc`",
     ))
 }
 

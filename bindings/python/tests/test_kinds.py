@@ -1,0 +1,220 @@
+"""Owners, several keys, elections, hand-over, recovery and the audit log, with both faces."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import faces
+import leasehold_lock as lh
+import pytest
+from test_scenarios import scenario
+
+
+@scenario
+async def test_an_owner_enters_again_and_others_wait(face, client, url):
+    lock, again = client.reentrant("k"), client.reentrant("k", timeout=0.02)
+
+    async def other():
+        assert not await again.acquire()
+
+    async with lock as outer, again as inner:
+        assert outer.token and inner.token
+        await face.start(other())
+    await faces.free(face, client, "k")
+
+
+@scenario
+async def test_a_named_owner_is_shared(face, client, url):
+    owner = uuid.uuid4().hex
+    other = await face.connect(url)
+
+    async def enters():
+        lease = await other.reentrant("k", owner, timeout=5).lease()
+        return await lease.release()
+
+    async with client.reentrant("k", owner):
+        assert await face.start(enters())
+        assert not await other.reentrant("k", uuid.uuid4().hex).acquire(blocking=False)
+        with pytest.raises(lh.Invalid, match="32 hexadecimal digits") as caught:
+            await other.reentrant("k", "me").acquire()
+        assert "me" not in str(caught.value).split()
+    await other.close()
+
+
+@scenario
+async def test_several_keys_are_one_lock(face, client, url):
+    accounts = client.multi(["bob", "alice"], timeout=5)
+    assert (accounts.key, accounts.keys) == ("bob", ["bob", "alice"])
+    async with accounts as lease:
+        assert list(lease.tokens) == ["bob", "alice"] and all(lease.tokens.values())
+        assert lease.token == lease.tokens["bob"] and await accounts.locked()
+        assert len(await accounts.holders()) == 2
+        assert not await client.mutex("alice").acquire(blocking=False)
+        await lease.renew()
+        for refused in (lease.hand_over(), accounts.adopt("{}"), accounts.recover("{}")):
+            with pytest.raises(lh.Invalid, match="several keys"):
+                await refused
+        with pytest.raises(lh.Invalid, match="several keys"):
+            lease.parts()
+        await client.break_key("alice")
+        assert await lease.lost.wait(20)
+        with pytest.raises(lh.Lost) as caught:
+            lease.check()
+        assert caught.value.key == "alice"
+        assert not await lease.release()
+    for key in ("bob", "alice"):
+        await faces.free(face, client, key)
+    for bad, why in (([], "no key"), (["a", "a"], "names the key twice"), (["a", ""], "key")):
+        with pytest.raises(lh.Invalid, match=why):
+            client.multi(bad)
+    with pytest.raises(TypeError):
+        client.multi("alice")
+
+
+@scenario
+async def test_readers_of_several_keys_share_them(face, client, url):
+    readers = client.multi(["a", "b"], shared=True, timeout=5)
+    async with readers as one, readers as two:
+        assert one.tokens == two.tokens == {"a": None, "b": None}
+
+
+@scenario
+async def test_a_leader_shows_its_note(face, client, url):
+    election = client.election("scheduler", note="10.0.0.7:80")
+    assert await election.leader() is None
+    async with election as lease:
+        leader = await election.leader()
+        assert (leader.note, leader.token) == ("10.0.0.7:80", lease.token)
+        await lease.set_note("10.0.0.8:80")
+        assert (await election.holders())[0].note == "10.0.0.8:80"
+    assert await election.leader() is None
+
+
+@scenario
+async def test_leaders_are_observed(face, client, url):
+    other = await face.connect(url)
+    notes = []
+
+    async def observe():
+        async for leader in other.election("k").leaders():
+            notes.append(leader and leader.note)
+            if notes[-1] == "second":
+                break
+
+    observing = face.start(observe())
+    while not notes:
+        await face.pause()
+    for note in ("first", "second"):
+        async with client.election("k", note=note):
+            while notes[-1] != note:
+                await face.pause()
+    await observing
+    assert notes in (
+        [None, "first", None, "second"], [None, "first", "second"],
+    ), "each leader once, and between them perhaps nobody"
+    await other.close()
+
+
+@scenario
+async def test_who_observes_learns_that_the_client_is_closed(face, client, url):
+    other = await face.connect(url)
+    with pytest.raises(lh.Closed) as caught:
+        async for leader in other.election("k").leaders():
+            assert leader is None
+            await other.close()
+    assert (caught.value.key, caught.value.operation) == ("k", "observe")
+
+
+@scenario
+async def test_terms_follow_each_other(face, client, url):
+    terms, rival = [], client.election("k", timeout=5)
+    async for term in client.election("k", timeout=5):
+        terms.append(term.token)
+        assert (await rival.leader()).token == term.token
+        if len(terms) == 2:
+            await client.break_key("k")
+            assert await term.lost.wait(20)
+        if len(terms) == 3:
+            break
+    del term
+    assert terms == sorted(set(terms))
+    await faces.free(face, client, "k")
+    async with rival as lease:
+        assert lease.token > terms[-1]
+
+
+@scenario
+async def test_an_error_in_a_term_resigns_it(face, client, url):
+    with pytest.raises(KeyError):
+        async for _term in client.election("k"):
+            raise KeyError
+    await faces.free(face, client, "k")
+
+
+@scenario
+async def test_a_lease_is_handed_over(face, client, url):
+    other = await face.connect(url)
+    lease = await client.mutex("k").lease()
+    with pytest.raises(lh.Invalid, match="was not handed over"):
+        await other.mutex("k").adopt(lease.parts())
+    parts = await lease.hand_over()
+    assert not lease.is_valid()
+    with pytest.raises(lh.Lost, match="was released"):
+        await lease.hand_over()
+    with pytest.raises(lh.Invalid, match="on 'k'|on \"k\""):
+        await other.mutex("another").adopt(parts)
+    adopted = await other.mutex("k").adopt(parts)
+    assert adopted.is_valid() and adopted.token > lease.token
+    with pytest.raises(lh.Lost):
+        await client.mutex("k").adopt(parts)
+    assert await adopted.release()
+    for bad in ("", "{}", json.dumps({"key": "k"})):
+        with pytest.raises(lh.Invalid, match="not the parts of a lease"):
+            await other.mutex("k").adopt(bad)
+    await other.close()
+
+
+@scenario
+async def test_a_lease_is_recovered_after_a_crash(face, client, url):
+    lease = await client.mutex("k", ttl=30).lease()
+    parts = lease.parts()
+    after = await face.connect(url)
+    recovered = await after.mutex("k").recover(parts)
+    assert not recovered.is_new and recovered.lease.token > lease.token
+    assert await lease.lost.wait(20), "whoever is taken for dead learns of it"
+    assert await recovered.lease.release()
+    recovered = await after.mutex("k").recover(parts, timeout=5)
+    assert recovered.is_new and recovered.lease.is_valid()
+    with pytest.raises(lh.Timeout, match="busy"):
+        await client.mutex("k").recover(parts, timeout=0)
+    forced = await client.mutex("k").adopt(recovered.lease.parts(), force=True)
+    assert await forced.release()
+    await recovered.lease.release()
+    await after.close()
+
+
+@scenario
+async def test_an_id_is_replaced(face, client, url):
+    async with client.mutex("k") as lease:
+        before = lease.parts()
+        await lease.rotate()
+        assert lease.is_valid() and lease.parts() != before
+        with pytest.raises(lh.Lost):
+            await client.mutex("k").adopt(before, force=True)
+
+
+def test_the_audit_log_says_who_held_it(face):
+    async def whole():
+        client = await face.connect("memory:?audit=1000", label="jobs")
+        async with client.mutex("k") as lease:
+            pass
+        granted, released = await client.audit_log("k", since=60)
+        assert (granted["event"], released["event"]) == ("granted", "released")
+        assert granted["token"] == lease.token and granted["owner"]["label"] == "jobs"
+        assert granted["asked"] <= granted["at"] <= released["at"]
+        assert await client.audit_log("k", limit=1) == [granted]
+        assert await client.audit_log("another") == []
+        await client.close()
+
+    face.run(whole())

@@ -1,0 +1,75 @@
+"""What the library says to `logging`, from the level on to which somebody listens."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+
+import leasehold_lock as lh
+
+
+def until(said, text):
+    end = time.monotonic() + 20
+    while not any(text in message for message in said()):
+        assert time.monotonic() < end, said()
+        time.sleep(0.001)
+
+
+def test_a_loss_is_a_warning_and_success_is_for_debugging(face, caplog):
+    def said(*levels):
+        records = [record for record in caplog.records if record.name == "leasehold_lock"]
+        return [it.getMessage() for it in records if not levels or it.levelno in levels]
+
+    async def scenario():
+        client = await face.connect("memory:")
+        async with client.mutex("quiet"):
+            pass
+        caplog.set_level(logging.DEBUG, logger="leasehold_lock")
+        lease = await client.mutex("k").lease()
+        until(lambda: said(logging.DEBUG), "acquired key=k token=")
+        caplog.set_level(logging.WARNING, logger="leasehold_lock")
+        async with client.mutex("silent"):
+            pass
+        await client.break_key("k")
+        await lease.lost.wait(20)
+        until(lambda: said(logging.WARNING), "lost: ")
+        assert any("key=k" in message for message in said(logging.WARNING))
+        assert not any("quiet" in message or "silent" in message for message in said())
+        await client.close()
+
+    face.run(scenario())
+
+
+PROGRAM = """
+import logging, os, sys, threading
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format="%(process)d %(message)s")
+import leasehold_lock as lh
+
+client = lh.connect(sys.argv[1])
+lease = client.mutex("parent").lease()
+if os.fork() == 0:
+    with client.mutex("child"):
+        while "child" not in open(sys.argv[2]).read():
+            pass
+    os._exit(0)
+assert os.wait()[1] == 0
+threading.Thread(target=client.mutex("parent").acquire, daemon=True).start()
+"""
+
+
+def test_a_forked_process_logs_by_itself_and_the_end_waits_for_nothing(url, tmp_path):
+    out = tmp_path / "out"
+    began = time.monotonic()
+    with out.open("w") as file:
+        program = [sys.executable, "-u", "-c", PROGRAM, url, out]
+        done = subprocess.run(program, stdout=file, stderr=subprocess.PIPE, timeout=60)
+    said = out.read_text()
+    assert done.returncode == 0, (done, said)
+    assert "acquired key=parent" in said and "acquired key=child" in said
+    assert len({line.split()[0] for line in said.splitlines()}) == 2, "of two processes"
+    assert time.monotonic() - began < 30
+    with lh.connect(url) as client:
+        with client.mutex("parent", timeout=20) as lease:
+            assert lease.is_valid()

@@ -6,6 +6,9 @@
 //! the features of this crate, `top` (the full screen) and `serve` (the web page, its API, the
 //! metrics). Each brings its own dependencies.
 
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod breaking;
 pub mod deadlocks;
 pub mod duration;

@@ -10,6 +10,7 @@ use crate::{Arrival, ClientInfo, Mode, StoreTime, Token};
 
 /// One entry of an audit log: what one atomic step of the store changed about a hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// The store's time of the step.
     pub at: StoreTime,
@@ -21,8 +22,17 @@ pub struct AuditEntry {
     pub hold: Option<AuditedHold>,
 }
 
+impl AuditEntry {
+    /// Makes an entry.
+    #[must_use]
+    pub fn new(at: StoreTime, event: AuditEvent, hold: Option<AuditedHold>) -> Self {
+        Self { at, event, hold }
+    }
+}
+
 /// A hold in an audit log. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuditedHold {
     /// The fencing token. Claims of one owner share one.
     pub token: Token,
@@ -34,6 +44,26 @@ pub struct AuditedHold {
     pub mode: Mode,
     /// The client, as it named itself.
     pub owner: ClientInfo,
+}
+
+impl AuditedHold {
+    /// Makes a hold; `claim` is the beginning of the claim id.
+    #[must_use]
+    pub fn new(
+        token: Token,
+        arrival: Arrival,
+        claim: String,
+        mode: Mode,
+        owner: ClientInfo,
+    ) -> Self {
+        Self {
+            token,
+            arrival,
+            claim,
+            mode,
+            owner,
+        }
+    }
 }
 
 /// What happened to a hold.

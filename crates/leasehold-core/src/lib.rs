@@ -16,6 +16,7 @@
 //! The one rule: *a claim is granted when the weights of the claims ahead of
 //! it, plus its own, fit the key's capacity.*
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -16,7 +16,7 @@
 //!
 //! The queue of each key is a file; a step locks it, runs the core and writes down what it
 //! was asked. Who lives is seen by locked files, and pushes travel
-//! through datagram sockets. `docs/adr/12-local-store.md` says what is
+//! through datagram sockets. The page *One machine, without a server* of the repository says what is
 //! promised and what is not.
 //!
 //! ```text
@@ -29,6 +29,9 @@
 //! inbox/<inbox>.sock  open while that client listens
 //! group               the number of the group for which it was made, if it was
 //! ```
+
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire_record;
 mod clock;

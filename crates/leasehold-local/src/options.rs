@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
-use leasehold_store::AuditLimit;
 use leasehold_store::params::{Field, Param, Params, add_params};
+use leasehold_store::{AuditLimit, setters};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::group::Group;
@@ -26,8 +26,17 @@ const PARAMS: &[Param<LocalOptions>] = &[
 ];
 
 /// How a [`LocalStore`](super::LocalStore) is opened. Plain data.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::store::local::LocalOptions;
+/// let day = Duration::from_secs(24 * 3600);
+/// let options = LocalOptions::default().directory("/var/lib/jobs").retention(2 * day);
+/// assert_eq!(LocalOptions::from_url("local:/var/lib/jobs?retention=2d"), Ok(options));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct LocalOptions {
     /// The directory, absolute. `None`: `leasehold` in the user's state
     /// directory, `$XDG_STATE_HOME` or `~/.local/state`.
@@ -53,6 +62,17 @@ impl Default for LocalOptions {
         }
     }
 }
+
+setters! { LocalOptions {
+    /// Sets the directory, which is absolute.
+    directory(directory: impl Into<PathBuf>): directory = Some(directory.into());
+    /// Sets how long an idle key keeps its last token.
+    retention(retention: Duration): retention = retention;
+    /// Keeps an audit log of at least that size.
+    audit(limit: AuditLimit): audit = Some(limit);
+    /// Sets the group whose members share the directory.
+    group(group: impl Into<String>): group = Some(group.into());
+}}
 
 impl LocalOptions {
     /// Reads `local:` or `local:/some/dir`, percent-decoded, either with
@@ -244,12 +264,11 @@ mod tests {
 
     #[test]
     fn its_own_address_leads_back() {
-        let options = LocalOptions {
-            directory: Some("/a b/50%?#é".into()),
-            retention: Duration::from_secs(61),
-            audit: Some(AuditLimit::Entries(1_000)),
-            group: Some("R&D 50%?=é".into()),
-        };
+        let options = LocalOptions::default()
+            .directory("/a b/50%?#é")
+            .retention(Duration::from_secs(61))
+            .audit(AuditLimit::Entries(1_000))
+            .group("R&D 50%?=é");
         let directory = options.directory.as_deref().unwrap();
         let url = options.url(directory);
         assert_eq!(LocalOptions::from_url(&url).unwrap(), options);

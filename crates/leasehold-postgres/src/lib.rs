@@ -13,8 +13,8 @@
 //!
 //! Each key is a row with a journal ([`leasehold_store::journal`]): a step appends what is asked, in
 //! one statement and one round trip. No session is held for a lock or a waiter, so that any pooler
-//! will do; one session of its own listens for all waiters of a client. `docs/stores/postgres.md`
-//! says what is promised.
+//! will do; one session of its own listens for all waiters of a client. The page *PostgreSQL*
+//! of the repository says what is promised.
 //!
 //! - `options`: the URL;
 //! - `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
@@ -22,6 +22,9 @@
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
 //! - `scheme`, `doctor`: how it is opened and examined.
+
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod batch;
 mod doctor;

@@ -2,14 +2,15 @@
 
 use std::env::var;
 use std::fmt;
+use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_store::StoreError;
 use leasehold_store::access::{Access, read_file};
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
-use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
+use leasehold_store::params::{Param, Params, add_params, check_times, encode};
+use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
@@ -20,7 +21,6 @@ const MOST_CONNECTIONS: u32 = 100;
 const MOST_STANDBYS: u32 = 100;
 const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// When a commit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,7 +69,21 @@ impl SslMode {
 /// `sslmode` (`disable`, `prefer`, `require`, `verify-full`) with `ca`, `cert` and `key` (PEM files),
 /// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
 /// `response_timeout` (5 s).
+///
+/// ```
+/// use leasehold::Access;
+/// use leasehold::store::postgres::{PostgresOptions, SslMode};
+/// let login = Access::default().user("app").password_file("/run/secrets/pg");
+/// let options = PostgresOptions::new([("pg1", 5432), ("pg2", 5432)], "shop")
+///     .schema("locks")
+///     .sslmode(SslMode::VerifyFull)
+///     .access(login);
+/// let url = "postgres://pg1,pg2/shop?schema=locks&sslmode=verify-full";
+/// assert_eq!(options.redacted_url(), url);
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct PostgresOptions {
     /// Hosts, user, password and database.
     pub(crate) config: Config,
@@ -103,13 +117,7 @@ const TABLE: &[Param<PostgresOptions>] = &[
     ("pool", |options| {
         let shown = (options.pool != USUAL_POOL).then(|| options.pool.to_string());
         Field::custom(shown, |text| {
-            let count = text.parse().ok();
-            options.pool = count
-                .filter(|count| (1..=MOST_CONNECTIONS).contains(count))
-                .ok_or_else(|| {
-                    let why = "the URL has no number of connections for pool";
-                    Invalid::new(why, format!("choose 1 to {MOST_CONNECTIONS}"))
-                })?;
+            options.pool = text.parse().map_err(|_| no_pool())?;
             Ok(())
         })
     }),
@@ -190,18 +198,20 @@ const TABLE: &[Param<PostgresOptions>] = &[
     }),
 ];
 
+fn invalid(what: &str) -> Invalid {
+    let hint = "write it like postgres://user@host/database";
+    Invalid::new(format!("the URL of PostgreSQL {what}"), hint)
+}
+
+fn no_pool() -> Invalid {
+    let why = "the URL has no number of connections for pool";
+    Invalid::new(why, format!("choose 1 to {MOST_CONNECTIONS}"))
+}
+
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
 /// a password.
 fn parse(url: &str) -> Result<Config, Invalid> {
-    let hint = "write it like postgres://user@host/database";
-    let invalid = |what: &str| Invalid::new(format!("the URL of PostgreSQL {what}"), hint);
-    let mut config: Config = url.parse().map_err(|_| invalid("cannot be read"))?;
-    if config.get_hosts().is_empty() {
-        return Err(invalid("names no host"));
-    }
-    config.application_name("leasehold");
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    Ok(config)
+    url.parse().map_err(|_| invalid("cannot be read"))
 }
 
 /// The servers, the user and the database as a URL, with `***` in the place of the password.
@@ -256,7 +266,57 @@ fn encoded(text: &str) -> String {
     part.replace('/', "%2F")
 }
 
+setters! { PostgresOptions {
+    /// Sets the schema, which `leasehold init` makes.
+    schema(schema: impl Into<String>): schema = schema.into();
+    /// Sets how many connections there are at most, beside the one that listens.
+    pool(connections: u32): pool = connections;
+    /// Sets the way to the server for the session that listens, past a pooler: that of other options,
+    /// with this login if they have none. `None`: no such session.
+    listen(at: Option<Self>): listen = Some(at.map(|at| at.config));
+    /// Sets when a commit counts.
+    commit(commit: Commit): commit = commit;
+    /// Sets how many synchronous standbys must have each grant before it counts.
+    acknowledge(standbys: u32): acknowledge = standbys;
+    /// Sets whether the connection is encrypted.
+    sslmode(mode: SslMode): sslmode = mode;
+    /// Sets certificates and login. What the client is given overrides them.
+    access(access: Access): access = access;
+    /// Sets how long an idle key keeps its last token.
+    retention(retention: Duration): retention = retention;
+    /// Sets how long opening a connection may take.
+    connect_timeout(timeout: Duration): connect_timeout = timeout;
+    /// Sets how long an answer may take.
+    response_timeout(timeout: Duration): response_timeout = timeout;
+}}
+
 impl PostgresOptions {
+    /// Makes options for a database at the first of these servers that takes writes: hosts, or
+    /// directories of Unix sockets, each with its port.
+    pub fn new<H: AsRef<str>>(
+        servers: impl IntoIterator<Item = (H, u16)>,
+        database: impl Into<String>,
+    ) -> Self {
+        let mut config = Config::new();
+        for (host, port) in servers {
+            config.host(host.as_ref()).port(port);
+        }
+        config.dbname(database);
+        Self {
+            config,
+            schema: USUAL_SCHEMA.to_owned(),
+            pool: USUAL_POOL,
+            listen: None,
+            commit: Commit::Sync,
+            acknowledge: 0,
+            sslmode: SslMode::default(),
+            access: Access::default(),
+            retention: USUAL_RETENTION,
+            connect_timeout: USUAL_TIMEOUT,
+            response_timeout: USUAL_TIMEOUT,
+        }
+    }
+
     /// Reads a URL.
     ///
     /// # Errors
@@ -269,16 +329,7 @@ impl PostgresOptions {
         let (servers, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = Self {
             config: parse(servers)?,
-            schema: USUAL_SCHEMA.to_owned(),
-            pool: USUAL_POOL,
-            listen: None,
-            commit: Commit::Sync,
-            acknowledge: 0,
-            sslmode: SslMode::default(),
-            access: Access::default(),
-            retention: USUAL_RETENTION,
-            connect_timeout: USUAL_TIMEOUT,
-            response_timeout: USUAL_TIMEOUT,
+            ..Self::new([] as [(&str, u16); 0], "")
         };
         Params::of_query(query)?.read_all(TABLE, &mut options)?;
         options.check()?;
@@ -286,6 +337,13 @@ impl PostgresOptions {
     }
 
     fn check(&self) -> Result<(), Invalid> {
+        let ways = iter::once(&self.config).chain(self.listen.iter().flatten());
+        if ways.into_iter().any(|at| at.get_hosts().is_empty()) {
+            return Err(invalid("names no host"));
+        }
+        if !(1..=MOST_CONNECTIONS).contains(&self.pool) {
+            return Err(no_pool());
+        }
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let named = self
             .schema
@@ -302,27 +360,7 @@ impl PostgresOptions {
                 "leave out one of the two",
             ));
         }
-        let least = Duration::from_secs(60);
-        check_bounds(
-            "retention",
-            self.retention,
-            least..=366 * DAY,
-            "choose 1m to 366d",
-        )?;
-        let (least, most) = (Duration::from_millis(1), Duration::from_secs(3600));
-        let choose = "choose 1ms to 1h";
-        check_bounds(
-            "connect_timeout",
-            self.connect_timeout,
-            least..=most,
-            choose,
-        )?;
-        check_bounds(
-            "response_timeout",
-            self.response_timeout,
-            least..=most,
-            choose,
-        )
+        check_times(self.retention, self.connect_timeout, self.response_timeout)
     }
 
     /// Adds credentials that do not stand in the URL: those of `access`, else those that `psql`
@@ -334,6 +372,7 @@ impl PostgresOptions {
         self.access.replace(access);
         self.access.check()?;
         self.access.tls.certificate()?;
+        self.check()?;
         if let Some(user) = &self.access.user {
             self.config.user(user);
         }
@@ -404,13 +443,15 @@ impl PostgresOptions {
         self.config.get_password().is_some()
     }
 
-    /// With the login of the connection that is opened next, unless the session that listens has its
+    /// For the connection that is opened next: with its login, unless the session that listens has its
     /// own.
     ///
     /// # Errors
     /// Those of [`Access::login`].
     pub(crate) async fn with_login(&self, config: &Config) -> Result<Config, StoreError> {
         let mut config = config.clone();
+        config.application_name("leasehold");
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let is_own = config.get_password() != self.config.get_password();
         if self.access.may_change() && !is_own {
             let login = self.access.login(self.connect_timeout).await?;
@@ -433,6 +474,9 @@ impl PostgresOptions {
             return Some(self.config.clone());
         };
         let mut at = at.clone()?;
+        if let (None, Some(user)) = (at.get_user(), self.config.get_user()) {
+            at.user(user);
+        }
         if let (None, Some(password)) = (at.get_password(), self.config.get_password()) {
             at.password(password);
         }
@@ -503,11 +547,32 @@ mod tests {
     /// As an embedder sets them, they are in the URL that is shown.
     #[test]
     fn what_is_set_is_shown() {
-        let mut options = PostgresOptions::from_url("postgres://h/d").unwrap();
-        options.commit = Commit::Async;
-        options.sslmode = SslMode::VerifyFull;
-        let shown = "postgres://h/d?commit=async&sslmode=verify-full";
+        let minute = Duration::from_secs(60);
+        let options = PostgresOptions::new([("h", 5432), ("/run/pg", 5433)], "d")
+            .pool(3)
+            .listen(Some(PostgresOptions::new([("i", 5432)], "d")))
+            .commit(Commit::Async)
+            .sslmode(SslMode::VerifyFull)
+            .retention(60 * minute)
+            .connect_timeout(minute)
+            .response_timeout(2 * minute);
+        let shown = "postgres://h,%2Frun%2Fpg:5433/d?pool=3&listen=postgres%3A//i/d&commit=async\
+            &sslmode=verify-full&retention=1h&connect_timeout=1m&response_timeout=2m";
         assert_eq!(options.redacted_url(), shown);
+        let again = PostgresOptions::from_url(shown).unwrap();
+        assert_eq!(again.config, options.config);
+        let options = options.listen(None).commit(Commit::Sync).acknowledge(2);
+        assert!(options.redacted_url().contains("listen=off&acknowledge=2"));
+        // What only a URL was checked for is refused when it is opened.
+        let nowhere = PostgresOptions::new([] as [(&str, u16); 0], "d");
+        for (options, said) in [
+            (options.clone().pool(0), "no number of connections"),
+            (options.schema("My Locks"), "no name of a schema"),
+            (nowhere, "names no host"),
+        ] {
+            let refused = options.with_access(&Access::default()).unwrap_err();
+            assert!(refused.to_string().contains(said), "{refused}");
+        }
     }
 
     #[test]

@@ -33,6 +33,9 @@
 //! # Features
 //! `tls`: TLS (`rediss://`), with the cryptography that the process has. The other features are only for this repository.
 
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod claim_table;
 mod classic;
 mod codec;

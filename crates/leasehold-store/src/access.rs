@@ -115,8 +115,15 @@ impl From<rustls::ClientConfig> for TlsConfig {
 }
 
 /// How a connection is encrypted.
+///
+/// ```
+/// use leasehold::{Pem, TlsOptions};
+/// let tls = TlsOptions::trusting(Pem::text("-----BEGIN CERTIFICATE-----…"));
+/// let builder = leasehold::Client::builder().store("rediss://cache/").tls(tls);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct TlsOptions {
     /// The certificate authorities of the server; those of the system by default.
     pub ca: Option<Pem>,
@@ -139,7 +146,6 @@ impl TlsOptions {
     }
 
     /// With the certificate of the client, and its key.
-    #[must_use]
     pub fn with_certificate(mut self, cert: impl Into<Pem>, key: impl Into<Pem>) -> Self {
         (self.cert, self.key) = (Some(cert.into()), Some(key.into()));
         self
@@ -183,6 +189,12 @@ impl TlsOptions {
         }
     }
 }
+
+crate::setters! { TlsOptions {
+    /// With settings of your own, which name authorities and certificates: no others are given then.
+    #[cfg(feature = "tls")]
+    with_config(config: impl Into<TlsConfig>): config = Some(config.into());
+}}
 
 /// Who logs in.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -276,8 +288,17 @@ impl CredentialsProvider {
 
 /// Credentials and certificates to open a store. They override the URL. `Debug` hides the
 /// password.
+///
+/// ```
+/// use std::path::Path;
+/// use leasehold::{Access, TlsOptions};
+/// let tls = TlsOptions::trusting(Path::new("/etc/ssl/redis.pem"));
+/// let access = Access::default().user("app").password_file("/run/secrets/redis").tls(tls);
+/// let builder = leasehold::Client::builder().store("rediss://cache/").access(access);
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct Access {
     /// The user to log in as.
     pub user: Option<String>,
@@ -302,6 +323,19 @@ impl fmt::Debug for Access {
             .finish_non_exhaustive()
     }
 }
+
+crate::setters! { Access {
+    /// Sets the user to log in as.
+    user(user: impl Into<String>): user = Some(user.into());
+    /// Sets the password to log in with.
+    password(password: impl Into<String>): password = Some(password.into());
+    /// Reads the password from the first line of a file, whenever a connection is opened.
+    password_file(file: impl Into<PathBuf>): password_file = Some(file.into());
+    /// Asks for user and password whenever a connection is opened.
+    credentials(provider: CredentialsProvider): credentials = Some(provider);
+    /// Sets the certificates for TLS.
+    tls(tls: TlsOptions): tls = tls;
+}}
 
 impl Access {
     /// Takes what `others` has. A password of theirs is in the place of ours, wherever it comes from.

@@ -41,6 +41,9 @@
 //! repository's `examples/toy-store` is a store that runs them. `simulation` is only for that
 //! repository.
 
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod access;
 mod acknowledged;
 mod answer;
@@ -62,6 +65,7 @@ pub mod random;
 mod records;
 pub mod report;
 pub mod scheme;
+mod setters;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;

@@ -238,6 +238,25 @@ pub fn check_bounds(
     ))
 }
 
+/// Refuses times out of bounds that the stores on servers have in common: how long an idle key keeps its
+/// last token, and how long connections and answers may take.
+///
+/// # Errors
+/// Those of [`check_bounds`].
+#[doc(hidden)]
+pub fn check_times(
+    retention: Duration,
+    connect: Duration,
+    answer: Duration,
+) -> Result<(), Invalid> {
+    let hour = Duration::from_secs(3600);
+    let bounds = hour / 60..=366 * 24 * hour;
+    check_bounds("retention", retention, bounds, "choose 1m to 366d")?;
+    let (bounds, hint) = (Duration::from_millis(1)..=hour, "choose 1ms to 1h");
+    check_bounds("connect_timeout", connect, bounds.clone(), hint)?;
+    check_bounds("response_timeout", answer, bounds, hint)
+}
+
 /// Writes a text so that it reads back the same as the value of a parameter, or as a path.
 pub fn encode(text: &str, url: &mut String) {
     const PLAIN: &AsciiSet = &NON_ALPHANUMERIC

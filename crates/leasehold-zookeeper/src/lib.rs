@@ -14,7 +14,7 @@
 //! Each key is a node with the queue before its last step, and that step
 //! ([`leasehold_store::journal`]): a step is one transaction that compares the node's version and sets
 //! the node. A client has one session for everything, and an ephemeral node on which it is rung.
-//! `docs/stores/zookeeper.md` says what is promised.
+//! The page *ZooKeeper* of the repository says what is promised.
 //!
 //! - `options`: the URL;
 //! - `session`: the session of a client, and the clock of the servers as it knows it;
@@ -23,6 +23,9 @@
 //! - `transaction`: what changes together; `journal`: the steps; `inbox`: where a client is rung;
 //! - `errors`: what the errors of ZooKeeper mean;
 //! - `scheme`, `doctor`: how it is opened and examined.
+
+// docs.rs says of each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod doctor;
 mod errors;

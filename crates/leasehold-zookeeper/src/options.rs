@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr};
-use leasehold_store::params::{Param, Params, add_params, check_bounds, encode};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::params::{Param, Params, add_params, check_bounds, check_times, encode};
+use leasehold_store::{ErrorKind, StoreError, setters};
 use percent_encoding::percent_decode_str;
 
 const PORT: u16 = 2181;
@@ -19,7 +19,6 @@ const USUAL_MAXBUFFER: usize = 0xf_ffff;
 const USUAL_SESSION: Duration = Duration::from_secs(6);
 const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Options of a store in ZooKeeper. `Debug` hides the password.
 ///
@@ -28,7 +27,19 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// bounds of the servers), `maxbuffer` (bytes; as `jute.maxbuffer` of the servers; default 1 MiB),
 /// `retention` (how long an idle key keeps its last token; default 24 h), `connect_timeout`,
 /// `response_timeout` (5 s); with `zookeeper+tls://` `ca`, `cert` and `key` (PEM files).
+///
+/// ```
+/// use leasehold::Access;
+/// use leasehold::store::zookeeper::ZooKeeperOptions;
+/// let options = ZooKeeperOptions::new([("zk1", 2281), ("zk2", 2281), ("zk3", 2281)])
+///     .tls(true)
+///     .chroot("/locks")
+///     .access(Access::default().user("app").password("secret"));
+/// assert_eq!(options.redacted_url(), "zookeeper+tls://app:***@zk1,zk2,zk3/locks");
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct ZooKeeperOptions {
     /// The servers, each with its port.
     pub(crate) servers: Vec<String>,
@@ -57,16 +68,7 @@ const TABLE: &[Param<ZooKeeperOptions>] = &[
     ("maxbuffer", |options| {
         let shown = (options.maxbuffer != USUAL_MAXBUFFER).then(|| options.maxbuffer.to_string());
         Field::custom(shown, |text| {
-            let bytes = text.parse().ok();
-            options.maxbuffer = bytes
-                .filter(|bytes| (10_000..=1 << 30).contains(bytes))
-                .ok_or_else(|| {
-                    let why = "the URL has no number of bytes for maxbuffer";
-                    Invalid::new(
-                        why,
-                        "write what jute.maxbuffer is at the servers, like 4194304",
-                    )
-                })?;
+            options.maxbuffer = text.parse().map_err(|_| no_maxbuffer())?;
             Ok(())
         })
     }),
@@ -96,6 +98,12 @@ fn invalid(what: &str) -> Invalid {
     Invalid::new(format!("the URL of ZooKeeper {what}"), hint)
 }
 
+fn no_maxbuffer() -> Invalid {
+    let why = "the URL has no number of bytes for maxbuffer";
+    let hint = "write what jute.maxbuffer is at the servers, like 4194304";
+    Invalid::new(why, hint)
+}
+
 fn decoded(text: &str) -> Result<String, Invalid> {
     let text = percent_decode_str(text).decode_utf8();
     text.map(std::borrow::Cow::into_owned)
@@ -119,24 +127,59 @@ fn server(text: &str, usual: u16) -> Result<String, Invalid> {
     }
 }
 
-/// A path that ZooKeeper takes.
-fn chroot(text: &str) -> Result<String, Invalid> {
-    let path = decoded(text)?;
-    let path = path.trim_end_matches('/');
-    if path.is_empty() {
-        return Ok(USUAL_CHROOT.to_owned());
-    }
+/// Refuses a path that ZooKeeper does not take.
+fn check_chroot(path: &str) -> Result<(), Invalid> {
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
-    let is_path = path.split('/').skip(1).all(is_name) && !path.contains(char::is_control);
-    if !is_path || path == "/zookeeper" || path.starts_with("/zookeeper/") {
+    let names = path.strip_prefix('/');
+    let is_path = names.is_some_and(|names| names.split('/').all(is_name));
+    let own = path == "/zookeeper" || path.starts_with("/zookeeper/");
+    if !is_path || own || path.contains(char::is_control) {
         return Err(invalid(
             "has no path of a node, or that of ZooKeeper itself",
         ));
     }
-    Ok(path.to_owned())
+    Ok(())
 }
 
+setters! { ZooKeeperOptions {
+    /// Sets the node under which all others are.
+    chroot(path: impl Into<String>): chroot = path.into();
+    /// Sets user, password and certificates. What the client is given overrides them.
+    access(access: Access): access = access;
+    /// Sets whether connections are encrypted (feature `tls-ring`).
+    tls(tls: bool): encrypted = tls;
+    /// Sets how long a client that has died counts as listening.
+    session_timeout(timeout: Duration): session_timeout = timeout;
+    /// Sets the largest request that the servers take, in bytes.
+    maxbuffer(bytes: usize): maxbuffer = bytes;
+    /// Sets how long an idle key keeps its last token.
+    retention(retention: Duration): retention = retention;
+    /// Sets how long opening a session may take.
+    connect_timeout(timeout: Duration): connect_timeout = timeout;
+    /// Sets how long an answer may take.
+    response_timeout(timeout: Duration): response_timeout = timeout;
+}}
+
 impl ZooKeeperOptions {
+    /// Makes options for these servers, each with its port.
+    pub fn new<H: AsRef<str>>(servers: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let written = |(host, port): (H, u16)| match host.as_ref() {
+            host if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+            host => format!("{host}:{port}"),
+        };
+        Self {
+            servers: servers.into_iter().map(written).collect(),
+            chroot: USUAL_CHROOT.to_owned(),
+            access: Access::default(),
+            encrypted: false,
+            session_timeout: USUAL_SESSION,
+            maxbuffer: USUAL_MAXBUFFER,
+            retention: USUAL_RETENTION,
+            connect_timeout: USUAL_TIMEOUT,
+            response_timeout: USUAL_TIMEOUT,
+        }
+    }
+
     /// Reads a URL.
     ///
     /// # Errors
@@ -168,25 +211,33 @@ impl ZooKeeperOptions {
         };
         let servers = servers.split(',');
         let servers = servers.map(|text| server(text, usual_port(encrypted)));
-        let mut access = Access::default();
-        access.set_login(user, password.filter(|password| !password.is_empty()));
         let mut options = Self {
             servers: servers.collect::<Result<_, _>>()?,
-            chroot: chroot(path)?,
-            access,
             encrypted,
-            session_timeout: USUAL_SESSION,
-            maxbuffer: USUAL_MAXBUFFER,
-            retention: USUAL_RETENTION,
-            connect_timeout: USUAL_TIMEOUT,
-            response_timeout: USUAL_TIMEOUT,
+            ..Self::new([] as [(&str, u16); 0])
         };
+        let password = password.filter(|password| !password.is_empty());
+        options.access.set_login(user, password);
+        let path = decoded(path)?;
+        match path.trim_end_matches('/') {
+            "" => {}
+            path => path.clone_into(&mut options.chroot),
+        }
         Params::of_query(query)?.read_all(TABLE, &mut options)?;
         options.check()?;
         Ok(options)
     }
 
     fn check(&self) -> Result<(), Invalid> {
+        if self.servers.is_empty() {
+            return Err(invalid("names no host"));
+        }
+        let mut servers = self.servers.iter();
+        servers.try_for_each(|text| server(text, PORT).map(drop))?;
+        check_chroot(&self.chroot)?;
+        if !(10_000..=1 << 30).contains(&self.maxbuffer) {
+            return Err(no_maxbuffer());
+        }
         let is_none = |user: &String| user.is_empty() || user.contains(':');
         if self.access.user.as_ref().is_some_and(is_none) {
             return Err(invalid("has something for a user that is none"));
@@ -199,26 +250,9 @@ impl ZooKeeperOptions {
         }
         let second = Duration::from_secs(1);
         let bounds = second / 10..=60 * second;
-        check_bounds(
-            "session_timeout",
-            self.session_timeout,
-            bounds,
-            "choose 100ms to 60s",
-        )?;
-        let bounds = 60 * second..=366 * DAY;
-        check_bounds("retention", self.retention, bounds, "choose 1m to 366d")?;
-        for (name, value) in [
-            ("connect_timeout", self.connect_timeout),
-            ("response_timeout", self.response_timeout),
-        ] {
-            check_bounds(
-                name,
-                value,
-                second / 1000..=3600 * second,
-                "choose 1ms to 1h",
-            )?;
-        }
-        Ok(())
+        let (timeout, hint) = (self.session_timeout, "choose 100ms to 60s");
+        check_bounds("session_timeout", timeout, bounds, hint)?;
+        check_times(self.retention, self.connect_timeout, self.response_timeout)
     }
 
     /// Adds credentials that do not stand in the URL.

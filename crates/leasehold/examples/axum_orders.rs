@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use leasehold::{Client, Released, Token};
 use rusqlite::{Connection, OptionalExtension, params};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a request waits for its order. Then its client may ask again.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,13 +51,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let routes = Router::new().route("/orders/{id}/pay", post(pay));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", socket.local_addr()?);
-    axum::serve(socket, routes.with_state(service))
-        .with_graceful_shutdown(async { tokio::signal::ctrl_c().await.unwrap_or(()) })
-        .await?;
+    let mut told_to_end = signal(SignalKind::terminate())?; // as a pod is
+    let ended = async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = told_to_end.recv() => {}
+        }
+    };
+    let served = axum::serve(socket, routes.with_state(service))
+        .with_graceful_shutdown(ended)
+        .await;
     // What is still held is released now, and not when its TTL is over.
     let left = client.shutdown(Duration::from_secs(5)).await;
     println!("{} leases were left", left.unconfirmed);
-    Ok(())
+    Ok(served?)
 }
 
 async fn pay(State(service): State<Service>, Path(id): Path<i64>) -> Response {

@@ -26,14 +26,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .connect()
         .await?;
     let mut end = signal(SignalKind::terminate())?;
-    tokio::select! {
-        ended = stand(&client) => ended?,
-        // The candidate leaves the queue, or the leader resigns, before the program ends.
-        _ = end.recv() => println!("told to end"),
-    }
+    let ended = tokio::select! {
+        failed = stand(&client) => failed,
+        _ = end.recv() => {
+            println!("told to end");
+            Ok(())
+        }
+    };
+    // The candidate leaves the queue, or the leader resigns, before the program ends.
     let left = client.shutdown(Duration::from_secs(5)).await;
     println!("{} leases were left", left.unconfirmed);
-    Ok(())
+    Ok(ended?)
 }
 
 /// Is a candidate, and leads, again and again.

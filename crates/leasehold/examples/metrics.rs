@@ -9,9 +9,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use leasehold::Client;
 use leasehold::observe::Metrics;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use leasehold::{Client, Lease};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -26,20 +26,25 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .observer(Metrics::new())
         .connect()
         .await?;
+    let worked = work(&client, &prometheus).await;
+    let left = client.shutdown(Duration::from_secs(5)).await;
+    println!("# {} leases were left", left.unconfirmed);
+    Ok(worked?)
+}
+
+async fn work(client: &Client, prometheus: &PrometheusHandle) -> Result<(), leasehold::Error> {
     let orders = client.mutex("orders/42")?;
-    let lease = orders.lock().await?;
-    // Somebody who comes meanwhile, and gives up.
-    if let Err(error) = orders.lock_within(Duration::from_millis(20)).await {
-        println!("# {error}");
-    }
-    // A service answers GET /metrics with this.
-    let page = prometheus.render();
-    for line in page
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.contains("bucket"))
-    {
-        println!("{line}");
-    }
-    let _ = lease.release().await?;
-    Ok(())
+    let held = async |_: &Lease| {
+        // Somebody who comes meanwhile, and gives up.
+        if let Err(error) = orders.lock_within(Duration::from_millis(20)).await {
+            println!("# {error}");
+        }
+        // A service answers GET /metrics with this.
+        let page = prometheus.render();
+        let lines = page.lines();
+        for line in lines.filter(|line| !line.starts_with('#') && !line.contains("bucket")) {
+            println!("{line}");
+        }
+    };
+    orders.with_lock(held).await
 }

@@ -27,7 +27,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .label(machine)
             .connect()
             .await?;
-        machines.spawn(async move { start(&client, machine).await });
+        machines.spawn(async move {
+            let ran = start(&client, machine).await;
+            // Also after an error: what is still held is released now.
+            let left = client.shutdown(Duration::from_secs(5)).await;
+            println!("{machine}: {} leases were left", left.unconfirmed);
+            ran
+        });
     }
     let mut runs = 0;
     while let Some(ran) = machines.join_next().await {
@@ -41,16 +47,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn start(client: &Client, machine: &str) -> Result<bool, leasehold::Error> {
     // The key stays taken for the period, whatever becomes of the lease.
     let job = client.mutex("nightly/report")?.with_min_hold(PERIOD);
-    let Some(lease) = job.try_lock().await? else {
+    // It is `Lost` if another may have run the job too. An error of the release is none of the work.
+    let ran = job.with_try_lock(async |_| report(machine).await).await?;
+    if ran.is_none() {
         println!("{machine}: somebody has run it, or does");
-        return Ok(false);
-    };
-    lease.run(report(machine)).await?;
-    // Nobody else has it before the period is over.
-    let _ = lease.release().await?;
-    let left = client.shutdown(Duration::from_secs(5)).await;
-    println!("{machine}: done, {} leases were left", left.unconfirmed);
-    Ok(true)
+    }
+    Ok(ran.is_some())
 }
 
 async fn report(machine: &str) {

@@ -6,12 +6,17 @@
 //! cargo run -p leasehold --example side_effects [STORE]
 //! ```
 
-#![allow(clippy::print_stdout, reason = "it shows what happens")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it shows what happens"
+)]
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::time::Duration;
 
-use leasehold::{Client, Token};
+use leasehold::{Client, Released, Token};
 use rusqlite::{Connection, OptionalExtension, params};
 
 #[tokio::main]
@@ -24,10 +29,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
              invoice INTEGER PRIMARY KEY, token INTEGER NOT NULL, intent TEXT NOT NULL, receipt TEXT);",
     )?;
     let mut provider = Provider::default();
-    // The second run stands for another process, which goes on where the first has stopped.
-    pay(&client, &db, &mut provider, 7, Stop::BeforeTheReceipt).await?;
-    pay(&client, &db, &mut provider, 7, Stop::Never).await?;
-    pay(&client, &db, &mut provider, 7, Stop::Never).await?;
+    let paid = async {
+        // The second run stands for another process, which goes on where the first has stopped.
+        pay(&client, &db, &mut provider, 7, Stop::BeforeTheReceipt).await?;
+        pay(&client, &db, &mut provider, 7, Stop::Never).await?;
+        pay(&client, &db, &mut provider, 7, Stop::Never).await
+    };
+    let paid = paid.await;
+    let left = client.shutdown(Duration::from_secs(5)).await;
+    println!("{} leases were left", left.unconfirmed);
+    paid?;
     println!(
         "asked {} times, paid {} times",
         provider.asked,
@@ -67,7 +78,12 @@ async fn pay(
     let sql = "UPDATE payments SET receipt = ?3 WHERE invoice = ?1 AND token = ?2";
     let kept = db.execute(sql, params![invoice, token.as_i64(), receipt])?;
     println!("{receipt}, kept in {kept} row");
-    let _ = lease.release().await?;
+    match lease.release().await {
+        Ok(Released::Held) => {}
+        Ok(late) => eprintln!("the lease had ended: {late:?}"),
+        // The payment counts. The key is free after the TTL at the latest.
+        Err(error) => eprintln!("{error}"),
+    }
     Ok(())
 }
 

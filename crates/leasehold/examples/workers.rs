@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use leasehold::Client;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -21,6 +22,13 @@ const PERMITS: u32 = 3;
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = std::env::args().nth(1);
     let client = leasehold::connect(store.as_deref().unwrap_or("memory:")).await?;
+    let worked = work(&client).await;
+    let left = client.shutdown(Duration::from_secs(5)).await;
+    println!("{} leases were left", left.unconfirmed);
+    worked
+}
+
+async fn work(client: &Client) -> Result<(), Box<dyn Error>> {
     let workers = client.semaphore("reports/workers", PERMITS)?;
     let (running, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut jobs = JoinSet::new();
@@ -54,7 +62,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let most = most.load(Ordering::SeqCst);
     println!("{done} done, {cancelled} cancelled, at most {most} at once");
-    let left = client.shutdown(Duration::from_secs(5)).await;
-    println!("{} leases were left", left.unconfirmed);
     Ok(())
 }

@@ -23,7 +23,7 @@ impl<'a> AuditLog<'a> {
     /// keys come in the order in which each server wrote them.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same
+    /// Same as [`Client::inspect`](crate::Client::inspect). The next call asks for the same
     /// entries again.
     ///
     /// # Cancel safety

@@ -42,8 +42,10 @@ use crate::sync::with_timers;
 /// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 ///
 /// # Errors
-/// `Invalid` if the URL is malformed. `Unavailable` if no server answers. `Refused` if the store
-/// refuses the client (a wrong password, a server that is too old).
+/// `Invalid` if the URL is malformed, or outside of a Tokio runtime. `Unsupported` if this build has
+/// no such store or no TLS (see the features), or the server lacks what an option needs.
+/// `Unavailable` if no server answers. `Refused` if the store refuses the client (a wrong password, a
+/// server that is too old). `Corrupt` if what the store has written about itself is damaged.
 ///
 /// # Cancel safety
 /// If the future is dropped, nothing is left at the store.
@@ -84,7 +86,6 @@ impl Client {
     /// let client = Client::builder().store("memory:").settings(settings).label("billing").connect().await?;
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -161,7 +162,8 @@ impl Client {
     /// Reads who holds a key and who waits for it. Changes nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// `Unavailable`, `Refused`, `Unsupported`, `Corrupt`: see [`ErrorKind`]. `Invalid` for an
+    /// invalid key, or outside of a Tokio runtime; `Closed` in a forked process.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -224,7 +226,7 @@ impl Client {
     /// [`Client::listing`].
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`ErrorKind`].
+    /// Same as [`Client::inspect`]; a key that cannot be read is skipped.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -316,7 +318,7 @@ impl Client {
     /// leases expire.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`ErrorKind`].
+    /// Same as [`Client::inspect`].
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -412,7 +414,7 @@ impl Client {
     /// the former holders are fenced. They are notified.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// Same as [`Client::inspect`].
     ///
     /// # Cancel safety
     /// If the future is dropped, it is unknown whether the change was made.

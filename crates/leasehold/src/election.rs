@@ -20,7 +20,7 @@ use crate::waiting::LockOptions;
 ///
 /// The term is the fencing token: it rises with every leader. A leader that loses its lease is
 /// notified ([`Leadership::lost`]) before another can lead, under the assumptions of the store
-/// (see `SAFETY.md`).
+/// ([when not to use it](crate#when-not-to-use-it)).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -129,7 +129,8 @@ impl Election {
     /// Same as [`Election::campaign`].
     ///
     /// # Errors
-    /// Same as [`Election::campaign_within`].
+    /// Same as [`Election::campaign_within`]; `Deadlock` with
+    /// [`deadlock_timeout`](LockOptions::deadlock_timeout).
     ///
     /// # Examples
     /// See [`crate::Mutex::lock_opts`].
@@ -153,7 +154,7 @@ impl Election {
     /// Same as [`Election::campaign`].
     ///
     /// # Errors
-    /// Same as [`Election::campaign`].
+    /// Same as [`Election::campaign_opts`]; `Invalid` for parts of another key or kind.
     ///
     /// # Examples
     /// ```
@@ -197,7 +198,7 @@ impl Election {
     /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
+    /// Same as [`Client::inspect`](crate::Client::inspect).
     ///
     /// # Examples
     /// See [`Election`].
@@ -285,8 +286,7 @@ impl Leadership {
     /// If the future is dropped, it is unknown whether the note was replaced.
     ///
     /// # Errors
-    /// `Lost` if it is no longer the leader. `Invalid` for a note above 1024 bytes. `Unavailable`
-    /// if there is no answer.
+    /// Same as [`Lease::set_note`]; `Lost` if it is no longer the leader.
     ///
     /// # Examples
     /// ```
@@ -308,7 +308,6 @@ impl Leadership {
     ///
     /// # Examples
     /// See [`crate::LossSignal`].
-    #[must_use]
     pub fn loss_signal(&self) -> crate::LossSignal {
         self.lease.loss_signal()
     }

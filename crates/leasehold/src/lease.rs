@@ -25,7 +25,7 @@ use crate::store::Acknowledged;
 ///
 /// The value owns the lease: it can be sent to any task or thread. While [`Lease::is_valid`] is
 /// true, no other client of leasehold holds a valid lease that conflicts with it, under the
-/// assumptions of the store (see `SAFETY.md`). If the assumptions fail, only a resource that
+/// assumptions of the store ([when not to use it](crate#when-not-to-use-it)). If the assumptions fail, only a resource that
 /// compares [`Lease::token`] is protected.
 ///
 /// `K` is the kind of the lease: exclusive ([`Exclusive`], the default: mutex, writer, leader,
@@ -90,8 +90,8 @@ impl Lease {
     /// Dropping the future releases the lease.
     ///
     /// # Errors
-    /// `Lost`: stop. `Unavailable`: no answer. `Invalid` for the lease of a re-entrant lock,
-    /// since the owner's other claims rely on it. After an error the lease is released.
+    /// Same as [`Lease::renew`]; `Invalid` for the lease of a re-entrant lock, since the owner's
+    /// other claims rely on it. After an error the lease is released.
     ///
     /// # Examples
     /// ```
@@ -226,7 +226,6 @@ impl<K: LeaseKind> Lease<K> {
     ///
     /// # Examples
     /// See [`LossSignal`].
-    #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
         LossSignal::of([self.slot().clone()])
     }
@@ -322,9 +321,10 @@ impl<K: LeaseKind> Lease<K> {
     /// shortens a lease.
     ///
     /// # Errors
-    /// `Lost`: stop. `Unavailable`: no answer; `Refused`: the store will not do it, as for a user
-    /// without rights. After both the lease stays valid until [`Lease::remaining`] is over, and
-    /// another renewal is safe.
+    /// `Lost`: stop. `Unavailable`: no answer; `Refused`, `Unsupported`, `Corrupt`: the store will
+    /// not do it, as for a user without rights. After these the lease stays valid until
+    /// [`Lease::remaining`] is over, and another renewal is safe. `Closed` in a forked process,
+    /// `Invalid` outside of a Tokio runtime.
     ///
     /// # Examples
     /// ```
@@ -374,8 +374,7 @@ impl<K: LeaseKind> Lease<K> {
     /// If the future is dropped, the note may be published or not.
     ///
     /// # Errors
-    /// `Lost` if the lease has ended. `Invalid` for a note above 1024 bytes. `Unavailable` if there
-    /// is no answer.
+    /// Same as [`Lease::renew`]; `Invalid` for a note above 1024 bytes.
     ///
     /// # Examples
     /// ```
@@ -402,8 +401,9 @@ impl<K: LeaseKind> Lease<K> {
     /// finds out.
     ///
     /// # Errors
-    /// `Lost`: another client has replaced the id or taken over the claim; of concurrent
-    /// rotations exactly one succeeds. `Unavailable`: no answer yet.
+    /// Same as [`Lease::renew`]. `Lost`: another client has replaced the id or taken over the
+    /// claim; of concurrent rotations exactly one succeeds. `Invalid` if [`crate::ClaimIds`] makes
+    /// an id that another claim has, or cannot make one.
     ///
     /// # Examples
     /// ```
@@ -434,7 +434,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Errors
     /// `Unavailable`: no answer yet; `Refused`: the store will not do it now. The release is repeated
     /// in the background until the claim has expired. Work that is done stays done: do not report it
-    /// as failed. `Closed` in a forked process.
+    /// as failed. `Closed` in a forked process, `Invalid` outside of a Tokio runtime.
     ///
     /// # Examples
     /// ```

@@ -20,15 +20,16 @@
 //! # When not to use it
 //! A lock is a *lease with a fencing token*: it expires, and two holders can overlap if a client
 //! is paused. If an overlap would be costly and the protected resource cannot compare tokens, use
-//! the resource's own lock or transaction. `SAFETY.md` lists what each store guarantees, and what
-//! ends each guarantee.
+//! the resource's own lock or transaction. How long a guarantee lasts depends on the store: the page
+//! *Safety* of the repository lists what ends each.
 //!
 //! # Features
 //! - `local`: the store in files of one machine. On by default.
 //! - `redis`: one server, Sentinels, a cluster, or independent servers (Redlock). On by default.
 //! - `tls-ring`: TLS to servers (`rediss://`, `zookeeper+tls://`, `sslmode` of `postgres://`) with the
 //!   cryptography of `ring`, unless the process has installed another. On by default. `tls-aws-lc`: with
-//!   that of `aws-lc-rs`. `tls-no-provider`: only with what the process has installed.
+//!   that of `aws-lc-rs`, where `tls-ring` is off. `tls-no-provider`: only with what the process has
+//!   installed.
 //! - `metrics`: the observer `observe::Metrics`. Off by default.
 //! - `testing`: a store that fails on demand, for tests of your own code. Off by default.
 //!
@@ -75,6 +76,8 @@ pub mod sync;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(doctest)]
+mod trap_tests;
 mod verbs;
 mod waiting;
 

@@ -41,7 +41,7 @@ impl<'a> Listing<'a> {
     /// operation time-out, however many keys there are.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`: see [`crate::ErrorKind`]. The next call asks for the same page
+    /// Same as [`Client::inspect`](crate::Client::inspect). The next call asks for the same page
     /// again.
     ///
     /// # Cancel safety

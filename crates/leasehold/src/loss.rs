@@ -31,6 +31,7 @@ use crate::session::claim_slot::ClaimSlot;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "a signal does nothing until somebody waits for it or looks at it"]
 pub struct LossSignal {
     leases: Arc<[Arc<ClaimSlot>]>,
 }

@@ -300,6 +300,8 @@ fn is_wanted(loss: Loss) -> bool {
     matches!(loss, Loss::HandedOver | Loss::Shutdown)
 }
 
+/// The level from which on anything of it is seen. A lease has a span, which begins and ends by
+/// facts that are events of a lower level.
 fn level(fact: &Fact) -> Level {
     match fact {
         Fact::Granted { .. } | Fact::Released { .. } => Level::INFO,
@@ -321,7 +323,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
             tracing::debug!(parent: acquisition, leasehold.key = %key, leasehold.position = position, "waits");
         }
         Fact::Granted { token, waited } => {
-            tracing::info!(
+            tracing::debug!(
                 parent: acquisition, leasehold.key = %key, leasehold.token = token.get(),
                 leasehold.waited_s = waited.as_secs_f64(), "acquired"
             );
@@ -348,7 +350,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
         Fact::Lost { loss, held } => {
             let held = held.as_secs_f64();
             if is_wanted(loss) {
-                tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
+                tracing::debug!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "gave up: {loss}");
             } else {
                 hold.record("otel.status_code", "ERROR");
                 tracing::warn!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "lost: {loss}");
@@ -356,7 +358,7 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
         }
         Fact::Released { held } => {
             let held = held.as_secs_f64();
-            tracing::info!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "released");
+            tracing::debug!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "released");
         }
         Fact::Ended { end, waited } => {
             let why = end.map_or("withdrawn", End::name);

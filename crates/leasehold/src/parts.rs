@@ -168,8 +168,8 @@ impl<K: LeaseKind> Lease<K> {
     /// Dropping the future releases the lease.
     ///
     /// # Errors
-    /// `Lost`: the lease cannot be handed over. `Unavailable`: no answer; the lease is released
-    /// in the background.
+    /// Same as [`Lease::renew`], but the lease is not valid any more. After `Lost` there is nothing
+    /// to hand over; otherwise the lease is released in the background.
     ///
     /// # Examples
     /// ```

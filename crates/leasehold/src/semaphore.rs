@@ -168,8 +168,8 @@ impl Semaphore {
     /// Dropping the future has no effect.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]; `Invalid` if the key is
-    /// in use as a lock.
+    /// Same as [`Client::inspect`](crate::Client::inspect); `Invalid` if the key is in use as a
+    /// lock.
     ///
     /// # Examples
     /// See [`Semaphore::with_permits`].
@@ -240,8 +240,8 @@ impl Semaphore {
     /// If the future is dropped, it is unknown whether the number was changed; a retry is safe.
     ///
     /// # Errors
-    /// `Invalid` if the key is in use with another number (the message has both), or for zero
-    /// permits. `Unavailable`: no answer.
+    /// Same as [`Client::inspect`](crate::Client::inspect); `Invalid` if the key is in use with
+    /// another number (the message has both), or for zero permits.
     ///
     /// # Examples
     /// ```

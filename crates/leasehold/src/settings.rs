@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::{Invalid, drift_allowance};
 use leasehold_store::params::check_bounds;
+use leasehold_store::setters;
 use serde::{Deserialize, Serialize};
 
 /// The defaults of a client's locks. Plain data that can be read from any configuration format.
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
+#[must_use = "settings do nothing until a client connects with them"]
 pub struct Settings {
     /// How long a lease lives without renewal. Default 30 s; 50 ms to 24 h.
     pub ttl: Duration,
@@ -91,23 +93,6 @@ pub(crate) fn check_renewal(share: f64) -> Result<(), Invalid> {
         "choose a share of the TTL between 0.05 and 0.8",
     ))
 }
-
-/// Declares the methods of a type that set one field: `name(value: type): field = new value`.
-macro_rules! setters {
-    ($type:ident { $(
-        $(#[$doc:meta])* $set:ident($value:ident: $ty:ty): $($field:ident).+ = $new:expr;
-    )* }) => {
-        impl $type { $(
-            $(#[$doc])*
-            #[must_use]
-            pub fn $set(mut self, $value: $ty) -> Self {
-                self.$($field).+ = $new;
-                self
-            }
-        )* }
-    };
-}
-pub(crate) use setters;
 
 setters! { Settings {
     /// With another [`ttl`](Self::ttl).

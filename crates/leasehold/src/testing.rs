@@ -129,7 +129,6 @@ impl TestStore {
     /// # drop(client);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn builder(&self) -> ClientBuilder {
         let client = TestClient {
             memory: self.memory.client(),

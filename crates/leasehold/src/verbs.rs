@@ -74,7 +74,7 @@ macro_rules! looking {
             /// Dropping the future has no effect.
             ///
             /// # Errors
-            /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`].
+            /// Same as [`Client::inspect`](crate::Client::inspect).
             ///
             /// # Examples
             /// ```
@@ -175,8 +175,9 @@ macro_rules! locking {
             /// # Errors
             /// `Unavailable` if the store does not answer for longer than the operation time-out
             /// (while waiting: the waiter TTL). A store that answers that it cannot do it now (a
-            /// fail-over, a full disk) is waited for. `Refused`, `Invalid`, `Corrupt`: see
-            /// [`crate::ErrorKind`].
+            /// fail-over, a full disk) is waited for. `Refused`, `Unsupported`, `Invalid`,
+            /// `Corrupt`: see [`crate::ErrorKind`]. `Closed` if the client is shut down before or
+            /// meanwhile, if its runtime has ended, or in a forked process.
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
@@ -399,7 +400,7 @@ macro_rules! adopting {
             /// Same as [`Self::adopt`].
             ///
             /// # Errors
-            /// The same as acquiring.
+            /// The same as acquiring; `Invalid`: the parts are of another key or kind.
             pub async fn recover(
                 &self,
                 parts: &crate::LeaseParts<$kind>,
@@ -415,7 +416,7 @@ macro_rules! adopting {
             /// Same as [`Self::adopt`].
             ///
             /// # Errors
-            /// The same as acquiring.
+            /// The same as acquiring; `Invalid`: the parts are of another key or kind.
             pub async fn try_recover(
                 &self,
                 parts: &crate::LeaseParts<$kind>,

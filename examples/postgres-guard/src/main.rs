@@ -11,8 +11,9 @@
 use std::env;
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use leasehold::Token;
+use leasehold::{Released, Token};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
@@ -26,9 +27,24 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut database = PgConnection::connect_with(&PgConnectOptions::new()).await?;
 
     let lease = locks.mutex(KEY)?.lock().await?;
+    let ended = pay_all(&mut database, lease.token()).await;
+    match lease.release().await {
+        Ok(Released::Held) => {}
+        // Whether it was held to the end: what was committed was checked, each time.
+        Ok(late) => eprintln!("the lease had ended: {late:?}"),
+        Err(error) => eprintln!("{error}"),
+    }
+    let left = locks.shutdown(Duration::from_secs(5)).await;
+    if left.unconfirmed > 0 {
+        eprintln!("{KEY} is not free before the lease ends");
+    }
+    ended
+}
+
+async fn pay_all(database: &mut PgConnection, token: Token) -> Result<ExitCode, Box<dyn Error>> {
     let mut orders = BufReader::new(stdin()).lines();
     while let Some(order) = orders.next_line().await? {
-        match pay(&mut database, lease.token(), order.parse()?).await {
+        match pay(database, token, order.parse()?).await {
             Ok(()) => println!("order {order} is paid"),
             Err(error) if is_stale(&error) => {
                 // A later holder has been there, and does the work now.
@@ -38,8 +54,6 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             Err(error) => return Err(error.into()),
         }
     }
-    // Whether it was held to the end: what was committed was checked, each time.
-    let _ = lease.release().await?;
     Ok(ExitCode::SUCCESS)
 }
 

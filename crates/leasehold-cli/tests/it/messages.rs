@@ -178,7 +178,9 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         // The contract is run by tests of stores.
-        if ["tests", "tests.rs", "contract", "contract.rs", "fuzzing.rs"].contains(&&*name) {
+        if ["tests", "contract", "contract.rs", "fuzzing.rs"].contains(&&*name)
+            || name.ends_with("tests.rs")
+        {
             continue;
         }
         if path.is_dir() {

@@ -11,19 +11,14 @@ fn before(millis: u64) -> StoreTime {
 }
 
 fn record(event: AuditEvent) -> AuditRecord {
-    let hold = AuditedHold {
-        token: Token::from(7),
-        arrival: Arrival(9),
-        claim: "1a2b3c…".to_owned(),
-        mode: Mode::EXCLUSIVE,
-        owner: ClientInfo::new("build7", 812, Some("deploy")),
-    };
+    let (token, arrival) = (Token::from(7), Arrival(9));
+    let (claim, owner) = (
+        "1a2b3c…".to_owned(),
+        ClientInfo::new("build7", 812, Some("deploy")),
+    );
+    let hold = AuditedHold::new(token, arrival, claim, Mode::EXCLUSIVE, owner);
     let resized = matches!(event, AuditEvent::Resized { .. });
-    let entry = AuditEntry {
-        at: AT,
-        event,
-        hold: (!resized).then_some(hold),
-    };
+    let entry = AuditEntry::new(AT, event, (!resized).then_some(hold));
     AuditRecord::new(Key::new("orders/42").unwrap(), entry)
 }
 

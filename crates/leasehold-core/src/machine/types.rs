@@ -12,6 +12,7 @@ use crate::{
 
 /// Which answers of a store count only after replicas or disks have acknowledged them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Acknowledges {
     /// None: every answer counts at once.
     #[default]
@@ -133,8 +134,9 @@ pub enum Phase {
     Over,
 }
 
-/// Why a claim ended before its caller had the lease.
+/// Why a claim ended before its caller had the lease. Its [`number`](Self::number) stays, for bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum End {
     /// Another client has the key, for this long if it does not renew, and the claim did not want
     /// to wait.
@@ -166,21 +168,32 @@ pub enum End {
 }
 
 impl End {
+    /// Returns its number, from 1 on.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.known_as().0
+    }
+
     /// Returns its name in logs, metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
+        self.known_as().1
+    }
+
+    fn known_as(self) -> (u8, &'static str) {
         match self {
-            Self::Busy(_) => "busy",
-            Self::Quarantined(_) => "quarantined",
-            Self::TimedOut => "timed-out",
-            Self::Unreachable => "unreachable",
-            Self::Refused => "refused",
-            Self::Gone => "gone",
-            Self::Superseded => "superseded",
-            Self::Mismatch(_) => "mismatch",
-            Self::Taken => "id-taken",
-            Self::Unacknowledged => "not-acknowledged",
-            Self::Late | Self::TooLate => "granted-too-late",
+            Self::Busy(_) => (1, "busy"),
+            Self::Quarantined(_) => (2, "quarantined"),
+            Self::TimedOut => (3, "timed-out"),
+            Self::Unreachable => (4, "unreachable"),
+            Self::Refused => (5, "refused"),
+            Self::Gone => (6, "gone"),
+            Self::Superseded => (7, "superseded"),
+            Self::Mismatch(_) => (8, "mismatch"),
+            Self::Taken => (9, "id-taken"),
+            Self::Unacknowledged => (10, "not-acknowledged"),
+            Self::Late => (11, "granted-too-late"),
+            Self::TooLate => (12, "granted-too-late"),
         }
     }
 }

@@ -27,15 +27,11 @@ impl Queue {
             && from != to
         {
             let (from, to) = (*from, *to);
-            entries.push(AuditEntry {
-                at,
-                event: AuditEvent::Resized { from, to },
-                hold: None,
-            });
+            let event = AuditEvent::Resized { from, to };
+            entries.push(AuditEntry::new(at, event, None));
         }
         let mut note = |event, hold| {
-            let hold = Some(hold);
-            entries.push(AuditEntry { at, event, hold });
+            entries.push(AuditEntry::new(at, event, Some(hold)));
         };
         let (were, are) = (before.holds(), self.holds());
         for ((token, arrival), was) in &before.granted {
@@ -83,13 +79,8 @@ impl Queue {
 
 impl Entry {
     fn audited(&self, token: Token, mode: Mode) -> AuditedHold {
-        AuditedHold {
-            token,
-            arrival: self.arrival,
-            claim: self.id.to_string(),
-            mode,
-            owner: self.owner.clone(),
-        }
+        let (claim, owner) = (self.id.to_string(), self.owner.clone());
+        AuditedHold::new(token, self.arrival, claim, mode, owner)
     }
 }
 

@@ -3,8 +3,8 @@
 //! Each member of the set is an ordinary store with a [`Queue`](crate::Queue) per key and one
 //! [`ServerMarker`](crate::ServerMarker) for itself. A [`QuorumRound`] sends one command with a
 //! [`Proposal`](crate::Proposal) to all members, and folds their replies into one verdict; a
-//! [`QuorumRelease`] takes a claim back everywhere. `docs/proof/quorum.md` explains why this is
-//! safe, and under which assumptions.
+//! [`QuorumRelease`] takes a claim back everywhere. `docs/proof/quorum.md` in the repository
+//! explains why this is safe, and under which assumptions.
 //!
 //! The client proposes the token. A member accepts it only if it is higher than all tokens that
 //! it has seen. Two successful rounds share at least one member, so the later one has the higher

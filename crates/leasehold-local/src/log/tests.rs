@@ -13,17 +13,13 @@ use crate::{LocalOptions, LocalStore};
 const START: StoreTime = StoreTime(1_795_000_000_000_000);
 
 fn entry(number: u64, at: StoreTime) -> AuditEntry {
-    AuditEntry {
-        at,
-        event: AuditEvent::Returned,
-        hold: Some(AuditedHold {
-            token: Token::from(number),
-            arrival: Arrival(number),
-            claim: "1a2b3c…".to_owned(),
-            mode: Mode::EXCLUSIVE,
-            owner: ClientInfo::new("host", 7, Some("label")),
-        }),
-    }
+    let (token, arrival) = (Token::from(number), Arrival(number));
+    let (claim, owner) = (
+        "1a2b3c…".to_owned(),
+        ClientInfo::new("host", 7, Some("label")),
+    );
+    let hold = AuditedHold::new(token, arrival, claim, Mode::EXCLUSIVE, owner);
+    AuditEntry::new(at, AuditEvent::Returned, Some(hold))
 }
 
 fn log(directory: &Arc<Directory>, limit: &str) -> Log {

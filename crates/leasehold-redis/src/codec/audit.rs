@@ -161,16 +161,10 @@ fn read_note<'a>(
     let mut hold = None;
     if !body.is_empty() {
         let (_traits, mode, _inbox, owner) = Bytes(body).body()?;
-        hold = Some(AuditedHold {
-            token,
-            arrival,
-            claim,
-            mode,
-            owner,
-        });
+        hold = Some(AuditedHold::new(token, arrival, claim, mode, owner));
     }
     let event = read_event(kind, numbers, text)?;
-    let entry = AuditEntry { at, event, hold };
+    let entry = AuditEntry::new(at, event, hold);
     Some(AuditRecord::new(Key::new(name).ok()?, entry))
 }
 

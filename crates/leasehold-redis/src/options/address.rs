@@ -14,7 +14,7 @@ pub enum RedisLayout {
     Native,
     /// The classic layout, shared with other libraries: the string of `SET key id NX PX ttl`, at
     /// `<prefix><name>`. One holder, no queue, no pushes, no fencing tokens. See
-    /// `docs/stores/classic.md`.
+    /// [`ClassicStore`](crate::ClassicStore).
     Classic,
 }
 

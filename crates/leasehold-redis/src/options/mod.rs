@@ -13,10 +13,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_store::AuditLimit;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, Pem, Refused, TextOr, YesNo};
 use leasehold_store::params::Param;
+use leasehold_store::{AuditLimit, setters};
 
 use self::acknowledge::Acknowledge;
 pub use self::address::{RedisAddress, RedisLayout};
@@ -63,6 +63,7 @@ const PREFIX: &str = "leasehold:";
 /// with the parameters `max_ttl` (60 s) and `quarantine` (twice that); see [`Restart`].
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct RedisOptions {
     /// The address of the server.
     pub address: RedisAddress,
@@ -205,7 +206,6 @@ impl RedisOptions {
     }
 
     /// Sets user and password.
-    #[must_use]
     pub fn credentials(mut self, username: Option<&str>, password: &str) -> Self {
         let (user, password) = (username.map(str::to_owned), Some(password.to_owned()));
         self.access.set_login(user, password);
@@ -213,74 +213,16 @@ impl RedisOptions {
     }
 
     /// Adds credentials and certificates; they override those that are there.
-    #[must_use]
     pub fn with_access(mut self, access: &Access) -> Self {
         self.access.replace(access);
         self
     }
 
-    /// Selects a database.
-    #[must_use]
-    pub fn db(mut self, db: i64) -> Self {
-        self.db = db;
-        self
-    }
-
     /// Selects the classic layout without a prefix: the key in Redis is the name of the lock.
     /// Open it with [`ClassicStore`](crate::ClassicStore).
-    #[must_use]
     pub fn classic(mut self) -> Self {
         self.layout = RedisLayout::Classic;
         self.prefix = String::new();
-        self
-    }
-
-    /// Sets the prefix of all keys and channels.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// Sets how long an idle key of a cluster or a Redlock keeps its last token.
-    #[must_use]
-    pub fn retention(mut self, retention: Duration) -> Self {
-        self.retention = retention;
-        self
-    }
-
-    /// Keeps an audit log of at least that size.
-    #[must_use]
-    pub fn audit(mut self, limit: AuditLimit) -> Self {
-        self.audit = Some(limit);
-        self
-    }
-
-    /// Sets how long opening a connection may take.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// Sets how long an answer may take.
-    #[must_use]
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = timeout;
-        self
-    }
-
-    /// Sets the acknowledgement policy: a grant counts only after it was acknowledged.
-    #[must_use]
-    pub fn acknowledge(mut self, policy: Acknowledge) -> Self {
-        self.acknowledge = Some(policy);
-        self
-    }
-
-    /// Sets the restart policy: whether a restarted server is trusted or quarantined.
-    #[must_use]
-    pub fn restart(mut self, restart: Restart) -> Self {
-        self.restart = restart;
         self
     }
 
@@ -294,6 +236,25 @@ impl RedisOptions {
         [own, OF_ALL]
     }
 }
+
+setters! { RedisOptions {
+    /// Selects a database.
+    db(db: i64): db = db;
+    /// Sets the prefix of all keys and channels.
+    prefix(prefix: impl Into<String>): prefix = prefix.into();
+    /// Sets how long an idle key of a cluster or a Redlock keeps its last token.
+    retention(retention: Duration): retention = retention;
+    /// Keeps an audit log of at least that size.
+    audit(limit: AuditLimit): audit = Some(limit);
+    /// Sets how long opening a connection may take.
+    connect_timeout(timeout: Duration): connect_timeout = timeout;
+    /// Sets how long an answer may take.
+    response_timeout(timeout: Duration): response_timeout = timeout;
+    /// Sets the acknowledgement policy: a grant counts only after it was acknowledged.
+    acknowledge(policy: Acknowledge): acknowledge = Some(policy);
+    /// Sets the restart policy: whether a restarted server is trusted or quarantined.
+    restart(restart: Restart): restart = restart;
+}}
 
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,6 +8,7 @@ use leasehold_core::SetTerms;
 use leasehold_core::quorum::QuorumSize;
 
 use leasehold_store::params::{Field, Param, add_params, check_bounds, names};
+use leasehold_store::setters;
 
 use crate::options::params::{of_query, only_native};
 use crate::options::restart::{Restart, USUAL_MAX_TTL, check_times};
@@ -53,10 +54,19 @@ const NATIVE: [&str; 4] = ["max_ttl", "quarantine", "repair", "set"];
 /// assert_eq!(options.servers.len(), 3);
 /// assert_eq!(options.size()?.quorum(), 2);
 /// assert!(!format!("{options:?}").contains("secret"));
+///
+/// use std::time::Duration;
+/// use leasehold::store::redis::RedisOptions;
+/// let server = |host| RedisOptions::tcp(host, 6379).credentials(None, "secret");
+/// let options = RedlockOptions::new(["a", "b", "c"].map(server).into())
+///     .max_ttl(Duration::from_secs(30))
+///     .set("payments");
+/// options.check()?;
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct RedlockOptions {
     /// The servers, 3 to 32, each with its own login. Prefix and retention are
     /// those of the first.
@@ -85,9 +95,23 @@ pub struct RedlockOptions {
     pub set: Option<String>,
 }
 
+setters! { RedlockOptions {
+    /// Sets how many servers must agree.
+    quorum(quorum: usize): quorum = Some(quorum);
+    /// Sets the longest TTL that a claim may have.
+    max_ttl(max_ttl: Duration): max_ttl = max_ttl;
+    /// Sets how long one server's answer may take.
+    node_timeout(timeout: Duration): node_timeout = timeout;
+    /// Sets how long a server that has restarted, or lost its data, does not vote.
+    with_quarantine(quarantine: Duration): quarantine = Some(quarantine);
+    /// Sets whether a renewal restores the claim at servers that no longer have it.
+    repair(repair: bool): repair = repair;
+    /// Sets the name of the set of servers.
+    set(name: impl Into<String>): set = Some(name.into());
+}}
+
 impl RedlockOptions {
     /// Makes options for these servers, with default settings.
-    #[must_use]
     pub fn new(servers: Vec<RedisOptions>) -> Self {
         Self {
             servers,

@@ -24,9 +24,9 @@ fn a_url_says_everything() {
          &connect_timeout=2s&response_timeout=250ms&ca=/ca.pem&cert=/c.pem&key=/k.pem",
     )
     .unwrap();
-    let mut certificates = Access::default();
-    certificates.tls = TlsOptions::trusting(Path::new("/ca.pem"))
+    let tls = TlsOptions::trusting(Path::new("/ca.pem"))
         .with_certificate(Path::new("/c.pem"), Path::new("/k.pem"));
+    let certificates = Access::default().tls(tls);
     let wanted = RedisOptions::tls("::1", 7000)
         .credentials(Some("al@ice"), "s:cret")
         .db(3)

@@ -95,3 +95,33 @@ fn certificates_come_with_their_keys_and_with_tls() {
     let shown = "zookeeper+tls://h?cert=/c&key=/k";
     assert_eq!(options.url_for_others(), shown);
 }
+
+/// As an embedder sets them, they are in the URL that is shown, and are checked when it is opened.
+#[test]
+fn options_without_a_url() {
+    let minute = Duration::from_secs(60);
+    let options = ZooKeeperOptions::new([("h", 2181), ("::1", 3)])
+        .chroot("/a")
+        .session_timeout(minute / 2)
+        .maxbuffer(4_194_304)
+        .retention(60 * minute)
+        .connect_timeout(minute)
+        .response_timeout(2 * minute);
+    let shown = "zookeeper://h,[::1]:3/a?session_timeout=30s&maxbuffer=4194304&retention=1h\
+        &connect_timeout=1m&response_timeout=2m";
+    assert_eq!(options.redacted_url(), shown);
+    assert!(options.clone().with_access(&Access::default()).is_ok());
+    for (options, said) in [
+        (options.clone().chroot("a"), "no path of a node"),
+        (options.maxbuffer(1), "no number of bytes"),
+        (ZooKeeperOptions::new([("", 1)]), "names no host"),
+        (ZooKeeperOptions::new([("h", 0)]), "for a port"),
+        (
+            ZooKeeperOptions::new([] as [(&str, u16); 0]),
+            "names no host",
+        ),
+    ] {
+        let refused = options.with_access(&Access::default()).unwrap_err();
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+}

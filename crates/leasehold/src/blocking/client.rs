@@ -86,7 +86,6 @@ impl Client {
     }
 
     /// Configures a client by more than a URL.
-    #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -100,6 +99,7 @@ impl Client {
 face! {
     /// Options of a client: the blocking version of [`crate::ClientBuilder`].
     #[derive(Clone, Default)]
+    #[must_use = "no client exists until `connect` is called"]
     struct ClientBuilder;
 }
 

@@ -152,6 +152,7 @@ face! {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     #[derive(Clone)]
+    #[must_use = "a signal does nothing until somebody waits for it or looks at it"]
     struct LossSignal;
 }
 

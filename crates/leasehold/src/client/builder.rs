@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::ClientInfo;
+use leasehold_store::setters;
 
 use super::Client;
 use crate::access::{Access, CredentialsProvider, TlsOptions};
@@ -14,13 +15,14 @@ use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
 use crate::registry;
 use crate::session::{Session, unanswered};
-use crate::settings::{Settings, setters};
+use crate::settings::Settings;
 use crate::store::LockStore;
 use crate::store::scheme::{Opened, Scheme, StoreOptions};
 use crate::sync::{check_runtime, timeout};
 
 /// Options of a client. See [`Client::builder`].
 #[derive(Clone, Default)]
+#[must_use = "no client exists until `connect` is called"]
 pub struct ClientBuilder {
     source: Source,
     settings: Settings,
@@ -90,7 +92,6 @@ setters! { ClientBuilder {
 
 impl ClientBuilder {
     /// Adds an observer of the client's claims. Several observers are called one after the other.
-    #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observers.add(observer);
         self

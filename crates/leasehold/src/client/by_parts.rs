@@ -22,7 +22,7 @@ impl Client {
     ///
     /// # Errors
     /// `Lost`: the claim no longer exists, or another process has taken it over. `Invalid`: the
-    /// TTL is out of bounds. `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// TTL is out of bounds. Otherwise the same as [`Client::inspect`].
     ///
     /// # Cancel safety
     /// If the future is dropped, it is unknown whether the lease was renewed; a retry is safe.
@@ -70,7 +70,7 @@ impl Client {
     /// renewal or release.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`ErrorKind`].
+    /// Same as [`Client::inspect`].
     ///
     /// # Cancel safety
     /// If the future is dropped, it is unknown whether the lease was released; a retry is safe.

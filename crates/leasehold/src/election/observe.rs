@@ -49,8 +49,8 @@ impl Leaders {
     /// Dropping the future loses no change.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Corrupt`: see [`crate::ErrorKind`]. The next call continues.
-    /// `Closed`: all further calls fail too.
+    /// Same as [`Client::inspect`](crate::Client::inspect). The next call continues. `Closed` if the
+    /// client was shut down: all further calls fail too.
     ///
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).

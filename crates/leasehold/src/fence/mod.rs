@@ -10,7 +10,8 @@
 //! | a value in this process | [`Guarded`] |
 //! | anything else that this process alone writes, one at a time | [`Gate`] |
 //! | a value in Redis | `fence::redis::Register` (feature `redis`) |
-//! | rows of an SQL database, an object in an object store | a condition on the write: see `docs/fencing.md` |
+//! | rows of an SQL database | a condition on the write: `UPDATE … WHERE id = :id AND token <= :token` |
+//! | an object in an object store | the token in its metadata, and a write only if its version is the one that was read |
 //!
 //! ```
 //! use leasehold::fence::Guarded;
@@ -70,11 +71,20 @@ pub use guarded::Guarded;
 /// [`Token::NONE`] is always refused: the lease comes from a store without tokens (the classic
 /// layout) and cannot be fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Fenced {
     /// The token that was refused.
     pub token: Token,
     /// The highest token seen. It is higher, or equal if both are [`Token::NONE`].
     pub seen: Token,
+}
+
+impl Fenced {
+    /// Makes the error of a fence of your own.
+    #[must_use]
+    pub fn new(token: Token, seen: Token) -> Self {
+        Self { token, seen }
+    }
 }
 
 /// The comparison that every fence makes, in one step with the access.

@@ -98,7 +98,6 @@ impl<K: LeaseKind> MultiLease<K> {
     ///
     /// # Examples
     /// See [`LossSignal`].
-    #[must_use]
     pub fn loss_signal(&self) -> LossSignal {
         let signals = self.leases.iter().map(|part| part.slot().clone());
         LossSignal::of(signals)

@@ -75,7 +75,7 @@ declare! {
 /// held, how many are lost and why, and how long the store takes to answer.
 ///
 /// They go to the recorder that the program installed for the `metrics` crate. The names follow
-/// the conventions of OpenTelemetry; `docs/metrics.md` lists them all.
+/// the conventions of OpenTelemetry; the page *Metrics and traces* of the repository lists them all.
 ///
 /// The key is not a label, because the number of keys has no bound. [`Metrics::by_class`] adds a
 /// label that you compute from the key.

@@ -258,7 +258,8 @@ impl ClaimHandle {
             End::Taken => id_taken(),
             End::Late | End::TooLate => too_late(request.terms.ttl),
             End::Unreachable | End::Refused | End::Unacknowledged => self.last_error(unanswered),
-            End::Busy(_) | End::Gone | End::Superseded => unanswered(),
+            // What the caller treats itself (busy, gone, superseded), and what this version does not know.
+            _ => unanswered(),
         }
     }
 }

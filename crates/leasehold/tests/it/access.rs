@@ -197,8 +197,7 @@ mod tls {
                 PrivateKeyDer::from_pem_slice(its.client_key.text.as_bytes()).unwrap(),
             )
             .unwrap();
-        let mut own = TlsOptions::default();
-        own.config = Some(TlsConfig::from(config));
+        let mut own = TlsOptions::default().with_config(TlsConfig::from(config));
         let url = format!("rediss://{}/", server.address());
         for tls in [given, own.clone()] {
             let builder = Client::builder().store(&url).tls(tls);

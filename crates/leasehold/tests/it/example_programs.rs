@@ -55,6 +55,7 @@ async fn a_job_runs_once_in_a_period() {
     let store = format!("local:{}", directory.path().display());
     let first = run("once_per_period", &store).await;
     assert!(first.contains("it ran 1 times"), "{first}");
+    assert_eq!(first.matches(": 0 leases were left").count(), 3, "{first}");
     let second = run("once_per_period", &store).await;
     assert!(second.contains("it ran 0 times"), "{second}");
 }
@@ -86,7 +87,8 @@ async fn work_that_blocks_has_its_lease_to_the_end() {
 async fn a_payment_is_made_once() {
     let said = run("side_effects", "memory:").await;
     assert!(said.starts_with("stopped after the payment\n"), "{said}");
-    assert!(said.ends_with("asked 3 times, paid 1 times\n"), "{said}");
+    let ended = "0 leases were left\nasked 3 times, paid 1 times\n";
+    assert!(said.ends_with(ended), "{said}");
 }
 
 #[cfg(feature = "metrics")]
@@ -95,24 +97,24 @@ async fn metrics_are_shown() {
     let said = run("metrics", "memory:").await;
     let holds = r#"leasehold_hold_active{leasehold_mode="exclusive"} 1"#;
     assert!(said.contains(holds), "{said}");
+    assert!(said.ends_with("# 0 leases were left\n"), "{said}");
 }
 
 #[tokio::test]
 async fn an_order_is_paid_once() {
-    let service = start("axum_orders", "memory:");
-    let line = service.stdout().wait_for("http://").await;
-    let address = line.trim().trim_start_matches("http://").parse().unwrap();
-    assert!(
-        post(address, "/orders/42/pay")
-            .await
-            .starts_with("HTTP/1.1 200")
-    );
-    for path in ["/orders/42/pay", "/orders/43/pay"] {
-        assert!(post(address, path).await.starts_with("HTTP/1.1 409"));
+    for signal in [Signal::INT, Signal::TERM] {
+        let service = start("axum_orders", "memory:");
+        let line = service.stdout().wait_for("http://").await;
+        let address = line.trim().trim_start_matches("http://").parse().unwrap();
+        let paid = post(address, "/orders/42/pay").await;
+        assert!(paid.starts_with("HTTP/1.1 200"), "{paid}");
+        for path in ["/orders/42/pay", "/orders/43/pay"] {
+            assert!(post(address, path).await.starts_with("HTTP/1.1 409"));
+        }
+        service.signal(signal);
+        let said = said(service.finish().await);
+        assert!(said.ends_with("0 leases were left\n"), "{said}");
     }
-    service.signal(Signal::INT);
-    let said = said(service.finish().await);
-    assert!(said.ends_with("0 leases were left\n"), "{said}");
 }
 
 async fn post(address: SocketAddr, path: &str) -> String {

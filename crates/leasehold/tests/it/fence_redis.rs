@@ -24,7 +24,7 @@ fn stored(seen: u64, value: Option<&str>) -> Stored {
 }
 
 fn fenced<T: std::fmt::Debug>(answer: Result<T, Error>) -> (u64, u64) {
-    let Fenced { token, seen } = answer.unwrap_err().fenced().unwrap();
+    let Fenced { token, seen, .. } = answer.unwrap_err().fenced().unwrap();
     (token.get(), seen.get())
 }
 

@@ -33,7 +33,7 @@ async fn stalled_and_next() -> (Token, Token) {
 fn is_fenced<T: std::fmt::Debug>(answer: Done<T>, token: Token, seen: Token) {
     let error = answer.unwrap_err();
     let fenced = error.downcast::<Fenced>().expect("a refusal by the fence");
-    assert_eq!(*fenced, Fenced { token, seen });
+    assert_eq!(*fenced, Fenced::new(token, seen));
 }
 
 // ---- in this process ----
@@ -86,7 +86,7 @@ fn set_state(db: &Connection, id: i64, token: Token, state: &str) -> Done {
     let sql = "SELECT token FROM orders WHERE id = ?1";
     let seen: Option<i64> = db.query_row(sql, [id], |row| row.get(0)).optional()?;
     let seen = Token::try_from(seen.ok_or("no such order")?)?;
-    Err(Fenced { token, seen }.into())
+    Err(Fenced::new(token, seen).into())
 }
 
 // ---- SQL: one token for many rows ----
@@ -104,7 +104,7 @@ fn raise_fence(db: &Connection, name: &str, token: Token) -> Done {
     let sql = "SELECT token FROM fence WHERE name = ?1";
     let seen: i64 = db.query_row(sql, [name], |row| row.get(0))?;
     let seen = Token::try_from(seen)?;
-    Err(Fenced { token, seen }.into())
+    Err(Fenced::new(token, seen).into())
 }
 
 fn move_money(db: &mut Connection, token: Token, amount: i64) -> Done {
@@ -256,7 +256,7 @@ async fn change_object(
             Err(error) => return Err(error.into()),
         };
         if token < seen {
-            return Err(Fenced { token, seen }.into());
+            return Err(Fenced::new(token, seen).into());
         }
         let token = (Attribute::Metadata("token".into()), token.to_string());
         let options = PutOptions {
@@ -374,11 +374,7 @@ mod redis_value {
         state.set(&mut redis, old, "packed").await.unwrap();
         pay(&mut redis, new).await.unwrap();
         let late = state.set(&mut redis, old, "cancelled").await.unwrap_err();
-        let expected = Fenced {
-            token: old,
-            seen: new,
-        };
-        assert_eq!(late.fenced(), Some(expected));
+        assert_eq!(late.fenced(), Some(Fenced::new(old, new)));
         let stored = state.get(&mut redis).await.unwrap();
         assert_eq!(stored.value.as_deref(), Some(b"paid".as_slice()));
     }

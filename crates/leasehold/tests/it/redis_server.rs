@@ -772,11 +772,7 @@ async fn encrypted() {
     let strange = RedisStore::connect(options(&server)).await.unwrap_err();
     assert_eq!(strange.kind(), ErrorKind::Refused, "{strange:?}");
     assert!(strange.to_string().contains("not trusted"), "{strange:?}");
-    let with = |tls: &TlsOptions| {
-        let mut access = Access::default();
-        access.tls = tls.clone();
-        options(&server).with_access(&access)
-    };
+    let with = |tls: &TlsOptions| options(&server).with_access(&Access::default().tls(tls.clone()));
     let trusting = TlsOptions::trusting(&*certificates.authority.path);
     let nameless = RedisStore::connect(with(&trusting)).await.unwrap_err();
     assert_eq!(nameless.kind(), ErrorKind::Refused, "{nameless:?}");

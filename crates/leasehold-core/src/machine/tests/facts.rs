@@ -2,7 +2,7 @@ use super::*;
 use super::{
     asked, at, granted, heard, held, released, send, standing, terms, waiting, withdrawing,
 };
-use crate::{Reply, StoreTime};
+use crate::{Capacity, Reply, StoreTime};
 
 fn look(facts: &mut Facts, life: &ClaimMachine, millis: u64) -> Vec<Fact> {
     let mut told = Vec::new();
@@ -119,4 +119,26 @@ fn what_was_not_granted_ends_with_its_reason() {
     life.leave(at(7));
     let (end, waited) = (None, millis(6));
     assert_eq!(look(&mut facts, &life, 7), [Fact::Ended { end, waited }]);
+}
+
+/// Bindings know them by their numbers.
+#[test]
+fn the_numbers_stay() {
+    let (left, capacity) = (Duration::ZERO, Capacity::Lock);
+    let ends = [
+        (End::Busy(left), 1),
+        (End::Quarantined(left), 2),
+        (End::TimedOut, 3),
+        (End::Unreachable, 4),
+        (End::Refused, 5),
+        (End::Gone, 6),
+        (End::Superseded, 7),
+        (End::Mismatch(capacity), 8),
+        (End::Taken, 9),
+        (End::Unacknowledged, 10),
+        (End::Late, 11),
+        (End::TooLate, 12),
+    ];
+    assert!(ends.iter().all(|(end, number)| end.number() == *number));
+    assert_eq!((Loss::Gone as u8, Loss::Forked as u8), (1, 10));
 }

@@ -33,6 +33,14 @@ fn a_url_says_everything() {
     assert_eq!(options.node_timeout, Duration::from_millis(50));
     assert_eq!(options.quarantine(), Duration::from_secs(60));
     assert!(!options.repair);
+    let wanted = RedlockOptions::new(options.servers.clone())
+        .quorum(3)
+        .max_ttl(Duration::from_secs(10))
+        .node_timeout(Duration::from_millis(50))
+        .with_quarantine(Duration::from_secs(60))
+        .repair(false)
+        .set("blue");
+    assert_eq!(options, wanted);
     let shown = options.redacted_url();
     assert!(
         !shown.contains("cret") && !shown.contains("hunter2"),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use leasehold_core::Invalid;
+use leasehold_store::setters;
 
 use crate::connection::address::Address;
 use crate::options::restart::Restart;
@@ -19,10 +20,16 @@ const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379
 /// let options = RedisClusterOptions::from_url("redis-cluster://alice:secret@h1,h2:7000/")?;
 /// assert_eq!(options.seeds, [("h1".to_owned(), 6379), ("h2".to_owned(), 7000)]);
 /// assert_eq!(options.redacted_url(), "redis-cluster://alice:***@h1:6379,h2:7000/");
+///
+/// use leasehold::store::redis::RedisOptions;
+/// let node = RedisOptions::default().credentials(Some("alice"), "secret").prefix("app:");
+/// let options = RedisClusterOptions::new([("h1", 6379), ("h2", 7000)]).tls(true).node(node);
+/// assert_eq!(options.redacted_url(), "rediss-cluster://alice:***@h1:6379,h2:7000/?prefix=app%3A");
 /// # Ok::<(), leasehold::core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until a store is opened with them"]
 pub struct RedisClusterOptions {
     /// Hosts and ports of some nodes, to discover the others. One reachable node is enough.
     pub seeds: Vec<(String, u16)>,
@@ -32,6 +39,13 @@ pub struct RedisClusterOptions {
     /// is not used, and its database must be 0.
     pub node: RedisOptions,
 }
+
+setters! { RedisClusterOptions {
+    /// Sets whether the connections are encrypted (feature `tls-ring`).
+    tls(tls: bool): tls = tls;
+    /// Sets login, certificates, prefix, retention and time-outs, the same for every node.
+    node(node: RedisOptions): node = node;
+}}
 
 impl RedisClusterOptions {
     /// Makes options for a cluster with these nodes.
@@ -207,15 +221,13 @@ mod tests {
             &response_timeout=250ms&ca=/ca.pem";
         let options = RedisClusterOptions::from_url(url).unwrap();
         let seeds = [("::1", 7_000), ("h2", 6_379), ("10.0.0.3", 7_003)];
-        let mut access = Access::default();
-        access.tls = TlsOptions::trusting(Path::new("/ca.pem"));
-        let mut wanted = RedisClusterOptions::new(seeds);
-        wanted.tls = true;
-        wanted.node = RedisOptions::tls("10.0.0.3", 7_003)
+        let access = Access::default().tls(TlsOptions::trusting(Path::new("/ca.pem")));
+        let node = RedisOptions::tls("10.0.0.3", 7_003)
             .credentials(Some("al@ice"), "s,:cret")
             .prefix("a:")
             .response_timeout(Duration::from_millis(250))
             .with_access(&access);
+        let wanted = RedisClusterOptions::new(seeds).tls(true).node(node);
         assert_eq!(options, wanted);
         let shown = options.redacted_url();
         assert_eq!(

@@ -127,18 +127,14 @@ mod tests {
     use super::*;
 
     fn record(token: u64, event: AuditEvent) -> AuditRecord {
-        let hold = AuditedHold {
-            token: Token::from(token),
-            arrival: Arrival(token),
-            claim: String::new(),
-            mode: Mode::EXCLUSIVE,
-            owner: ClientInfo::unknown(),
-        };
-        let entry = AuditEntry {
-            at: StoreTime(token),
-            event,
-            hold: Some(hold),
-        };
+        let hold = AuditedHold::new(
+            Token::from(token),
+            Arrival(token),
+            String::new(),
+            Mode::EXCLUSIVE,
+            ClientInfo::unknown(),
+        );
+        let entry = AuditEntry::new(StoreTime(token), event, Some(hold));
         let key = Key::new("k").unwrap();
         AuditRecord::new(key, entry)
     }

@@ -1,7 +1,7 @@
 //! The metrics of a service, as Prometheus reads them.
 //!
 //! ```text
-//! cargo run -p leasehold --features metrics --example metrics [STORE]
+//! cargo run -p leasehold --example metrics [STORE]
 //! ```
 
 #![allow(clippy::print_stdout, reason = "it shows what happens")]

@@ -1,7 +1,7 @@
 //! How code that takes locks is tested: a store that fails on demand, and an hour in no time.
 //!
 //! ```text
-//! cargo run -p leasehold --features testing --example testing
+//! cargo run -p leasehold --example testing
 //! ```
 //!
 //! In a crate of yours, each function below `main` is a `#[tokio::test(start_paused = true)]`.

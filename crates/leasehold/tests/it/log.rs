@@ -27,6 +27,7 @@ impl Log {
         static STARTED: Once = Once::new();
         STARTED.call_once(|| {
             let subscriber = tracing_subscriber::fmt().with_writer(|| Self);
+            let subscriber = subscriber.with_env_filter("info,leasehold::observe=debug");
             subscriber.with_ansi(false).init();
         });
         Self

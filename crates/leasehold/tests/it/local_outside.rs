@@ -2,7 +2,7 @@
 //! files, processes have another time since boot.
 #![cfg(all(target_os = "linux", feature = "local"))]
 
-use std::fs::{self, Permissions};
+use std::fs::{self, Permissions, TryLockError};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
+use crate::support::until;
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use tempfile::TempDir;
@@ -136,10 +137,14 @@ async fn another_user_cannot_keep_a_client_from_starting() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     drop(held(&directory).await);
-    // Until it is closed it holds the directory itself, too.
-    while fs::read_dir(directory.join("sessions")).unwrap().count() > 0 {
-        tokio::task::yield_now().await;
-    }
+    // Until it is closed it holds the directory itself, too. Its file may be left behind: a program that
+    // another test was just starting may have had it open.
+    until("the client is closed", async || {
+        let mut sessions = fs::read_dir(directory.join("sessions")).unwrap();
+        let locked = |file: fs::File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        !sessions.any(|file| fs::File::open(file.unwrap().path()).is_ok_and(locked))
+    })
+    .await;
     // All that it can open, until its input ends. The client before may be about to close it.
     let lock_all = r#"
         n=3

@@ -31,9 +31,7 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
 fn out_of_bounds(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("{what}={value} is not a time between 0 s and 366 days");
     let failure = Failure::invalid(message);
-    failure
-        .hint("give a number of seconds, or a timedelta")
-        .into()
+    PyErr::from(failure.hint("give a number of seconds, or a timedelta"))
 }
 
 /// Sets what the caller has given by name: `each` gets a name and a value, and returns whether it

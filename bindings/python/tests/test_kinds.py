@@ -43,6 +43,17 @@ async def test_a_named_owner_is_shared(face, client, url):
 
 
 @scenario
+async def test_what_an_owner_has_besides_is_lost_with_a_hand_over(face, client, url):
+    lock = client.reentrant("k", uuid.uuid4().hex)
+    one, two = await lock.lease(), await lock.lease()
+    async with await lock.adopt(await two.hand_over()) as three:
+        assert three.token > two.token
+        with pytest.raises(lh.Lost):
+            await one.renew()
+        assert one.lost.is_set() and one.token == two.token
+
+
+@scenario
 async def test_several_keys_are_one_lock(face, client, url):
     accounts = client.multi(["bob", "alice"], timeout=5)
     assert (accounts.key, accounts.keys) == ("bob", ["bob", "alice"])

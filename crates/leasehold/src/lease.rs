@@ -71,8 +71,8 @@ impl Lease {
     /// Returns the fencing token, which is higher than that of every earlier lease on this key.
     /// Pass it to the protected system with each write (see [`crate::fence`]).
     ///
-    /// The token of a lease rises if another process takes over another claim of the same
-    /// [`crate::Owner`].
+    /// It never changes: if another process takes over another claim of the same [`crate::Owner`],
+    /// that one has a higher token, and this lease is lost.
     ///
     /// [`Token::NONE`] if the store has no tokens, as with `layout=classic`
     /// ([`Capabilities::tokens`](crate::store::Capabilities::tokens)). All fences of leasehold

@@ -51,7 +51,7 @@ client = lh.connect(sys.argv[1])
 lease = client.mutex("parent").lease()
 if os.fork() == 0:
     with client.mutex("child"):
-        while "child" not in open(sys.argv[2]).read():
+        while "acquired key=child" not in open(sys.argv[2]).read():
             pass
     os._exit(0)
 assert os.wait()[1] == 0

@@ -193,10 +193,13 @@ impl Params {
             return Ok(());
         };
         let known: Vec<_> = known.into_iter().collect();
-        Err(Invalid::new(
-            format!("the URL has an unknown parameter {name:?}"),
-            format!("known parameters: {}", known.join(", ")),
-        ))
+        let hint = format!("known parameters: {}", known.join(", "));
+        // What is no name may be of a password that was not percent-encoded.
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+        Err(match name.chars().all(is_name) {
+            true => Invalid::new(format!("the URL has an unknown parameter {name:?}"), hint),
+            false => Invalid::new("the URL has a parameter whose name cannot be one", hint),
+        })
     }
 }
 

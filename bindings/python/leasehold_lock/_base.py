@@ -109,6 +109,8 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         ...     list(lease.tokens)
         ['alice', 'bob']
         """
+        # A text is no list of its letters: the core refuses it.
+        keys = keys if isinstance(keys, str) else list(keys)
         return self._lock("multi", keys, options, shared=shared)
 
     def election(self, key: str, **options: Unpack[LockOptions]) -> _Election:

@@ -81,6 +81,7 @@ async def test_several_keys_are_one_lock(face, client, url):
             client.multi(bad)
     with pytest.raises(TypeError):
         client.multi("alice")
+    assert client.multi(key for key in ("c", "d")).keys == ["c", "d"]
 
 
 @scenario

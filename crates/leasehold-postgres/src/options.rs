@@ -211,7 +211,19 @@ fn no_pool() -> Invalid {
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
 /// a password.
 fn parse(url: &str) -> Result<Config, Invalid> {
-    url.parse().map_err(|_| invalid("cannot be read"))
+    let config = url.parse().map_err(|_| invalid("cannot be read"))?;
+    check_host(&config)?;
+    Ok(config)
+}
+
+/// Before all else of a URL: what follows may be of a password then.
+fn check_host(config: &Config) -> Result<(), Invalid> {
+    let hosts = config.get_hosts();
+    let nameless = Host::Tcp(String::new());
+    match !hosts.is_empty() && !hosts.contains(&nameless) {
+        true => Ok(()),
+        false => Err(invalid("names no host")),
+    }
 }
 
 /// The servers, the user and the database as a URL, with `***` in the place of the password.
@@ -337,10 +349,8 @@ impl PostgresOptions {
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        let ways = iter::once(&self.config).chain(self.listen.iter().flatten());
-        if ways.into_iter().any(|at| at.get_hosts().is_empty()) {
-            return Err(invalid("names no host"));
-        }
+        let mut ways = iter::once(&self.config).chain(self.listen.iter().flatten());
+        ways.try_for_each(check_host)?;
         if !(1..=MOST_CONNECTIONS).contains(&self.pool) {
             return Err(no_pool());
         }
@@ -601,6 +611,7 @@ mod tests {
                 "has parameters",
             ),
             ("postgres://", "names no host"),
+            ("postgres://://", "names no host"),
             ("postgres://u:secret@h:port/d", "cannot be read"),
         ] {
             let refused = PostgresOptions::from_url(url).unwrap_err();

@@ -212,18 +212,16 @@ fn no_pool() -> Invalid {
 /// a password.
 fn parse(url: &str) -> Result<Config, Invalid> {
     let config = url.parse().map_err(|_| invalid("cannot be read"))?;
-    check_host(&config)?;
-    Ok(config)
+    check_host(&config).map(|()| config)
 }
 
 /// Before all else of a URL: what follows may be of a password then.
 fn check_host(config: &Config) -> Result<(), Invalid> {
     let hosts = config.get_hosts();
-    let nameless = Host::Tcp(String::new());
-    match !hosts.is_empty() && !hosts.contains(&nameless) {
-        true => Ok(()),
-        false => Err(invalid("names no host")),
+    if hosts.is_empty() || hosts.contains(&Host::Tcp(String::new())) {
+        return Err(invalid("names no host"));
     }
+    Ok(())
 }
 
 /// The servers, the user and the database as a URL, with `***` in the place of the password.

@@ -45,7 +45,7 @@ async fn the_key_is_the_name_and_the_value_is_the_id() {
     let client = classic(&server).await;
     let lease = client.mutex("invoice-42").unwrap().lock().await.unwrap();
     let id: String = server.query(&["GET", "invoice-42"]);
-    assert_eq!(id, lease.parts().claim().expose());
+    assert_eq!(id, lease.parts().unwrap().claim().expose());
     assert_eq!(id.len(), 32);
     let left: u64 = server.query(&["PTTL", "invoice-42"]);
     assert!((25_000..=30_000).contains(&left), "{left}");
@@ -124,6 +124,11 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     let rotated = lease.rotate().await.unwrap_err();
     assert_eq!(rotated.kind(), ErrorKind::Unsupported, "{rotated}");
     assert!(lease.is_valid());
+    // Nobody can adopt it, but others can release it, as `leasehold release` does.
+    let other = client.mutex("o").unwrap().lock().await.unwrap();
+    let parts = other.into_parts().await.unwrap();
+    let released = client.release_by_parts(&parts).await.unwrap();
+    assert_eq!(released, Released::Held);
     let leader = client.election("e").unwrap().campaign("").await.unwrap();
     let told = leader.proclaim("here").await.unwrap_err();
     assert_eq!(told.kind(), ErrorKind::Unsupported, "{told}");
@@ -395,7 +400,7 @@ async fn redlock_as_published() {
     assert!(client.inspect("k").await.unwrap().holders.is_empty());
     let lease = lock.lock().await.unwrap();
     assert!(lease.token().is_none());
-    let id = lease.parts().claim().expose().to_owned();
+    let id = lease.parts().unwrap().claim().expose().to_owned();
     for server in [&set.0[0], &set.0[2]] {
         assert_eq!(server.query::<String>(&["GET", "k"]), id);
     }

@@ -34,6 +34,7 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
 
     let (tell, mut told) = mpsc::unbounded_channel();
     let how = LockOptions::new().on_deadlock(AFTER, move |deadlock| {
+        assert!(deadlock.since() <= deadlock.at, "{deadlock}");
         let _ = tell.send(deadlock.to_string());
     });
     let waiting = client.mutex("y").expect("a key").with_context(&first);

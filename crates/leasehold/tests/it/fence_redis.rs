@@ -33,6 +33,7 @@ async fn a_lower_token_writes_nothing() {
     let server = RedisServer::start();
     let mut c = connect(&server).await;
     let order = Register::at("order:42");
+    assert_eq!(order.key(), "order:42");
     assert_eq!(order.get(&mut c).await.unwrap(), Stored::default());
     order.set(&mut c, Token::from(41), "new").await.unwrap();
     order.set(&mut c, Token::from(41), "packed").await.unwrap();

@@ -7,19 +7,26 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold::{ClaimIds, LossSignal, Settings, blocking};
+use leasehold::{ClaimIds, Client, LeaseParts, LossSignal, Settings, blocking};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::server::RedisServer;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::runtime::Builder;
 use tokio::time::timeout;
+
+use crate::outside_runtime::{CASES, Came, Made};
+use crate::support::until;
 
 const KEY: &str = "k";
 
 /// Far longer than any of these tests: nothing here is free because it has expired.
 const TTL: Duration = Duration::from_secs(600);
 const LIMIT: Duration = Duration::from_secs(60);
+/// So many for each deed, that one of them meets a thread with a lock.
+const FORKS: usize = 10;
 
 #[allow(unsafe_code, reason = "no safe interface forks")]
 mod system {
@@ -75,6 +82,7 @@ fn outcome<T>(result: Result<T, leasehold::Error>) -> String {
 struct Parent {
     client: blocking::Client,
     lease: blocking::Lease,
+    parts: LeaseParts,
     both: blocking::MultiLease,
     leadership: blocking::Leadership,
     signal: LossSignal,
@@ -125,9 +133,15 @@ const DEEDS: &[Deed] = &[
         |it| outcome(it.client.election("e").unwrap().observe().next().unwrap()),
         "Closed",
     ),
+    ("parts", |it| outcome(it.lease.parts()), "Closed"),
     (
         "by parts",
-        |it| outcome(it.client.release_by_parts(&it.lease.parts())),
+        |it| outcome(it.client.release_by_parts(&it.parts)),
+        "Closed",
+    ),
+    (
+        "audit log",
+        |it| outcome(it.client.audit_log(None, std::time::UNIX_EPOCH)),
         "Closed",
     ),
     ("is_valid", |it| it.lease.is_valid().to_string(), "false"),
@@ -161,8 +175,7 @@ const DEEDS: &[Deed] = &[
     (
         "in a runtime of its own",
         |it| {
-            let runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = { runtime }.enable_all().build().unwrap();
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             let mutex = it.client.as_async().mutex("other").unwrap();
             outcome(runtime.block_on(mutex.lock()))
         },
@@ -182,28 +195,61 @@ const DEEDS: &[Deed] = &[
     ),
 ];
 
-/// A parent that holds keys, and forks a child for each deed.
+/// Takes the locks of a client, of its store and of its claims again and again, until it is told to
+/// stop: children inherit them as they are at that moment.
+fn keep_busy(client: &Client, signals: &[LossSignal], stop: &AtomicBool) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let [mutex, other] = [KEY, "busy"].map(|key| client.mutex(key).unwrap());
+    let election = client.election("e").unwrap();
+    runtime.block_on(async {
+        while !stop.load(Ordering::Relaxed) {
+            assert!(signals.iter().all(|signal| signal.reason().is_none()));
+            assert!(mutex.try_lock().await.unwrap().is_none());
+            let lease = other.try_lock().await.unwrap();
+            drop((lease, election.observe()));
+            client.list("*").await.unwrap();
+        }
+    });
+}
+
+/// What children say to whom this is done while another thread keeps their parent's client busy.
+fn fork_while_busy(
+    client: &Client,
+    signals: &[LossSignal],
+    mut child: impl FnMut() -> String,
+) -> BTreeSet<String> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| keep_busy(client, signals, &stop));
+        let said = (0..FORKS).map(|_| in_child(&mut child)).collect();
+        stop.store(true, Ordering::Relaxed);
+        said
+    })
+}
+
+/// A parent that holds keys, and forks children for each deed, while another thread uses its client.
 fn fork_for_each_deed(url: &str) {
     let probe = connect(url);
     for (deed, child, expected) in DEEDS {
         let client = connect(url);
+        let noted = client.mutex("s").unwrap().lock().unwrap();
+        let lease = client.mutex(KEY).unwrap().lock().unwrap();
         let parent = Parent {
-            lease: client.mutex(KEY).unwrap().lock().unwrap(),
+            parts: lease.parts().unwrap(),
+            lease,
             both: client.multi(["x", "y"]).unwrap().lock().unwrap(),
             leadership: client.election("e").unwrap().campaign("").unwrap(),
-            signal: client
-                .mutex("s")
-                .unwrap()
-                .lock()
-                .unwrap()
-                .as_async()
-                .loss_signal(),
-            client,
+            signal: noted.as_async().loss_signal(),
+            client: client.clone(),
             url: url.to_owned(),
         };
+        let signals = [parent.lease.as_async().loss_signal(), parent.signal.clone()];
         let mut parent = Some(parent);
-        let said = in_child(|| child(parent.take().unwrap()));
-        assert_eq!(said, *expected, "{deed} on {url}");
+        let said = fork_while_busy(client.as_async(), &signals, || {
+            child(parent.take().unwrap())
+        });
+        let only = BTreeSet::from([(*expected).to_owned()]);
+        assert_eq!(said, only, "{deed} on {url}");
         let Parent {
             lease,
             both,
@@ -227,6 +273,32 @@ fn fork_for_each_deed(url: &str) {
                 "{deed} on {url}"
             );
         }
+    }
+}
+
+/// Each future of the API is polled in children, while another thread of their parent uses what
+/// they inherit.
+fn fork_for_each_call(url: &str) {
+    let runtime = Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
+    for (name, call, expected) in CASES {
+        let made = runtime.block_on(Made::new(url));
+        let client = made.client.clone();
+        let signals = [made.lease.loss_signal(), made.lease.loss_signal()];
+        let mut made = Some(made);
+        let said = fork_while_busy(&client, &signals, || match call(made.take().unwrap()) {
+            Came::Other(said) if said.contains("forked") => "as expected".to_owned(),
+            came if came == *expected => "as expected".to_owned(),
+            came => format!("{came:?}"),
+        });
+        assert_eq!(
+            said,
+            BTreeSet::from(["as expected".to_owned()]),
+            "{name} on {url}"
+        );
+        drop(made);
+        let done = runtime.block_on(client.shutdown(LIMIT));
+        assert_eq!(done.unconfirmed, 0, "{name} on {url}");
     }
 }
 
@@ -274,6 +346,7 @@ fn role() {
     let url = env::var("LEASEHOLD_TEST_URL").unwrap();
     match role.as_str() {
         "deeds" => fork_for_each_deed(&url),
+        "calls" => fork_for_each_call(&url),
         "draw" => draw_after_forking(),
         "keep" => keep(&url),
         other => panic!("no role {other}"),
@@ -297,6 +370,7 @@ async fn succeeds(role: &str, url: &str) {
 #[tokio::test]
 async fn a_forked_child_can_do_nothing_with_what_it_inherits_in_memory() {
     succeeds("deeds", "memory:forked").await;
+    succeeds("calls", "memory:forked").await;
 }
 
 #[tokio::test]
@@ -304,12 +378,14 @@ async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_one_machine() {
     let place = tempfile::tempdir().unwrap();
     let url = format!("local:{}", place.path().join("locks").display());
     succeeds("deeds", &url).await;
+    succeeds("calls", &url).await;
 }
 
 #[tokio::test]
 async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_a_server() {
     let server = RedisServer::start();
     succeeds("deeds", &server.url()).await;
+    succeeds("calls", &server.url()).await;
 }
 
 #[tokio::test]
@@ -317,14 +393,35 @@ async fn no_two_forked_processes_draw_the_same_ids() {
     succeeds("draw", "").await;
 }
 
+/// The number of the child, as the role `keep` says it.
+fn child_in(line: &str) -> Pid {
+    let child = line.split(' ').nth(1).and_then(|pid| pid.parse().ok());
+    child.and_then(Pid::from_raw).expect("its number")
+}
+
+/// A server would keep what it has for connections that nobody uses.
+#[tokio::test]
+async fn a_forked_child_keeps_no_connection_of_its_parent() {
+    let server = RedisServer::start();
+    let clients = || {
+        let clients: String = server.query(&["CLIENT", "LIST"]);
+        clients.lines().count()
+    };
+    let parent = Process::spawn(in_role("keep", &server.url()));
+    let child = child_in(&parent.stderr().wait_for("forked").await);
+    assert!(clients() > 1, "the parent is one");
+    parent.signal(Signal::KILL);
+    parent.wait().await;
+    until("only this test is connected", async || clients() == 1).await;
+    kill_process(child, Signal::KILL).expect("the child lives");
+}
+
 #[tokio::test]
 async fn a_forked_child_does_not_live_for_its_parent() {
     let place = tempfile::tempdir().unwrap();
     let url = format!("local:{}", place.path().join("locks").display());
     let parent = Process::spawn(in_role("keep", &url));
-    let line = parent.stderr().wait_for("forked").await;
-    let child = line.split(' ').nth(1).and_then(|pid| pid.parse().ok());
-    let child = child.and_then(Pid::from_raw).expect("its number");
+    let child = child_in(&parent.stderr().wait_for("forked").await);
     parent.signal(Signal::KILL);
     parent.wait().await;
     let client = leasehold::connect(&url).await.unwrap();

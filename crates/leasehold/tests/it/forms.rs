@@ -99,6 +99,10 @@ async fn work_runs_in_every_form_for_threads() {
     let held = async || b.mutex("k").unwrap().lock().await.unwrap();
     let mutex = client.mutex("k").unwrap();
     check!(a, &mutex, held().await, [with_lock with_lock_within with_try_lock try_with_lock]);
+    let untyped = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
+    check!(a, &untyped, held().await, [with_lock with_lock_within with_try_lock try_with_lock]);
+    let nested = client.reentrant("k", &Owner::new()).unwrap();
+    check!(a, &nested, held().await, [with_lock with_lock_within with_try_lock try_with_lock]);
     let both = client.multi(["j", "k"]).unwrap();
     check!(a, &both, held().await, [with_lock with_lock_within with_try_lock try_with_lock]);
     let pair = client.rwlock("k").unwrap();
@@ -124,7 +128,7 @@ async fn bad_options_are_told_by_whoever_acquires() {
     let (client, _) = clients().await;
     let lock = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let parts = lease.parts();
+    let parts = lease.parts().unwrap();
     let days = |days: u64| Duration::from_secs(days * 24 * 3600);
     type Option = fn(Lock, Duration) -> Lock;
     let bad: [(&str, Option, Duration); 5] = [
@@ -194,7 +198,7 @@ async fn leaders_and_readers_go_on_after_a_crash() {
     let (a, b) = clients().await;
     let (crashed, again) = (a.election("e").unwrap(), b.election("e").unwrap());
     let before = crashed.campaign("at the first").await.unwrap();
-    let saved = before.lease().parts();
+    let saved = before.lease().parts().unwrap();
     let on = again
         .recover(&saved, "at the second", LockOptions::new())
         .await
@@ -202,11 +206,11 @@ async fn leaders_and_readers_go_on_after_a_crash() {
     assert!(!on.is_new && on.leadership.term() > saved.token());
     let leader = again.leader().await.unwrap().expect("one leads");
     assert_eq!(leader.note.as_deref(), Some("at the second"));
-    let saved = on.leadership.lease().parts();
+    let saved = on.leadership.lease().parts().unwrap();
     let _ = on.leadership.resign().await.unwrap();
     let anew = again.recover(&saved, "", LockOptions::new()).await.unwrap();
     assert!(anew.is_new);
-    let saved = anew.leadership.lease().parts();
+    let saved = anew.leadership.lease().parts().unwrap();
     let on = again
         .recover(&saved, "", LockOptions::new().within(LONG))
         .await
@@ -225,19 +229,22 @@ async fn leaders_and_readers_go_on_after_a_crash() {
     let pair = b.rwlock("r").unwrap();
     let reader = a.rwlock("r").unwrap().read().await.unwrap();
     let on = pair
-        .recover(&reader.parts(), LockOptions::new())
+        .recover(&reader.parts().unwrap(), LockOptions::new())
         .await
         .unwrap();
     assert!(!on.is_new && on.lease.mode() == Mode::SHARED);
     let _ = on.lease.release().await.unwrap();
     let writer = pair.write().await.unwrap();
     assert!(
-        pair.try_recover(&reader.parts()).await.unwrap().is_none(),
+        pair.try_recover(&reader.parts().unwrap())
+            .await
+            .unwrap()
+            .is_none(),
         "a writer is there"
     );
     drop(writer);
     let late = pair
-        .recover(&reader.parts(), LockOptions::new())
+        .recover(&reader.parts().unwrap(), LockOptions::new())
         .await
         .unwrap();
     assert!(late.is_new);

@@ -343,3 +343,20 @@ fn the_page_quotes_the_examples() {
         }
     }
 }
+
+/// A row that no holder has written refuses them, too.
+#[tokio::test]
+async fn what_is_no_token_fences_nothing() {
+    let shop = Shop::open().await;
+    for token in ["0", "-1", "null"] {
+        let guard = format!("select leasehold.guard('new', {token})");
+        let done = psql(&shop.url, &guard).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(
+            !done.status.success() && said.contains("no fencing token"),
+            "{token}: {said}"
+        );
+    }
+    let seen = sql_at(&shop.url, "select count(*) from leasehold.guards");
+    assert_eq!(seen, "0");
+}

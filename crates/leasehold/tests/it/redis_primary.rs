@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::expect::says;
+use leasehold_testkit::process::overload;
 use std::time::Duration;
 
 use crate::redis_support::fake_sentinel::FakeSentinel;
@@ -62,7 +63,7 @@ async fn a_replica_that_a_sentinel_names_is_refused_and_another_is_asked() {
             .reply,
     );
 
-    let options = options_of(&[&stale]).connect_timeout(Duration::from_millis(300));
+    let options = options_of(&[&stale]).connect_timeout(Duration::from_millis(300) * overload());
     let error = RedisStore::connect(options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let named = format!(

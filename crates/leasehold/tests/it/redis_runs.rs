@@ -144,7 +144,7 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
     let (client_a, other) = (client(&server).await, client(&server).await);
     let held = client_a.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiter(&client_a, &other, 1).await;
-    drop(held.parts());
+    drop(held.parts().unwrap());
     server.stop();
     let release = tokio::spawn(held.release());
     let mut waiter = waiter;

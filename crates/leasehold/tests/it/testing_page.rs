@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::fence::Gate;
 use leasehold::testing::TestStore;
-use leasehold::{Client, ErrorKind, Loss};
+use leasehold::{Client, ErrorKind, Loss, blocking};
 use tokio::time::{Instant, advance, sleep};
 
 /// The code under test: one report at a time.
@@ -68,6 +68,30 @@ async fn a_stalled_holder_does_no_harm() -> Result<(), leasehold::Error> {
     let lease = next.mutex("table")?.lock().await?;
     table.admit(lease.token()).unwrap();
     assert!(table.admit(stale).is_err());
+    Ok(())
+}
+
+/// The code under test: stops when it may not go on.
+fn counted(lease: &blocking::Lease) -> u32 {
+    (0..1000).take_while(|_| lease.is_valid()).count() as u32
+}
+
+#[test]
+fn a_thread_stops_when_its_lease_is_lost() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = blocking::ClientBuilder::from(store.builder()).connect()?;
+    let other = blocking::ClientBuilder::from(store.builder()).connect()?;
+    let report = client.mutex("report")?;
+    let busy = other.mutex("report")?.lock()?;
+    assert!(report.try_lock()?.is_none());
+    let _ = busy.release()?;
+    let lease = report.lock()?;
+    assert_eq!(counted(&lease), 1000);
+    other.break_key("report")?;
+    println!("{}", lease.lost());
+    assert_eq!(counted(&lease), 0);
+    store.make_unavailable();
+    assert!(report.try_lock().unwrap_err().is_unavailable());
     Ok(())
 }
 
@@ -175,5 +199,5 @@ async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {
 
 #[test]
 fn the_page_quotes_what_is_tested() {
-    super::fencing_examples::quotes("testing.md", "testing_page.rs", 3);
+    super::fencing_examples::quotes("testing.md", "testing_page.rs", 4);
 }

@@ -15,14 +15,14 @@ KEY = os.environ["LEASEHOLD_KEY"]
 TOKEN = int(os.environ["LEASEHOLD_TOKEN"])
 
 
-def pay(database, order):
+def pay(database: psycopg.Connection, order: int) -> None:
     with database.transaction():
         # First of all, also before what is read.
         database.execute("select leasehold.guard(%s, %s)", (KEY, TOKEN))
         database.execute("update orders set state = 'paid' where id = %s", (order,))
 
 
-def main():
+def main() -> None:
     # With autocommit each transaction() is a transaction; else it may be a savepoint of one.
     with psycopg.connect(autocommit=True) as database:
         for order in map(int, sys.stdin):

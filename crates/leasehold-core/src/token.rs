@@ -13,8 +13,7 @@ use crate::Invalid;
 /// token is above zero.
 ///
 /// A store that shares its records with other libraries has no tokens. Then the token is
-/// [`Token::NONE`], which all fences of leasehold refuse. Do not store it as a number: check
-/// [`Token::is_none`] first.
+/// [`Token::NONE`], which all fences of leasehold refuse.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -43,20 +42,23 @@ impl Token {
         self.0
     }
 
-    /// Returns the number as databases keep it: a `BIGINT` is signed.
+    /// Returns the number as databases keep it: a `BIGINT` is signed. `None` for [`Token::NONE`]: no
+    /// comparison in SQL admits a `NULL`.
     ///
     /// ```
     /// use leasehold_core::Token;
     /// let token = Token::try_from(1795701612111157_i64)?;
-    /// assert_eq!(token.as_i64(), 1795701612111157);
+    /// assert_eq!(token.as_i64(), Some(1795701612111157));
+    /// assert_eq!(Token::NONE.as_i64(), None);
     /// assert_eq!("1795701612111157".parse(), Ok(token));
     /// assert!(Token::try_from(-1_i64).is_err());
     /// assert!("-1".parse::<Token>().is_err() && "9223372036854775808".parse::<Token>().is_err());
     /// # Ok::<(), leasehold_core::Invalid>(())
     /// ```
     #[must_use]
-    pub fn as_i64(self) -> i64 {
-        i64::try_from(self.0).unwrap_or(i64::MAX)
+    pub fn as_i64(self) -> Option<i64> {
+        let token = self.some()?;
+        Some(i64::try_from(token.0).unwrap_or(i64::MAX))
     }
 }
 
@@ -76,7 +78,8 @@ impl From<Token> for u64 {
 impl TryFrom<i64> for Token {
     type Error = Invalid;
 
-    /// Reads what [`Token::as_i64`] returned; zero is [`Token::NONE`].
+    /// Reads what [`Token::as_i64`] returned. Zero, as in a row that no holder has written, is
+    /// [`Token::NONE`].
     fn try_from(number: i64) -> Result<Self, Invalid> {
         let token = u64::try_from(number).map(Self);
         token.map_err(|_| Invalid::plain(format!("{number} is no fencing token: it is below zero")))

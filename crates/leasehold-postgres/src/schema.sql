@@ -332,6 +332,11 @@ create function {schema}.guard(guarded text, with_token bigint) returns void
     language plpgsql security definer set search_path = pg_catalog, pg_temp
     as $$
 begin
+    if coalesce(with_token, 0) <= 0 then
+        raise exception using errcode = 'LH001',
+            message = format('%L is not guarded: %s is no fencing token', guarded, with_token),
+            hint = 'the lease is of a store without tokens, which fences nothing: use another';
+    end if;
     insert into {schema}.guards as g (key, token) values (guarded, with_token)
         on conflict (key) do update set token = with_token, seen = now()
             where g.token <= with_token;

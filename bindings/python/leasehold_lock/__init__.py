@@ -12,7 +12,26 @@ write with the token
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+
+def _check_interpreter() -> None:
+    """Refuses where the native part would load, and then go wrong."""
+    if "t" in getattr(sys, "abiflags", ""):
+        message = "leasehold-lock does not support free-threaded Python yet: use one with the GIL"
+        raise ImportError(message)
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    try:
+        interpreters = importlib.import_module(name)
+    except ImportError:
+        return
+    if interpreters.get_current() != interpreters.get_main():
+        message = "leasehold-lock does not support subinterpreters: use processes or threads"
+        raise ImportError(message)
+
+
+_check_interpreter()
 
 from ._base import RwLock
 from ._errors import (

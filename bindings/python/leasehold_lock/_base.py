@@ -9,13 +9,14 @@ from __future__ import annotations
 import atexit
 import datetime
 import functools
+import itertools
 import os
 import secrets
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import _native
@@ -97,7 +98,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         True
         """
         lock = self._lock("reentrant", [key], options)
-        lock._owner = lock._owner_here if owner is None else lambda: owner
+        lock._enters, lock._shared_owner = True, owner
         return lock
 
     def multi(
@@ -182,22 +183,33 @@ def _release_at_exit() -> None:
 
 
 _LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
-_logging_in: int | None = None
+_logger: logging.Logger | None = None
+#: The process that logs, and from which level on.
+_listening: tuple[int, int] | None = None
+_log_threads: dict[int, object] = {}
 
 
 def _listen() -> None:
     """Tells from which level on this process logs; a thread takes the records from the core."""
-    global _logging_in
-    # Who has not imported it does not listen.
-    if "logging" in sys.modules:
+    global _logger
+    if _logger is None:
+        # Who has not imported it does not listen.
+        if "logging" not in sys.modules:
+            return
         import logging
 
-        logger = logging.getLogger(__package__)
-        level = logger.getEffectiveLevel()
-        _native.listen(next((name for name, of in _LEVELS.items() if of >= level), "OFF"))
-        if _logging_in != os.getpid():
-            _logging_in = os.getpid()
-            threading.Thread(target=_log, args=(logger,), name="leasehold-log", daemon=True).start()
+        _logger = logging.getLogger(__package__)
+    if _listening != (now := (os.getpid(), _logger.getEffectiveLevel())):
+        _listen_as(now, _logger)
+
+
+def _listen_as(now: tuple[int, int], logger: logging.Logger) -> None:
+    global _listening
+    _listening, (process, level) = now, now
+    _native.listen(next((name for name, of in _LEVELS.items() if of >= level), "OFF"))
+    # One of several threads that are here starts it.
+    if _log_threads.setdefault(process, me := object()) is me:
+        threading.Thread(target=_log, args=(logger,), name="leasehold-log", daemon=True).start()
 
 
 def _log(logger: logging.Logger) -> None:
@@ -218,13 +230,17 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
     _makes: type[_LeaseT]
     _for_tasks: bool
+    #: The number of this thread or task, which no other ever has.
     _holder: Callable[[], int]
-    _owner: Callable[[], str | None] = staticmethod(lambda: None)
+    #: Whether each owner may enter again: this thread or task, if none is named.
+    _enters = False
+    _shared_owner: str | None = None
     _guarded: Callable[[Callable[..., Any], bool], Callable[..., Any]]
 
     def __init__(self, client: BaseClient[Any, Any], core: _native.Lock) -> None:
         self._client, self._core = client, core
-        self._leases: dict[int, list[_LeaseT]] = {}
+        #: What is held by this object: by whom, and whether by a block. The last one is last.
+        self._leases: dict[_LeaseT, tuple[int, bool]] = {}
 
     @property
     def key(self) -> str:
@@ -237,8 +253,10 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         return self._core.keys
 
     def owned(self) -> bool:
-        """Whether this thread or task holds it by this object. No round trip."""
-        return any(lease.is_valid() for lease in self._leases.get(self._holder(), ()))
+        """Whether this thread holds it by this object, or any task. No round trip."""
+        held = list(self._leases.items())
+        ours = (lease for lease, (by, _) in held if self._for_tasks or self._is_here(by))
+        return any(lease.is_valid() for lease in ours)
 
     async def acquire(
         self, blocking: bool | None = True, timeout: Seconds | None = -1, *,
@@ -254,18 +272,26 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
             if timeout != -1:
                 raise make("Invalid", "a call that does not wait has no timeout", key=self.key)
             limit = 0
-        lease = await self._claim(limit, True)
-        if lease is not None:
-            self._push(lease)
-        return lease is not None
+        core = await self._claim(limit, True)
+        if core is None:
+            return False
+        self._leases[self._makes(self._client, core)] = (self._holder(), False)
+        return True
 
     async def lease(self, timeout: Seconds | None = -1) -> _LeaseT:
         """Acquires it and returns the lease, for any thread or task. Raises ``Timeout``."""
-        return await self._claim(timeout, False)
+        return self._makes(self._client, await self._claim(timeout, False))
 
     async def release(self) -> None:
-        """Releases what was acquired here. Raises ``Lost`` if the lease was lost before."""
-        lease = self._pop()
+        """Releases what was acquired here. Raises ``Lost`` if the lease was lost before.
+
+        A thread releases what it has acquired itself; among tasks, any may.
+        """
+        lease = self._held("release")
+        # A block forgets its own lease when it is left, which may be elsewhere, and now.
+        _, in_block = self._leases.get(lease, (0, True))
+        if not in_block:
+            self._leases.pop(lease, None)
         await self._client._run(lease._core.finish())
 
     async def locked(self) -> bool:
@@ -325,7 +351,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
         >>> client = lh.connect("memory:")
         >>> @client.mutex("nightly").guard(skip_if_busy=True)
-        ... def nightly():
+        ... def nightly() -> str:
         ...     return "done"
         >>> with client.mutex("nightly"):
         ...     print(nightly())
@@ -346,43 +372,63 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
         return decorate
 
-    def _owner_here(self) -> str:
-        return f"{_secret ^ os.getpid() << 64 ^ self._holder():032x}"
+    def _owner(self) -> str | None:
+        """The secret of who may enter again."""
+        if self._shared_owner is None and self._enters:
+            return f"{_secret ^ os.getpid() << 64 ^ self._holder():032x}"
+        return self._shared_owner
 
-    async def _claim(self, limit: Seconds | None, or_none: bool) -> _LeaseT:
+    def _claim(self, limit: Seconds | None, or_none: bool) -> Coroutine[Any, Any, Any]:
+        """Waits for a lease of the core, which with ``or_none`` may be none."""
         _listen()
-        core = await self._client._run(self._core.acquire(limit, or_none, self._owner()))
-        return self._makes(self._client, core) if core else None  # type: ignore[return-value]
+        return self._client._run(self._core.acquire(limit, or_none, self._owner()))
 
     async def __aenter__(self) -> _LeaseT:
-        return self._push(await BaseLock.lease(self))
+        lease = self._makes(self._client, await self._claim(-1, False))
+        self._leases[lease] = (self._holder(), True)
+        return lease
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
-        await BaseLease.__aexit__(self._pop(), kind)
+        lease = self._of_block()
+        self._leases.pop(lease, None)
+        await BaseLease.__aexit__(lease, kind)
 
-    def _push(self, lease: _LeaseT) -> _LeaseT:
-        self._leases.setdefault(self._holder(), []).append(lease)
-        return lease
+    def _is_here(self, holder: int) -> bool:
+        return holder == self._holder()
+
+    def _of_block(self) -> _LeaseT:
+        """Of the last block of this thread or task; else of the first, which another has entered.
+
+        Fixtures and dependencies leave a block where they have not entered it.
+        """
+        found = None
+        for lease, (by, in_block) in reversed(list(self._leases.items())):
+            if in_block:
+                found = lease
+                if self._is_here(by):
+                    break
+        return found or self._held("leave")
 
     def _held(self, to: str) -> _LeaseT:
-        leases = self._leases.get(self._holder())
-        if not leases:
+        """The last of this thread or task; among tasks, else the first that another acquired."""
+        found = None
+        for lease, (by, in_block) in reversed(list(self._leases.items())):
+            if lease._core.is_open:
+                if self._is_here(by):
+                    return lease
+                if self._for_tasks and not in_block:
+                    found = lease
+        if found is None:
             raise NotHeld(f"cannot {to} {self.key!r}: it is not held here")
-        return leases[-1]
-
-    def _pop(self) -> _LeaseT:
-        lease, holder = self._held("release"), self._holder()
-        self._leases[holder].pop()
-        if not self._leases[holder]:
-            del self._leases[holder]
-        return lease
+        return found
 
     def __repr__(self) -> str:
         return f"<{_name(self)} of {self.key!r}>"
 
 
-#: By it threads and tasks are owners that nobody else can guess.
-_secret = secrets.randbits(128)
+#: By it threads and tasks are owners that nobody else can guess, and by a number of their own:
+#: those that Python gives them are used again.
+_secret, numbers = secrets.randbits(128), itertools.count(1)
 
 
 class BaseElection(BaseLock[_LeaseT]):
@@ -496,6 +542,12 @@ class BaseLease(_NotPickled):
         ...         lease.is_valid()
         True
         """
+        if not self._client._core.hands_over:
+            # Given away, it would be taken until its TTL: nobody can adopt it there.
+            raise make(
+                "Unsupported", "this store cannot give a lease to another client",
+                hint="release it here, and acquire it there", key=self.key, operation="hand_over",
+            )
         return await self._client._run(self._core.hand_over())
 
     async def release(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import urllib.parse
 import weakref
+from typing import Any
 
 from ._errors import LeaseholdError, Timeout
 from ._threads import Client, Lease
@@ -36,10 +38,13 @@ class FileLock(contextlib.ContextDecorator):
         self._directory, key = os.path.split(os.path.realpath(lock_file))
         url = "local:" + urllib.parse.quote(os.path.join(self._directory, ".leasehold"))
         self._lock = _clients.setdefault(url, Client(url)).mutex(key)
+        self._of_thread = threading.local()
 
     @property
     def _levels(self) -> list[Lease]:
-        return self._lock._leases.get(self._lock._holder(), [])
+        """The lease of this thread, as many times as it has acquired it."""
+        levels: list[Lease] = self._of_thread.__dict__.setdefault("levels", [])
+        return levels
 
     @property
     def lock_counter(self) -> int:
@@ -49,7 +54,7 @@ class FileLock(contextlib.ContextDecorator):
     @property
     def is_locked(self) -> bool:
         """Whether this thread holds it. No round trip."""
-        return self._lock.owned()
+        return any(lease.is_valid() for lease in self._levels)
 
     def acquire(
         self, timeout: float | None = None, poll_interval: float | None = None, *,
@@ -60,18 +65,18 @@ class FileLock(contextlib.ContextDecorator):
         limit = limit if (self.blocking if blocking is None else blocking) else 0
         if self._levels:
             self._levels[-1].check()
-            self._lock._push(self._levels[-1])
+            self._levels.append(self._levels[-1])
         else:
-            os.makedirs(self._directory, exist_ok=True)
+            if self._lock._client.url is None:
+                os.makedirs(self._directory, exist_ok=True)
             try:
-                lease = self._lock.lease(None if limit < 0 or limit == float("inf") else limit)
+                limited = None if limit < 0 or limit == float("inf") else limit
+                lease = self._lock.lease(limited)
             except Timeout as busy:
                 busy.lock_file = self.lock_file
                 raise
-            self._lock._push(lease)
-        acquired = _Acquired()
-        acquired.lock = acquired.push(self)
-        return acquired
+            self._levels.append(lease)
+        return _Acquired(self)
 
     def release(self, force: bool = False) -> None:
         """Releases it once, or entirely with ``force``; harmless if not held. Raises ``Lost``."""
@@ -80,19 +85,25 @@ class FileLock(contextlib.ContextDecorator):
         if len(self._levels) > 1:
             self._levels.pop()
         elif self._levels:
-            self._lock.release()
+            self._levels.pop().__exit__(None)
 
     def __enter__(self) -> FileLock:
         self.acquire()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
         with contextlib.suppress(*([LeaseholdError] if kind else [])):
             self.release()
 
 
-class _Acquired(contextlib.ExitStack):
-    lock: FileLock
+class _Acquired:
+    """What ``with lock.acquire()`` releases."""
 
-    def __enter__(self) -> FileLock:  # type: ignore[override]
+    def __init__(self, lock: FileLock) -> None:
+        self.lock = lock
+
+    def __enter__(self) -> FileLock:
         return self.lock
+
+    def __exit__(self, *error: Any) -> None:
+        self.lock.__exit__(*error)

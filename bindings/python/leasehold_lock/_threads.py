@@ -63,6 +63,14 @@ def _face(cls):
     return cls
 
 
+class _Thread(threading.local):
+    def __init__(self):
+        self.number = next(_base.numbers)
+
+
+_thread = _Thread()
+
+
 @_face
 class LossEvent(_base.LossEvent):
     """Tells of the loss of a lease, like a ``threading.Event`` that leasehold sets."""
@@ -79,14 +87,14 @@ class Lease(_base.BaseLease):
 class Lock(_base.BaseLock):
     """A lock for threads: ``with lock as lease``, or the calls of ``threading.Lock``."""
 
-    _makes, _for_tasks, _holder = Lease, False, staticmethod(threading.get_ident)
+    _makes, _for_tasks, _holder = Lease, False, staticmethod(lambda: _thread.number)
 
     def _guarded(self, function, skip):
         def guarded(*args, **kwargs):
-            lease = _wait(self._claim(0 if skip else -1, skip))
-            if lease is None:
+            core = _wait(self._claim(0 if skip else -1, skip))
+            if core is None:
                 return None
-            with lease:
+            with Lease(self._client, core):
                 return function(*args, **kwargs)
 
         return guarded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import Generic, NamedTuple, TypedDict, TypeVar, Union
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Union
 
 _T = TypeVar("_T")
 
@@ -68,9 +68,16 @@ class Inspection(NamedTuple):
     waiters: list[Waiter]
 
 
-class Recovered(NamedTuple, Generic[_T]):
+class _Recovered(NamedTuple):
+    lease: Any
+    is_new: bool
+
+
+# In two steps, since Python 3.10 has no generic named tuples.
+class Recovered(_Recovered, Generic[_T]):
     """What ``recover()`` has got."""
 
-    lease: _T
+    __slots__ = ()
+    lease: _T  # pyright: ignore[reportIncompatibleVariableOverride]
     #: Whether there was nothing to go on with, so that the lease is a new one.
-    is_new: bool
+    is_new: bool  # pyright: ignore[reportIncompatibleVariableOverride]

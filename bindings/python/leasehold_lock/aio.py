@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
-from ._base import BaseClient, BaseElection, BaseLease, BaseLock, LossEvent, RwLock
+from ._base import BaseClient, BaseElection, BaseLease, BaseLock, LossEvent, RwLock, numbers
 from ._types import ConnectOptions
 
 if TYPE_CHECKING:
@@ -27,16 +27,35 @@ def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     return Client(url, **options)
 
 
+_numbers: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+
+
+def _number() -> int:
+    """The number of this task."""
+    task = asyncio.current_task()
+    if task is None:
+        return 0
+    return _numbers.get(task) or _numbers.setdefault(task, next(numbers))
+
+
 class Lease(BaseLease):
     """A lease for tasks."""
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Runs ``work``, and cancels it as soon as the lease is lost; then raises ``Lost``."""
+        """Runs ``work``, and cancels it as soon as the lease ends; then raises ``Lost``.
+
+        Work under a lease that has ended is not begun.
+        """
+        try:
+            self.check()
+        except BaseException:
+            work.close()
+            raise
         task = asyncio.ensure_future(work)
         loss = asyncio.ensure_future(self.lost.wait())
         try:
             await asyncio.wait((task, loss), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and self._core.is_lost:
+            if not task.done():
                 await _end(task)
                 self.check()
             done = await task
@@ -51,14 +70,14 @@ class Lock(BaseLock[Lease]):
     """A lock for tasks: ``async with lock as lease``, or the calls of ``asyncio.Lock``."""
 
     _makes, _for_tasks = Lease, True
-    _holder = staticmethod(lambda: id(asyncio.current_task()))
+    _holder = staticmethod(_number)
 
     def _guarded(self, function: Callable[..., Any], skip: bool) -> Callable[..., Any]:
         async def guarded(*args: Any, **kwargs: Any) -> Any:
-            lease = await self._claim(0 if skip else -1, skip)
-            if lease is None:
+            core = await self._claim(0 if skip else -1, skip)
+            if core is None:
                 return None
-            async with lease:
+            async with Lease(self._client, core) as lease:
                 return await lease.run(function(*args, **kwargs))
 
         return guarded
@@ -136,7 +155,7 @@ class _Bridge:
         call = self._core.start(op, future)
         try:
             return await future
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             self._core.cancel(call)
             if future.done() and not future.cancelled():
                 future.exception()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::Invalid;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
@@ -13,10 +14,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A number of seconds, or a `timedelta`.
 pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let number = if value.hasattr("total_seconds")? {
-        value.call_method0("total_seconds")?
-    } else {
-        value.clone()
+    let number = match value.hasattr("total_seconds")? {
+        true => value.call_method0("total_seconds")?,
+        false => value.clone(),
     };
     let seconds = match number.extract::<f64>() {
         Ok(seconds) if !number.is_instance_of::<PyBool>() => seconds,
@@ -30,8 +30,11 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
 
 fn out_of_bounds(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("{what}={value} is not a time between 0 s and 366 days");
-    let failure = Failure::invalid(message);
-    PyErr::from(failure.hint("give a number of seconds, or a timedelta"))
+    Failure::from(Invalid::new(
+        message,
+        "give a number of seconds, or a timedelta",
+    ))
+    .into()
 }
 
 /// Sets what the caller has given by name: `each` gets a name and a value, and returns whether it

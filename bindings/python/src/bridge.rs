@@ -1,60 +1,64 @@
 //! The bridge from the runtime to one event loop.
 //!
-//! The thread of the runtime never touches the interpreter: it leaves answers in a list, and wakes
-//! the loop by a socket once. The thread of the loop then takes all answers that are there. A
-//! hand-over of the interpreter for each answer costs ten times as much.
+//! The thread of the loop drives its calls itself, as the face for threads does: a step that needs
+//! no waiting crosses no thread, and what one task passes on reaches the next in the same turn of
+//! the loop. The thread of the runtime never touches the interpreter. Where it has news of a call, it
+//! lists the call, and wakes the loop by a socket once for all of them.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
-use std::mem::take;
+use std::io::{Read, Write};
+use std::mem::{forget, take};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
 
+use leasehold::background;
 use leasehold_store::fork::Process;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
-use tokio::task::AbortHandle;
 
-use crate::op::{Answer, Op};
-use crate::runtime;
+use crate::failure::Failure;
+use crate::op::{Answer, Op, Work, step};
 
-/// Answers that the loop has not taken.
-struct Answers {
-    list: Mutex<Vec<(u64, Answer)>>,
+/// Calls that can go on, which the loop has not taken.
+struct Woken {
+    list: Mutex<Vec<u64>>,
     wake: UnixStream,
 }
 
-impl Answers {
-    fn push(&self, call: u64, answer: Answer) {
-        let mut list = lock(&self.list);
-        list.push((call, answer));
+struct Call(u64, Arc<Woken>);
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        let mut list = lock(&self.1.list);
+        list.push(self.0);
         // One byte for all until the loop has taken them. A socket that is full or closed wakes
         // nobody, and need not.
         if list.len() == 1 {
-            let _ = (&self.wake).write(&[1]);
+            let _ = (&self.1.wake).write(&[1]);
         }
     }
 }
 
 struct Pending {
+    number: u64,
     future: Py<PyAny>,
-    task: AbortHandle,
-}
-
-#[derive(Default)]
-struct Calls {
-    last: u64,
-    pending: HashMap<u64, Pending>,
+    work: Work,
+    waker: Waker,
 }
 
 /// The calls of one event loop.
 #[pyclass(frozen)]
 pub(crate) struct Bridge {
-    answers: Arc<Answers>,
-    woken: UnixStream,
-    calls: Mutex<Calls>,
+    woken: Arc<Woken>,
+    socket: UnixStream,
+    calls: Mutex<HashMap<u64, Pending>>,
+    last: AtomicU64,
+    /// Whether a call has begun since the loop has taken those that can go on.
+    has_begun: AtomicBool,
     process: Process,
 }
 
@@ -62,87 +66,79 @@ pub(crate) struct Bridge {
 impl Bridge {
     #[new]
     fn new() -> PyResult<Self> {
-        let (woken, wake) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
+        let (socket, wake) = UnixStream::pair()?;
+        socket.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
         Ok(Self {
-            answers: Arc::new(Answers {
+            woken: Arc::new(Woken {
                 list: Mutex::default(),
                 wake,
             }),
-            woken,
+            socket,
             calls: Mutex::default(),
+            last: AtomicU64::new(0),
+            has_begun: AtomicBool::new(false),
             process: Process::this(),
         })
     }
 
     /// What the loop has to watch.
     fn fileno(&self) -> i32 {
-        self.woken.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 
-    /// Begins a call. `future` gets its answer from `drain`. Returns a number for `cancel`.
-    fn start(&self, op: &Op, future: Py<PyAny>) -> PyResult<u64> {
+    /// Begins a call. `future` gets its answer, at once or in `drain`. Returns a number for `cancel`.
+    fn start(&self, py: Python<'_>, op: &Op, future: Py<PyAny>) -> PyResult<u64> {
         if self.process.has_forked() {
             let message = "this event loop belongs to the process from which this one was forked";
             return Err(PyRuntimeError::new_err(message));
         }
-        let work = op.take()?;
-        let runtime = runtime::handle()?;
-        let answers = self.answers.clone();
-        let mut calls = lock(&self.calls);
-        calls.last += 1;
-        let call = calls.last;
-        let task = runtime.spawn(async move { answers.push(call, work.await) });
-        let task = task.abort_handle();
-        calls.pending.insert(call, Pending { future, task });
-        Ok(call)
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let call = Pending {
+            number,
+            future,
+            work: op.take()?,
+            waker: Waker::from(Arc::new(Call(number, self.woken.clone()))),
+        };
+        // Those that begin in the same turn of the loop go together.
+        if self.has_begun.swap(true, Ordering::Relaxed) {
+            call.waker.wake_by_ref();
+            lock(&self.calls).insert(number, call);
+        } else {
+            self.drive(py, vec![call])?;
+        }
+        Ok(number)
     }
 
-    /// Ends a call: nothing is held or waited for by it. An answer that was under way is dropped,
-    /// which releases its lease.
+    /// Ends a call: nothing is held or waited for by it.
     fn cancel(&self, call: u64) {
-        let pending = lock(&self.calls).pending.remove(&call);
-        if let Some(pending) = pending {
-            pending.task.abort();
-        }
+        // Dropped without the lock.
+        let _pending = lock(&self.calls).remove(&call);
     }
 
-    /// Takes all answers that are there.
+    /// Lets all calls go on that can.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        self.forget_wakes();
-        let answers = take(&mut *lock(&self.answers.list));
-        for (call, answer) in answers {
-            let Some(pending) = lock(&self.calls).pending.remove(&call) else {
-                continue;
-            };
-            let future = pending.future.bind(py);
-            if future.call_method0("done")?.is_truthy()? {
-                continue;
-            }
-            match answer {
-                Ok(output) => future.call_method1("set_result", (output.into_python(py)?,))?,
-                Err(failure) => future.call_method1("set_exception", (failure.raise(py),))?,
-            };
-        }
-        Ok(())
+        // Before the calls are taken: those that come later wake the loop again.
+        let _ = (&self.socket).read(&mut [0; 8]);
+        self.has_begun.store(false, Ordering::Relaxed);
+        let woken = take(&mut *lock(&self.woken.list));
+        let calls = woken.iter().map(|call| lock(&self.calls).remove(call));
+        self.drive(py, calls.flatten().collect())
     }
 
     /// Ends all calls.
     fn close(&self) {
-        let pending = take(&mut lock(&self.calls).pending);
-        for call in pending.values() {
-            call.task.abort();
+        let pending = take(&mut *lock(&self.calls));
+        // The calls of a parent go on there. Without the lock: futures may run code of Python.
+        if self.process.has_forked() {
+            forget(pending);
         }
-        let answers = take(&mut *lock(&self.answers.list));
-        // Without the lock: leases in it are released, and futures may run code of Python.
-        drop((answers, pending));
     }
 
     // A loop that was not closed is garbage with its futures and its bridge.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         let calls = self.calls.try_lock();
-        let mut calls = calls.iter().flat_map(|calls| calls.pending.values());
+        let mut calls = calls.iter().flat_map(|calls| calls.values());
         calls.try_for_each(|call| visit.call(&call.future))
     }
 
@@ -152,26 +148,39 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// Reads what has woken the loop, before the answers are taken: those that come later wake it
-    /// again.
-    fn forget_wakes(&self) {
-        let mut bytes = [0; 64];
-        loop {
-            match (&self.woken).read(&mut bytes) {
-                Ok(64) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => return,
+    /// Takes a step of each. The interpreter is left meanwhile: who forks may need it to go on.
+    fn drive(&self, py: Python<'_>, calls: Vec<Pending>) -> PyResult<()> {
+        let runtime = background::enter().map_err(Failure::from)?;
+        let steps: Vec<_> = py.detach(|| {
+            let _timers = runtime.enter();
+            let drive = |mut call: Pending| (step(&mut call.work, &call.waker), call);
+            calls.into_iter().map(drive).collect()
+        });
+        let mut outcome = Ok(());
+        for (step, call) in steps {
+            match step {
+                Poll::Ready(answer) => outcome = outcome.and(settle(call.future.bind(py), answer)),
+                Poll::Pending => drop(lock(&self.calls).insert(call.number, call)),
             }
         }
+        outcome
     }
+}
+
+/// Gives a future its answer, unless it was cancelled.
+fn settle(future: &Bound<'_, PyAny>, answer: Answer) -> PyResult<()> {
+    let (py, is_done) = (future.py(), future.call_method0("done")?);
+    match answer {
+        _ if is_done.is_truthy()? => is_done,
+        Ok(output) => future.call_method1("set_result", (output.into_python(py)?,))?,
+        Err(failure) => future.call_method1("set_exception", (failure.raise(py),))?,
+    };
+    Ok(())
 }
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        // The calls of a parent go on there.
-        if !self.process.has_forked() {
-            self.close();
-        }
+        self.close();
     }
 }
 

@@ -198,6 +198,13 @@ impl Client {
         })
     }
 
+    /// Whether a lease can be given to another client; where this process is connected.
+    #[getter]
+    fn hands_over(&self) -> bool {
+        let client = self.0.connected();
+        client.is_none_or(|client| !client.capabilities().exclusive_only)
+    }
+
     /// The URL without its password, where this process is connected.
     #[getter]
     fn url(&self) -> Option<&str> {

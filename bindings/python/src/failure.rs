@@ -1,8 +1,7 @@
 //! Errors on their way to Python: plain values, since they are made on threads without Python.
 
-use leasehold::ErrorKind;
+use leasehold::{ErrorKind, Invalid};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 /// An error of leasehold or of this binding.
 #[derive(Debug)]
@@ -28,22 +27,13 @@ impl Failure {
         }))
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, message)
-    }
-
-    pub(crate) fn no_thread(error: &std::io::Error) -> Self {
-        let message = format!("the thread of leasehold cannot be started: {error}");
-        Self::new(ErrorKind::Unavailable, message)
-    }
-
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the client is closed").hint("connect again")
     }
 
     pub(crate) fn several_keys() -> Self {
-        let failure = Self::invalid("a lease on several keys cannot be handed over or recovered");
-        failure.hint("lock each key by itself")
+        let message = "a lease on several keys cannot be handed over or recovered";
+        Invalid::new(message, "lock each key by itself").into()
     }
 
     pub(crate) fn busy(key: &str) -> Self {
@@ -81,18 +71,20 @@ impl Failure {
 
     /// The exception of it.
     pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
-        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let made = MAKE
-            .import(py, "leasehold_lock._errors", "make")
-            .and_then(|make| make.call((), Some(&self.0.as_ref().into_pyobject(py)?)));
+        // Nothing is kept, since a fork on another thread would leave its beginning to the child.
+        let made = py.import("leasehold_lock._errors").and_then(|errors| {
+            let parts = self.0.as_ref().into_pyobject(py)?;
+            errors.call_method("make", (), Some(&parts))
+        });
         made.map_or_else(|error| error, PyErr::from_value)
     }
 }
 
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
-        // The only one of two words is HandOver.
+        // In the words of the calls of Python: HandOver is of two, Proclaim has another.
         let operation = format!("{:?}", error.operation()).replace("dO", "d_o");
+        let operation = operation.replace("Proclaim", "set_note");
         Self(Box::new(Parts {
             kind: format!("{:?}", error.kind()),
             message: error.to_string(),
@@ -101,6 +93,14 @@ impl From<leasehold::Error> for Failure {
             operation: Some(operation.to_lowercase()),
             retry_after: error.retry_after().map(|after| after.as_secs_f64()),
         }))
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        let mut failure = Self::new(ErrorKind::Invalid, invalid.message);
+        failure.0.hint = invalid.hint;
+        failure
     }
 }
 

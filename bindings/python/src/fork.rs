@@ -2,17 +2,16 @@
 //!
 //! A child has no other thread than the one that forks. What another thread has locked or begun to
 //! initialise at that time stays so in the child for ever. So a fork waits until no thread is inside
-//! of the library, and keeps the thread of the runtime in a task that does nothing.
+//! of the library, and keeps the thread that drives the runtime in a task that does nothing.
 
 use std::cell::Cell;
 use std::mem::forget;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
+use leasehold::background;
 use pyo3::prelude::*;
-
-use crate::runtime;
 
 /// Threads that wait for a call read it, while they drive that. Who forks writes.
 static DRIVING: RwLock<()> = RwLock::new(());
@@ -25,20 +24,22 @@ thread_local! {
     static FORKING: Cell<Option<Rest>> = const { Cell::new(None) };
 }
 
-struct Rest {
-    nobody_drives: RwLockWriteGuard<'static, ()>,
-    resume: Sender<()>,
-}
+/// That nobody drives, and what lets the runtime go on.
+struct Rest(RwLockWriteGuard<'static, ()>, Sender<()>);
 
-/// Until dropped, no thread forks: this one is inside of the library.
-pub(crate) fn driving() -> RwLockReadGuard<'static, ()> {
-    DRIVING.read().unwrap_or_else(PoisonError::into_inner)
+/// Until dropped, no thread forks: this one is inside of the library. `None`: one is about to.
+pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
+    match DRIVING.try_read() {
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Ok(driving) => Some(driving),
+    }
 }
 
 /// Before a fork, on the thread that forks.
 #[pyfunction]
 pub(crate) fn fork_begins() {
-    let Some(runtime) = runtime::running() else {
+    let Some(runtime) = background::running() else {
         return;
     };
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
@@ -49,11 +50,9 @@ pub(crate) fn fork_begins() {
         let _ = paused.send(());
         let _: Result<(), _> = resumed.recv();
     });
+    background::nudge();
     let _ = is_paused.recv_timeout(PATIENCE);
-    FORKING.set(Some(Rest {
-        nobody_drives,
-        resume,
-    }));
+    FORKING.set(Some(Rest(nobody_drives, resume)));
 }
 
 /// After a fork, in the process that has forked.
@@ -65,8 +64,8 @@ pub(crate) fn forked_here() {
 /// After a fork, in the child: nobody is there to be resumed.
 #[pyfunction]
 pub(crate) fn forked_there() {
-    if let Some(rest) = FORKING.take() {
-        drop(rest.nobody_drives);
-        forget(rest.resume);
+    if let Some(Rest(nobody_drives, resume)) = FORKING.take() {
+        drop(nobody_drives);
+        forget(resume);
     }
 }

@@ -21,11 +21,10 @@ struct Inner {
 
 impl Leaders {
     pub(crate) fn new(connections: Arc<Connections>, key: String) -> Self {
-        let of_process = PerProcess::new();
         Self(Arc::new(Inner {
             connections,
             key,
-            of_process,
+            of_process: PerProcess::new(),
         }))
     }
 }

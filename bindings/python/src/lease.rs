@@ -79,13 +79,12 @@ impl Lease {
         let (limit, signal) = (limit.transpose()?, self.0.signal.clone());
         Ok(Op::new(async move {
             let lost = match limit {
-                None => signal.lost().await.is_some(),
-                Some(limit) => {
-                    let lost = tokio::time::timeout(limit, signal.lost()).await;
-                    lost.is_ok_and(|lost| lost.is_some())
-                }
+                None => signal.lost().await,
+                Some(limit) => tokio::time::timeout(limit, signal.lost())
+                    .await
+                    .unwrap_or(None),
             };
-            Ok(Output::Truth(lost))
+            Ok(Output::Truth(lost.is_some()))
         }))
     }
 
@@ -113,8 +112,9 @@ impl Lease {
     /// What another process needs to go on with it, which is a secret.
     fn parts(&self) -> Result<String, Failure> {
         self.0.is_single()?;
-        let parts = self.0.look(|lease| written(&lease.leases()[0].parts()));
-        parts.ok_or_else(|| self.0.released("hand_over"))
+        let parts = self.0.look(|lease| lease.leases()[0].parts());
+        let parts = parts.ok_or_else(|| self.0.released("hand_over"))?;
+        Ok(written(&parts?))
     }
 
     /// Gives it away: answers what another process needs to go on with it.

@@ -13,7 +13,6 @@ mod lease;
 mod lock;
 mod logging;
 mod op;
-mod runtime;
 
 use pyo3::prelude::*;
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Any, Client as CoreClient, Error, LeaseParts, Lock as CoreLock, LockOptions};
+use leasehold::{
+    Any, Client as CoreClient, Error, Invalid, Key, LeaseParts, Lock as CoreLock, LockOptions,
+};
 use leasehold::{Mode, MultiLease, Owner};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -34,8 +36,11 @@ impl LockSpec {
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         if keys.is_empty() {
-            let failure = Failure::invalid("the multi-lock has no key");
-            return Err(failure.hint("name at least one key").into());
+            let no_key = Invalid::new("the multi-lock has no key", "name at least one key");
+            return Err(Failure::from(no_key).into());
+        }
+        for key in &keys {
+            Key::new(key).map_err(Failure::from)?;
         }
         let (mut timeout, mut options) = (None, Vec::<LockOption>::new());
         args::options(of, given, |name, value| {
@@ -183,10 +188,8 @@ impl Lock {
             return Err(Failure::several_keys());
         }
         let read = serde_json::from_str(parts);
-        read.map_err(|_| {
-            let failure = Failure::invalid("these are not the parts of a lease");
-            failure.hint("give what hand_over() or parts() has returned, unchanged")
-        })
+        let hint = "give what hand_over() or parts() has returned, unchanged";
+        read.map_err(|_| Invalid::new("these are not the parts of a lease", hint).into())
     }
 }
 

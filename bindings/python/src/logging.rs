@@ -76,10 +76,8 @@ impl Subscriber for Listener {
         let records = RECORDS.get_or_init(Records::default);
         let mut list = lock(&records.list);
         if list.len() < MOST {
-            list.push((
-                event.metadata().level().as_str(),
-                text.message + &text.fields,
-            ));
+            let level = event.metadata().level().as_str();
+            list.push((level, text.message + &text.fields));
             records.come.notify_one();
         }
     }

@@ -1,25 +1,22 @@
 //! A call that may wait, and how a thread waits for it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
+use leasehold::background;
 use leasehold::{Any, ClientInfo, Inspection, Leader, MultiLease};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use tokio::runtime::Handle;
 
 use crate::failure::Failure;
 use crate::fork;
 use crate::lease::Lease;
 use crate::logging::Record;
-use crate::runtime;
 
 /// How long the main thread waits before it looks for signals: Ctrl-C has to be noticed within
 /// 50 ms.
@@ -112,16 +109,26 @@ impl Op {
     }
 }
 
-fn drive(py: Python<'_>, work: Work) -> PyResult<Answer> {
-    let mut waiting = Waiting::new(work, runtime::handle()?);
+fn drive(py: Python<'_>, mut work: Work) -> PyResult<Answer> {
+    background::enter().map_err(Failure::from)?;
+    // The answer; `None` if there is none after this time.
+    let mut within = |limit: Option<Duration>| {
+        py.detach(|| {
+            let answer = poll_fn(|context| step(&mut work, context.waker()));
+            match limit {
+                Some(limit) => background::block_within(limit, answer),
+                None => Some(background::block_on(answer)),
+            }
+        })
+    };
     // Most answers come before that: then nobody has to ask which thread this is.
-    if let Some(answer) = py.detach(|| waiting.within(Some(SIGNAL_INTERVAL))) {
+    if let Some(answer) = within(Some(SIGNAL_INTERVAL)) {
         return Ok(answer);
     }
     let interval = is_main_thread(py)?.then_some(SIGNAL_INTERVAL);
     loop {
         py.check_signals()?;
-        if let Some(answer) = py.detach(|| waiting.within(interval)) {
+        if let Some(answer) = within(interval) {
             return Ok(answer);
         }
     }
@@ -129,67 +136,18 @@ fn drive(py: Python<'_>, work: Work) -> PyResult<Answer> {
 
 /// Handlers of signals run on the main thread only.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    static MAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let main = MAIN.import(py, "threading", "main_thread")?.call0()?;
-    let current = CURRENT.import(py, "threading", "current_thread")?.call0()?;
-    Ok(main.is(&current))
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?;
+    Ok(main.is(&threading.call_method0("current_thread")?))
 }
 
-/// Work that this thread drives.
-struct Waiting {
-    work: Work,
-    runtime: &'static Handle,
-    signal: Arc<Unpark>,
-    waker: Waker,
-}
-
-impl Waiting {
-    fn new(work: Work, runtime: &'static Handle) -> Self {
-        let signal = Arc::new(Unpark {
-            thread: thread::current(),
-            woken: AtomicBool::new(true),
-        });
-        let waker = Waker::from(signal.clone());
-        Self {
-            work,
-            runtime,
-            signal,
-            waker,
-        }
-    }
-
-    /// The answer; `None` if nothing has happened for this long.
-    fn within(&mut self, interval: Option<Duration>) -> Option<Answer> {
-        let _timers = self.runtime.enter();
-        loop {
-            if self.signal.woken.swap(false, Ordering::Acquire) {
-                let _no_fork = fork::driving();
-                let mut context = Context::from_waker(&self.waker);
-                if let Poll::Ready(answer) = self.work.as_mut().poll(&mut context) {
-                    return Some(answer);
-                }
-            }
-            match interval {
-                None => thread::park(),
-                Some(interval) => thread::park_timeout(interval),
-            }
-            let is_woken = self.signal.woken.load(Ordering::Acquire);
-            if !is_woken && interval.is_some() {
-                return None;
-            }
-        }
-    }
-}
-
-struct Unpark {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
+/// Drives work on this thread, which does not have the interpreter, as far as it gets.
+pub(crate) fn step(work: &mut Work, waker: &Waker) -> Poll<Answer> {
+    let Some(_no_fork) = fork::driving() else {
+        // The runtime, which this thread may drive too, is to come to rest.
+        waker.wake_by_ref();
+        thread::yield_now();
+        return Poll::Pending;
+    };
+    work.as_mut().poll(&mut Context::from_waker(waker))
 }

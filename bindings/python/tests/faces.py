@@ -120,6 +120,15 @@ class Tasks:
         return await function(*args)
 
 
+class Uvloop(Tasks):
+    """Tasks on another event loop."""
+
+    def run(self, scenario):
+        import uvloop
+
+        return uvloop.run(scenario)
+
+
 async def waiting(face, client, key, number):
     """Waits until so many wait for the key."""
     end = time.monotonic() + 20

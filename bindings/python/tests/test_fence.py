@@ -64,12 +64,13 @@ def test_statements_of_sqlalchemy_are_guarded():
         assert fence.check(connection.execute(fence.statement(gone, orders.c.token, 8))) == 1
 
 
-def test_a_query_set_of_django_is_guarded():
+def test_a_query_set_of_django_is_guarded(tmp_path):
     import django
     from django.conf import settings
 
-    memory = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
-    settings.configure(DATABASES={"default": memory}, INSTALLED_APPS=[])
+    # One in memory is never closed.
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "orders"}
+    settings.configure(DATABASES={"default": sqlite}, INSTALLED_APPS=[])
     django.setup()
     from django.db import connection, models
 

@@ -68,7 +68,8 @@ def test_who_comes_too_late_gets_the_timeout(path):
         assert all(elsewhere(lambda options=options: late(**options)) for options in busy)
         with pytest.raises(lh.Timeout):
             lh.FileLock(path, blocking=False).acquire()
-        lh.FileLock(path.with_name("other"), 0).acquire().close()
+        with lh.FileLock(path.with_name("other"), 0).acquire():
+            pass
     waiting = threading.Event()
 
     def wait():

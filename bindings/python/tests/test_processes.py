@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ threads = faces.Threads()
 
 @pytest.fixture(params=["local", "redis"])
 def url(request, tmp_path_factory):
-    """A store that several processes can open."""
+    """A store that several processes can open, if it is not of this process."""
+    if request.param == "memory":
+        return f"memory:{request.node.name}"
     if request.param == "local":
         return f"local:{tmp_path_factory.mktemp('l')}"
     return request.getfixturevalue("server").url + f"?prefix={request.node.name}"
@@ -63,6 +66,43 @@ def test_the_import_starts_no_thread(tmp_path):
     count = "len(os.listdir('/proc/self/task'))"
     out = run(tmp_path, f"print({count}); lh.connect(url).close(); print({count})", "memory:")
     assert out.split() == ["1", "2"]
+
+
+ONE_LOCK = """
+async def tasks():
+    async with lh.aio.connect(url) as client, client.mutex("k") as lease:
+        return lease.token
+with lh.connect(url) as client, client.mutex("k") as lease:
+    import asyncio
+    lease.release()
+    print(lease.token < asyncio.run(tasks()))
+"""
+
+
+def test_other_interpreters_load_the_same_package(tmp_path):
+    package = os.path.dirname(os.path.dirname(lh.__file__))
+    *_, file = script(tmp_path, ONE_LOCK)
+    names = [name for name in (f"python3.{minor}" for minor in range(10, 20)) if shutil.which(name)]
+    for name in [sys.executable, *names]:
+        command = [name, file, "memory:"]
+        environment = {**os.environ, "PYTHONPATH": package}
+        if subprocess.run([name, "-c", ""], capture_output=True, timeout=60).returncode == 0:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+            assert (done.returncode, done.stdout) == (0, "True\n"), (name, done)
+
+
+def test_a_subinterpreter_is_refused_with_a_sentence(tmp_path):
+    text = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+other = interpreters.create()
+code = "try:\\n import leasehold_lock\\nexcept ImportError as error:\\n print(error, flush=True)"
+interpreters.run_string(other, code)
+interpreters.destroy(other)
+"""
+    assert run(tmp_path, text, "memory:") == "leasehold-lock does not support subinterpreters: use processes or threads\n"
 
 
 def test_a_call_that_blocks_a_loop_warns_once(tmp_path):

@@ -171,21 +171,66 @@ async def test_garbage_is_released_with_a_warning(face, client, url):
 
 
 @scenario
-async def test_a_lock_is_released_by_who_holds_it(face, client, url):
+async def test_a_thread_releases_what_it_has_acquired_and_any_task_does(face, client, url):
     lock = client.mutex("k")
     assert await lock.acquire()
 
     async def other():
+        if isinstance(face, faces.Tasks):
+            assert lock.owned()
+            return await lock.release()
         assert not lock.owned()
         with pytest.raises(lh.NotHeld) as caught:
             await lock.release()
         assert isinstance(caught.value, RuntimeError)
 
     await face.start(other())
-    assert lock.owned()
-    await lock.release()
+    if lock.owned():
+        await lock.release()
     with pytest.raises(lh.NotHeld):
         await lock.release()
+
+
+@scenario
+async def test_a_block_may_be_left_elsewhere(face, client, url):
+    """As that of a fixture or a dependency, which is left in another task or thread."""
+    lock = client.semaphore("k", 2)
+
+    async def block():
+        async with lock as lease:
+            yield lease
+
+    async def enter(block):
+        return await block.__anext__()
+
+    async def leave(block):
+        with pytest.raises(StopAsyncIteration):
+            await block.__anext__()
+
+    first, second = block(), block()
+    lease = await face.start(enter(first))
+    async with lock as mine:
+        await face.start(leave(first))
+        assert not lease.is_valid() and mine.is_valid()
+        await lock.release()
+        lease = await face.start(enter(second))
+    assert lease.is_valid() and not mine.is_valid(), "what was released before is not missed"
+    await face.start(leave(second))
+    await faces.free(face, client, "k")
+
+
+@scenario
+async def test_who_comes_later_is_no_earlier_owner(face, client, url):
+    """Python gives the numbers of threads and tasks that have ended to others."""
+    lock = client.reentrant("k", timeout=0.01)
+
+    async def leased():
+        return await lock.lease()
+
+    lease = await face.start(leased())
+    for _ in range(30):
+        assert not await face.start(lock.acquire())
+    assert await lease.release()
 
 
 @scenario
@@ -212,7 +257,6 @@ async def test_the_calls_of_redis_py_and_threading(face, client, url):
                 await lost
         with pytest.raises(lh.Lost):
             await lock.release()
-        await lock.acquire()
     for call in (lock.reacquire, lock.release):
         with pytest.raises(lh.NotHeld):
             await call()
@@ -331,6 +375,10 @@ async def test_bad_input_is_refused_in_one_sentence(face, client, url):
         client.semaphore("k", 0)
     with pytest.raises(TypeError, match=r"mutex\(\) got an unexpected keyword argument 'tll'"):
         client.mutex("k", tll=1)
+    unconnected = lh.aio.connect("redis://127.0.0.1:1/")
+    for key in ("", "a\0b"):
+        with pytest.raises(lh.Invalid):
+            unconnected.mutex(key)
 
 
 BAD_URLS = {

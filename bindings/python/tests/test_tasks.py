@@ -43,6 +43,10 @@ async def test_a_cancelled_task_leaves_the_queue(client):
             await asyncio.wait_for(client.mutex("k").acquire(), 0.02)
         await faces.waiting(tasks, client, "k", 0)
     assert not await client.mutex("k").locked()
+    # Before Python 3.12 it is a task of its own that acquires it.
+    lock = client.mutex("k")
+    assert await asyncio.wait_for(lock.acquire(), 20)
+    await lock.release()
 
 
 @scenario
@@ -118,11 +122,23 @@ async def test_work_is_run_and_cancelled_when_the_lease_is_lost(client):
     with pytest.raises(lh.Lost):
         await lost
     assert seen == ["begun", "ended"] * 2
-    with pytest.raises(lh.Lost):
-        await lease.run(add())
+    for work in (add(), long()):
+        with pytest.raises(lh.Lost):
+            await lease.run(work)
     with pytest.raises(lh.Lost):
         async with lease:
             pass
+
+    lease = await client.mutex("k").lease()
+    released = asyncio.ensure_future(lease.run(long()))
+    while len(seen) < 5:
+        await asyncio.sleep(0)
+    assert await lease.release()
+    with pytest.raises(lh.Lost, match="released"):
+        await released
+    with pytest.raises(lh.Lost, match="released"):
+        await lease.run(long())
+    assert seen == ["begun", "ended"] * 3, "work without a lease is not begun"
 
 
 @scenario

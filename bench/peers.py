@@ -24,9 +24,12 @@ class Missing(Exception):
 
 
 class Peer:
-    def __init__(self, name, language, title, version, settings):
+    """A lock. `rows`: the only ones that it is measured in; such locks have a table of their own."""
+
+    def __init__(self, name, language, title, version, settings, rows=None, local=False):
         self.name, self.language, self.title = name, language, title
         self.version, self.settings = version, settings
+        self.rows, self.local = rows, local
 
 
 def found(path, pattern):
@@ -100,10 +103,38 @@ def local_peers():
     """Of one machine, without a server."""
     return [
         Peer("leasehold-local", "rust", "leasehold, `local:`", "this tree",
-             "`local:` in a directory of its own for each measurement"),
+             "`local:` in a directory of its own for each measurement", local=True),
         Peer("flock", "rust", "the kernel's flock", "",
              "`flock(LOCK_EX)` and `flock(LOCK_UN)` on a file that is open; no waiting without a "
-             "thread, no token, no lease"),
+             "thread, no token, no lease",
+             # With several waiters it would block the thread of others.
+             rows=["local-pairs-1", "local-processes-8", "local-processes-8-no-hold"], local=True),
+    ]
+
+
+# What the package of Python is compared in, beside redis-py and python-redis-lock as above.
+PYTHON_THREADS = ["pairs-1", "pairs-16", "hand-off-100", "processes-8", "processes-8-no-hold"]
+PYTHON_TASKS = ["pairs-1", "pairs-64", "hand-off-100"]
+PYTHON_FILES = ["local-pairs-1", "local-processes-8", "local-processes-8-no-hold"]
+
+
+def python_peers():
+    """Shown in a table of their own."""
+    redis_py = python_version("redis")
+    return [
+        Peer("leasehold-python", "python", "leasehold-lock", "this tree",
+             "`connect(url)`, `client.mutex(key)`, `acquire()`, `release()`, a thread a waiter", PYTHON_THREADS),
+        Peer("leasehold-asyncio", "python", "leasehold-lock, asyncio", "this tree",
+             "the same of `leasehold_lock.aio`, a task a waiter", PYTHON_TASKS),
+        Peer("redis-py-asyncio", "python", "redis-py Lock, asyncio", redis_py,
+             "the same of `redis.asyncio`, a task a waiter", PYTHON_TASKS),
+        Peer("pottery", "python", "pottery Redlock", python_version("pottery"),
+             f"`Redlock(key=key, masters={{client}}, auto_release_time=30)` on redis-py {redis_py}, a thread "
+             "a waiter", PYTHON_THREADS),
+        Peer("leasehold-filelock", "python", "leasehold_lock.FileLock", "this tree",
+             "`FileLock(path)`, `acquire()`, `release()`", PYTHON_FILES, local=True),
+        Peer("filelock", "python", "filelock", python_version("filelock"),
+             "`FileLock(path)`, `acquire()`, `release()`. Asks every 50 ms", PYTHON_FILES, local=True),
     ]
 
 
@@ -202,8 +233,12 @@ def python():
 
 
 def build_python():
+    """Our own package is built from this tree each time."""
+    program = python()
+    do(program, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--force-reinstall",
+       os.path.join(ROOT, "bindings", "python"), env={**os.environ, "CARGO_TARGET_DIR": out("cargo-python")})
     # -B: no bytecode beside the sources.
-    return [python(), "-B", os.path.join(DRIVERS, "python", "driver.py")]
+    return [program, "-B", os.path.join(DRIVERS, "python", "driver.py")]
 
 
 BUILD = {

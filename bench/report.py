@@ -77,8 +77,8 @@ class Results:
         return statistics.median(ratios) if ratios else None
 
     def measured(self, case):
-        """The locks that have a row of it."""
-        return [peer for peer in self.peers if (case, peer["name"]) in self.rows]
+        """The locks that have a row of it, without those that have a table of their own."""
+        return [peer for peer in self.peers if (case, peer["name"]) in self.rows and not peer.get("apart")]
 
     def cases(self, kind):
         return [case for case in measure.CASES if case.kind == kind and self.measured(case.name)]
@@ -125,6 +125,7 @@ def tables(found):
         pairs(results, "local-pairs", "One machine, no server: pairs, a key for each task"),
         handoffs(results, "local-hand-off", "One machine, no server: one key, waiters of one process"),
         handoffs(results, "local-processes", "One machine, no server: one key, several processes"),
+        python(results),
         exclusion(found),
         settings(found),
     ]
@@ -135,13 +136,14 @@ def short(found):
     """What the page has of the tables: medians only, and the rows that say most."""
     results = Results(found)
     parts = [
-        head(found),
+        head(found, in_full=False),
         not_first(results),
         medians(results, "pairs", "Nobody else there: pairs of acquire and release, a key for each task"),
         holders(results),
-        crashes(results),
+        crashes(results, in_full=False),
         medians(results, "local-pairs", "One machine, no server: pairs, a key for each task"),
-        exclusion(found, broken=False),
+        python(results, in_full=False),
+        exclusion(found, in_full=False),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -158,10 +160,14 @@ def medians(results, kind, heading):
     return f"### {heading}\n\nPairs per second:\n\n" + table(["", *counts], lines)
 
 
+# What the page shows of them.
+SAY_MOST = ["hand-off-2", "hand-off-100", "hand-off-1000", "hold-100", "processes-8"]
+
+
 def holders(results):
-    """Hand-offs per second of all that wait for one key of a server."""
+    """Hand-offs per second of those who wait for one key of a server, of the cases that say most."""
     cases = [case for kind in ["hand-off", "hold", "processes"] for case in results.cases(kind)]
-    cases = [case for case in cases if case.work == "key"]
+    cases = [case for case in cases if case.name in SAY_MOST]
     if not cases:
         return ""
     columns, shown = [], {}
@@ -181,7 +187,7 @@ def holders(results):
     return "### One key: changes of its holder per second\n\n" + table(["", *columns], lines)
 
 
-def head(found):
+def head(found, in_full=True):
     about = found["about"]
     tools = ", ".join(f"{name} {version}" for name, version in about["tools"].items())
     sentences = [
@@ -190,8 +196,9 @@ def head(found):
         f"without persistence on the loopback, {tools}.",
         f"Rounds: {about['rounds']}, of {about['seconds']:g} s after {about['warm']:g} s that are not "
         "counted (more in Java).",
-        "Medians, and in parentheses the quartiles.",
     ]
+    if in_full:
+        sentences.append("Medians, and in parentheses the quartiles.")
     if about.get("rust_workers"):
         sentences.insert(2, f"What is written in Rust had {about['rust_workers']} worker threads.")
     if about["awake"]:
@@ -204,11 +211,11 @@ def head(found):
 # What leasehold is compared by: figure, whether more is better, which difference is none, and how
 # it is said.
 FIGURES = [
-    ("per_second", True, 0, "does more, {} a second, leasehold {}"),
-    ("grants_per_second", True, 0, "grants more, {} a second, leasehold {}, whoever the next is"),
-    ("server_us", False, 0, "costs the server less, {} µs, leasehold {} µs"),
-    ("client_us", False, 0, "costs the client less, {} µs, leasehold {} µs"),
-    ("late_ms", False, 1, "is less late, by {} ms, leasehold by {} ms"),
+    ("per_second", True, 0, "{}/s ({})"),
+    ("grants_per_second", True, 0, "{} grants/s ({})"),
+    ("server_us", False, 0, "{} server µs ({})"),
+    ("client_us", False, 0, "{} client µs ({})"),
+    ("late_ms", False, 1, "late by {} ms ({})"),
 ]
 # Less than this is no difference either.
 NOTABLE = 1.05
@@ -219,6 +226,7 @@ def not_first(results):
     lines = []
     for case in measure.CASES:
         ours = "leasehold-local" if case.kind.startswith("local") else "leasehold"
+        by = {}
         for figure, more, least, words in FIGURES:
             if figure == "grants_per_second" and case.work == "pairs":
                 # There, every grant is counted already.
@@ -232,15 +240,15 @@ def not_first(results):
             better = [it for it in others if it[0] is not None and is_better(it[0], mine, more, least)]
             if better:
                 value, name = max(better) if more else min(better)
-                said = words.format(sized(value), sized(mine))
-                others_too = ["", "; one other lock too", f"; {len(better) - 1} other locks too"]
-                also = others_too[min(len(better) - 1, 2)]
-                lines.append(f"- `{case.name}`: {name} {said}{also}.")
+                by.setdefault(name, []).append(words.format(sized(value), sized(mine)))
+        if by:
+            said = [f"{name} {', '.join(figures)}" for name, figures in by.items()]
+            lines.append(f"- `{case.name}`: {'; '.join(said)}.")
     if not lines:
         return ""
     return (
-        "### Where leasehold is not first\n\nBy more than 5 %, as `bench/run` finds it in the medians "
-        "(lateness: by more than a millisecond):\n\n" + "\n".join(lines) + "\n"
+        "### Where leasehold is not first\n\nBy more than 5 % of the medians (lateness: a millisecond). "
+        "The best of the others, and in parentheses leasehold:\n\n" + "\n".join(lines) + "\n"
     )
 
 
@@ -348,7 +356,58 @@ def turns(results, case, name):
     return f"{unfairest['most_turns']:,} / {unfairest['fewest_turns']:,}"
 
 
-def crashes(results):
+# The rows of the package of Python: which case, which of its locks, beside which.
+THREADS, TASKS = ["redis-py", "python-redis-lock", "pottery"], ["redis-py-asyncio"]
+PYTHON = [
+    ("pairs of 1 thread", "pairs-1", "leasehold-python", THREADS),
+    ("pairs of 16 threads", "pairs-16", "leasehold-python", THREADS),
+    ("pairs of 1 task", "pairs-1", "leasehold-asyncio", TASKS),
+    ("pairs of 64 tasks", "pairs-64", "leasehold-asyncio", TASKS),
+    ("8 processes, one key", "processes-8-no-hold", "leasehold-python", THREADS),
+    ("8 processes, one key, held for 1 ms", "processes-8", "leasehold-python", THREADS),
+    ("100 threads, one key", "hand-off-100", "leasehold-python", THREADS),
+    ("100 tasks, one key", "hand-off-100", "leasehold-asyncio", TASKS + THREADS),
+    ("files: pairs of 1 thread", "local-pairs-1", "leasehold-filelock", ["filelock"]),
+    ("files: 8 processes, one path", "local-processes-8-no-hold", "leasehold-filelock", ["filelock"]),
+    ("files: 8 processes, one path, held for 1 ms", "local-processes-8", "leasehold-filelock", ["filelock"]),
+]
+
+
+def python(results, in_full=True):
+    """The package of Python beside the best of the others: grants, whoever the next is."""
+    show = spread if in_full else lambda results, *of: sized(results.median(*of))
+    titles = {peer["name"]: peer["title"] for peer in results.peers}
+    lines = []
+    for words, case, ours, others in PYTHON:
+        rate = {name: results.median(case, name, "grants_per_second") for name in [ours, *others]}
+        rate = {name: value for name, value in rate.items() if value is not None}
+        best = max((name for name in others if name in rate), key=rate.get, default=None)
+        if ours not in rate or best is None:
+            continue
+        lines.append([
+            words, show(results, case, ours, "grants_per_second"),
+            f"{titles[best]}: {show(results, case, best, 'grants_per_second')}",
+            number(results.ratio(case, ours, "grants_per_second", best), 2),
+            " and ".join(sized(server_of_a_grant(results, case, name)) for name in [ours, best]),
+            *([" and ".join(turns(results, case, name) for name in [ours, best])] if in_full else []),
+        ])
+    if not lines:
+        return ""
+    columns = ["", "leasehold-lock", "the best of the others", "times", "server µs", "turns: most / fewest"]
+    heading = "### From Python\n\nGrants per second, whoever the next is:\n\n"
+    return heading + table(columns[: len(lines[0])], lines)
+
+
+def server_of_a_grant(results, case, peer):
+    costs = [
+        row["server_us"] * row["per_second"] / row["grants_per_second"]
+        for row in results.rows.get((case, peer), [])
+        if row.get("server_us") is not None and row.get("grants_per_second")
+    ]
+    return statistics.median(costs) if costs else None
+
+
+def crashes(results, in_full=True):
     cases = results.cases("holder-dies") + results.cases("next-dies")
     if not cases:
         return ""
@@ -359,7 +418,7 @@ def crashes(results):
     }
     lines = []
     for peer in results.measured(cases[0].name):
-        cells = [late(results, case.name, peer["name"]) for case in cases]
+        cells = [late(results, case.name, peer["name"], in_full) for case in cases]
         lines.append([title(peer), *cells])
     return (
         f"### A process is killed\n\nA TTL of {measure.CRASH_TTL_SECONDS} s for all. When the one "
@@ -367,16 +426,17 @@ def crashes(results):
     )
 
 
-def late(results, case, name):
+def late(results, case, name, in_full):
     rows = results.rows.get((case, name), [])
     missed = sum(1 for row in rows if "late_ms" in row and row["late_ms"] is None)
     if missed:
         patience = measure.CRASH_TTL_SECONDS + measure.CRASH_PATIENCE_SECONDS
-        return f"not within {patience} s of asking in {missed} of {len(rows)}"
-    return spread(results, case, name, "late_ms")
+        of = f" of asking in {missed} of {len(rows)}" if in_full or missed < len(rows) else ""
+        return f"not within {patience} s{of}"
+    return spread(results, case, name, "late_ms") if in_full else sized(results.median(case, name, "late_ms"))
 
 
-def exclusion(found, broken=True):
+def exclusion(found, in_full=True):
     rows = [row for row in found["rows"] if "lost" in row]
     checked = sum(row["acquired"] for row in rows)
     lost = sum(row["lost"] for row in rows)
@@ -388,13 +448,16 @@ def exclusion(found, broken=True):
         f"### Exclusion\n\n{checked:,} acquisitions in {len(rows)} measurements were checked; "
         f"**{lost:,} overlapped with another**.\n"
     )
-    if broken:
+    if in_full:
         text += (
             "\nOf broken locks, measured first, the check saw "
             f"{'; '.join(seen) or 'nothing: none was run'}.\n"
         )
     troubled = [row for row in found["rows"] if row.get("errors") or "failed" in row]
-    if troubled:
+    if troubled and not in_full:
+        who = ", ".join(sorted({row["peer"] for row in troubled}))
+        text += f"\nThere were errors of {who}, counted and gone on after.\n"
+    elif troubled:
         text += "\nErrors of the locks, counted and gone on after:\n\n" + table(
             ["", "row", "errors", "the first"],
             [

@@ -1,6 +1,7 @@
 """Drives the locks that are written in Python, as bench/README.md says of all drivers."""
 
 import argparse
+import asyncio
 import json
 import math
 import mmap
@@ -10,7 +11,11 @@ import sys
 import threading
 import time
 
+import filelock
+import leasehold_lock
+import pottery
 import redis
+import redis.asyncio
 import redis_lock
 
 # How long a lock lives that has to be told.
@@ -35,15 +40,30 @@ def arguments():
 def maker(args):
     """A function from a key to a lock: each as its documentation shows it, at its defaults."""
     ttl = args.ttl_ms / 1000 if args.ttl_ms else TTL
-    # A pool gives an error when it has lent its 100 connections: one for each thread.
+    # A pool gives an error when it has lent its 100 connections: one for each waiter.
     most = max(100, args.tasks + 1)
+    directory = args.url.removeprefix("local:")
     if args.peer == "redis-py":
         client = redis.Redis.from_url(args.url, max_connections=most)
+        return lambda key: client.lock(key, timeout=ttl)
+    if args.peer == "redis-py-asyncio":
+        client = redis.asyncio.Redis.from_url(args.url, max_connections=most)
         return lambda key: client.lock(key, timeout=ttl)
     if args.peer == "python-redis-lock":
         # It waits for an answer as long as the TTL; the default is to give up after five seconds.
         client = redis.Redis.from_url(args.url, max_connections=most, socket_timeout=None)
         return lambda key: redis_lock.Lock(client, key, expire=int(ttl))
+    if args.peer == "pottery":
+        client = redis.Redis.from_url(args.url, max_connections=most)
+        return lambda key: pottery.Redlock(key=key, masters={client}, auto_release_time=ttl)
+    if args.peer == "filelock":
+        return lambda key: filelock.FileLock(os.path.join(directory, f"{key}.lock"))
+    if args.peer == "leasehold-filelock":
+        return lambda key: leasehold_lock.FileLock(os.path.join(directory, f"{key}.lock"))
+    connect = {"leasehold-python": leasehold_lock.connect, "leasehold-asyncio": leasehold_lock.aio.connect}
+    if args.peer in connect:
+        client = connect[args.peer](args.url, **({"ttl": ttl} if args.ttl_ms else {}))
+        return client.mutex
     sys.exit(f"no such peer: {args.peer}")
 
 
@@ -80,60 +100,93 @@ class Records:
         return now - entered
 
 
-class Task(threading.Thread):
-    """Takes a lock again and again, for a time."""
+class Task:
+    """Takes a lock again and again, for a time: what it has seen."""
 
     def __init__(self, run, lock, slot, who):
-        super().__init__(daemon=True)
-        self.run_, self.lock, self.slot, self.who = run, lock, slot, who
+        self.run, self.lock, self.slot, self.who = run, lock, slot, who
         self.acquired = self.grants = self.handoffs = self.held = self.errors = 0
         self.first_error = None
-        self.inside = False
+        self.is_inside = False
         self.acquire, self.handoff = {}, {}
+        self.asks = not (run.args.broken and (who + 1) % BROKEN_ONE_OF == 0)
+        # Without a hold: others may come in here, if the lock lets them.
+        self.holds = run.args.hold_us / 1e6 if run.args.hold_us or run.one_key else None
+        self.pauses = run.args.pause_us / 1e6
 
-    def run(self):
-        shared, args = self.run_, self.run_.args
-        asks = not (args.broken and (self.who + 1) % BROKEN_ONE_OF == 0)
-        while shared.phase != OVER:
-            asked = time.monotonic_ns()
-            try:
-                if asks and not self.lock.acquire():
-                    continue
-            except Exception as error:
-                self.fail(error)
-                continue
-            self.inside = True
-            phase = shared.phase
-            if phase == OVER:
-                self.inside = False
-                return
-            inside = shared.records.enter(self.slot, self.who)
-            if args.hold_us or shared.one_key:
-                # Without a hold: others may come in here, if the lock lets them.
-                time.sleep(args.hold_us / 1e6)
-            held = shared.records.leave(self.slot, self.who, inside)
-            self.acquired += 1
-            self.inside = False
-            if phase == MEASURING:
-                _, entered, handed_over = inside
-                self.grants += 1
-                self.held += held
-                add(self.acquire, entered - asked)
-                if handed_over is not None:
-                    self.handoffs += 1
-                    add(self.handoff, handed_over)
-            try:
-                if asks:
-                    self.lock.release()
-            except Exception as error:
-                self.fail(error)
-            if args.pause_us:
-                time.sleep(args.pause_us / 1e6)
+    def enter(self):
+        """What the record said; nothing when the time is over."""
+        self.is_inside = True
+        self.phase = self.run.phase
+        if self.phase == OVER:
+            self.is_inside = False
+            return None
+        return self.run.records.enter(self.slot, self.who)
+
+    def leave(self, inside, asked):
+        held = self.run.records.leave(self.slot, self.who, inside)
+        self.acquired += 1
+        self.is_inside = False
+        if self.phase == MEASURING:
+            _, entered, handed_over = inside
+            self.grants += 1
+            self.held += held
+            add(self.acquire, entered - asked)
+            if handed_over is not None:
+                self.handoffs += 1
+                add(self.handoff, handed_over)
 
     def fail(self, error):
         self.errors += 1
         self.first_error = self.first_error or repr(error)
-        time.sleep(0.01)
+
+    def in_a_thread(self):
+        while self.run.phase != OVER:
+            asked = time.monotonic_ns()
+            try:
+                if self.asks and not self.lock.acquire():
+                    continue
+            except Exception as error:
+                self.fail(error)
+                time.sleep(0.01)
+                continue
+            inside = self.enter()
+            if inside is None:
+                return
+            if self.holds is not None:
+                time.sleep(self.holds)
+            self.leave(inside, asked)
+            try:
+                if self.asks:
+                    self.lock.release()
+            except Exception as error:
+                self.fail(error)
+            if self.pauses:
+                time.sleep(self.pauses)
+
+    async def in_a_loop(self):
+        while self.run.phase != OVER:
+            asked = time.monotonic_ns()
+            try:
+                if self.asks and not await self.lock.acquire():
+                    continue
+            except Exception as error:
+                self.fail(error)
+                await asyncio.sleep(0.01)
+                continue
+            inside = self.enter()
+            if inside is None:
+                return
+            if self.holds is not None:
+                await asyncio.sleep(self.holds)
+            self.leave(inside, asked)
+            try:
+                if self.asks:
+                    await self.lock.release()
+            except Exception as error:
+                self.fail(error)
+            if self.pauses or not self.asks:
+                await asyncio.sleep(self.pauses)
 
 
 def add(histogram, nanos):
@@ -155,10 +208,19 @@ class Run:
             key = 0 if self.one_key else task
             self.tasks.append(Task(self, lock(f"bench-{key}"), key, args.first + task))
 
+    def in_threads(self):
+        for task in self.tasks:
+            threading.Thread(target=task.in_a_thread, daemon=True).start()
+        self.measure()
+
+    async def in_tasks(self):
+        # Kept, or the loop forgets them; it is theirs: the times are taken beside it.
+        tasks = [asyncio.ensure_future(task.in_a_loop()) for task in self.tasks]
+        await asyncio.to_thread(self.measure)
+        del tasks
+
     def measure(self):
         args = self.args
-        for task in self.tasks:
-            task.start()
         time.sleep(args.warm_ms / 1000)
         say(event="measuring")
         started, cpu = time.monotonic(), time.process_time_ns()
@@ -167,7 +229,7 @@ class Run:
         self.phase = OVER
         taken, cpu = time.monotonic() - started, time.process_time_ns() - cpu
         patience = time.monotonic() + 5
-        while any(task.inside for task in self.tasks) and time.monotonic() < patience:
+        while any(task.is_inside for task in self.tasks) and time.monotonic() < patience:
             time.sleep(0.001)
         say(
             event="result",
@@ -213,8 +275,7 @@ def stand_by(args, lock):
             say(event="released", at_ns=at)
 
 
-def main():
-    args = arguments()
+def in_threads(args):
     lock = maker(args)
     # Scripts are loaded, connections made.
     first = lock("bench-warm-up")
@@ -226,10 +287,33 @@ def main():
     else:
         run = Run(args, lock)
         sys.stdin.readline()
-        run.measure()
-    # Whoever still waits for a lock is not waited for.
+        run.in_threads()
+
+
+async def in_tasks(args):
+    lock = maker(args)
+    first = lock("bench-warm-up")
+    await first.acquire()
+    await first.release()
+    say(event="ready")
+    run = Run(args, lock)
+    sys.stdin.readline()
+    await run.in_tasks()
+    leave()
+
+
+def leave():
+    """Whoever still waits for a lock is not waited for."""
     sys.stdout.flush()
     os._exit(0)
+
+
+def main():
+    args = arguments()
+    if args.peer.endswith("-asyncio"):
+        asyncio.run(in_tasks(args))
+    in_threads(args)
+    leave()
 
 
 main()

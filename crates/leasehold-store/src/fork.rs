@@ -12,7 +12,8 @@
 use std::fmt;
 use std::iter::successors;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
 
@@ -22,6 +23,7 @@ use once_cell::race::OnceBox;
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static HOOK: Once = Once::new();
 static SLOTS: Chain<Slot> = Chain::new();
+static NOWHERE: Lazy<Option<UnixDatagram>> = Lazy::new(|| UnixDatagram::unbound().ok());
 
 /// A list that only grows. To read it takes no lock, so a handler of a signal can.
 #[derive(Debug)]
@@ -165,6 +167,13 @@ impl NotInherited {
         slot.instead.store(instead.as_raw_fd(), Ordering::Relaxed);
         slot.number.store(kept.as_raw_fd(), Ordering::Release);
         Self(slot)
+    }
+
+    /// In a forked child, the number of this connection stands for a socket that leads nowhere: the
+    /// peer sees the parent's end, whatever becomes of the child. `None` without a descriptor to spare.
+    #[must_use]
+    pub fn connection(kept: BorrowedFd<'_>) -> Option<Self> {
+        Some(Self::new(kept, NOWHERE.as_ref()?.as_fd()))
     }
 
     /// From now on children keep it: it is meant for one of them.

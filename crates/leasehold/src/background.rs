@@ -1,14 +1,26 @@
-//! The background thread of the blocking API, and how a blocking call waits for a future.
+//! The runtime of the blocking API, and how a blocking call waits for a future.
+//!
+//! Whoever waits drives the runtime meanwhile: an answer is read by the thread that waits for it, and
+//! crosses no other. While nobody waits, a background thread drives, so that leases are renewed. It
+//! leaves the runtime to the first caller, and takes it back when no call has ended for a moment, or at
+//! once where something is begun that nobody waits for. So a program that calls again and again does
+//! not wake it each time.
+//!
+//! Hidden: only for the crates of this repository.
 
 use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Id, RuntimeFlavor};
+use leasehold_store::sync;
+use tokio::runtime::{Builder, Handle, Id, Runtime, RuntimeFlavor};
+use tokio::sync::Notify;
 use tokio::task::unconstrained;
 
 use crate::error::{Error, ErrorKind, Operation, StoreError};
@@ -16,49 +28,208 @@ use crate::fork::PerProcess;
 
 static BACKGROUND: PerProcess<Background> = PerProcess::new();
 
-/// The thread of this process. A forked child has to start another: it has no copy of threads.
+/// The background thread takes the runtime back when no call has ended for so long. Nothing that is
+/// due meanwhile is hurt by it: leases are renewed long before they end.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// A call during which it has looked so often is a long one: it sleeps until that ends.
+const LOOKS: u32 = 10;
+
+/// That of this process. A forked child has to start another: it has no copy of threads.
 #[derive(Debug, Default)]
 struct Background {
-    runs: OnceLock<Handle>,
+    runtime: OnceLock<Runtime>,
+    thread: OnceLock<Thread>,
     starting: Mutex<()>,
+    /// Threads that wait, one of which drives.
+    callers: AtomicUsize,
+    /// Calls that have ended.
+    calls: AtomicUsize,
+    /// Whether the background thread drives; `come` tells it that there are callers.
+    drives: AtomicBool,
+    come: Notify,
+    /// Whether it sleeps until the last caller has left.
+    sleeps: AtomicBool,
+    /// Whether something was begun that nobody waits for.
+    needed: AtomicBool,
+    /// Those who wait in futures that are polled elsewhere.
+    elsewhere: AtomicUsize,
 }
 
 /// Starts the background thread, if it does not run yet. It lives as long as
 /// the process: leases that are dropped late are still released by it.
-pub(crate) fn enter() -> Result<&'static Handle, Error> {
+///
+/// # Errors
+/// `Unavailable`: the system has no thread to spare.
+pub fn enter() -> Result<&'static Handle, Error> {
+    started().map(|(_, runtime)| runtime.handle())
+}
+
+/// The runtime, if this process has started it.
+#[must_use]
+pub fn running() -> Option<&'static Handle> {
+    BACKGROUND.get()?.runtime.get().map(Runtime::handle)
+}
+
+/// Something was begun on a thread that does not wait for it.
+pub fn nudge() {
+    if let Some(background) = BACKGROUND.get() {
+        background.nudge();
+    }
+}
+
+fn started() -> Result<(&'static Background, &'static Runtime), Error> {
     let background = BACKGROUND.get_or_init(Background::default);
-    if let Some(handle) = background.runs.get() {
-        return Ok(handle);
-    }
-    let _one_starts_it = background
-        .starting
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(handle) = background.runs.get() {
-        return Ok(handle);
-    }
-    let failed = |error: std::io::Error| {
-        let error = StoreError::new(
-            ErrorKind::Unavailable,
-            "the background thread of the blocking API cannot be started",
-        )
-        .with_source(error);
-        Error::new(Operation::Connect, None, error)
+    let runs = || {
+        background
+            .thread
+            .get()
+            .and_then(|_| background.runtime.get())
     };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    let handle = runtime.handle().clone();
-    thread::Builder::new()
-        .name("leasehold".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .map_err(failed)?;
-    Ok(background.runs.get_or_init(|| handle))
+    if let Some(runtime) = runs() {
+        return Ok((background, runtime));
+    }
+    let starting = background.starting.lock();
+    let _one_starts_it = starting.unwrap_or_else(PoisonError::into_inner);
+    let runtime = match runs() {
+        Some(runtime) => runtime,
+        None => background.start().map_err(|error| {
+            let error = StoreError::new(
+                ErrorKind::Unavailable,
+                "the background thread of the blocking API cannot be started",
+            )
+            .with_source(error);
+            Error::new(Operation::Connect, None, error)
+        })?,
+    };
+    Ok((background, runtime))
+}
+
+impl Background {
+    fn start(&'static self) -> io::Result<&'static Runtime> {
+        let runtime = match self.runtime.get() {
+            Some(runtime) => runtime,
+            None => {
+                let runtime = Builder::new_current_thread().enable_all().build()?;
+                self.runtime.get_or_init(|| runtime)
+            }
+        };
+        let thread = thread::Builder::new().name("leasehold".into());
+        let thread = thread.spawn(|| self.drive_between_calls(runtime))?;
+        self.thread.get_or_init(|| thread.thread().clone());
+        Ok(runtime)
+    }
+
+    fn drive_between_calls(&self, runtime: &Runtime) {
+        loop {
+            self.drives.store(true, Ordering::SeqCst);
+            runtime.block_on(async {
+                while self.callers.load(Ordering::SeqCst) == 0 {
+                    self.come.notified().await;
+                }
+            });
+            self.drives.store(false, Ordering::SeqCst);
+            self.wait_between_calls();
+        }
+    }
+
+    /// Waits until no caller drives, and either none has called for a while or the runtime is needed.
+    fn wait_between_calls(&self) {
+        let (mut ended, mut looks) = (self.calls.load(Ordering::SeqCst), 0);
+        loop {
+            thread::park_timeout(LINGER);
+            let before = std::mem::replace(&mut ended, self.calls.load(Ordering::SeqCst));
+            looks = if ended == before { looks + 1 } else { 0 };
+            if self.callers.load(Ordering::SeqCst) == 0 {
+                let needed = self.needed.swap(false, Ordering::SeqCst);
+                if needed || looks > 0 || self.elsewhere.load(Ordering::SeqCst) > 0 {
+                    return;
+                }
+            } else if looks >= LOOKS {
+                self.sleeps.store(true, Ordering::SeqCst);
+                while self.callers.load(Ordering::SeqCst) > 0 {
+                    thread::park();
+                }
+                self.sleeps.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn nudge(&self) {
+        let is_driven = self.drives.load(Ordering::SeqCst);
+        if !is_driven && self.callers.load(Ordering::SeqCst) == 0 {
+            self.needed.store(true, Ordering::SeqCst);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.thread.get().into_iter().for_each(Thread::unpark);
+    }
+}
+
+/// A thread that drives the runtime, or waits for its turn.
+struct Caller<'a>(&'a Background);
+
+impl<'a> Caller<'a> {
+    fn new(background: &'a Background) -> Self {
+        background.callers.fetch_add(1, Ordering::SeqCst);
+        if background.drives.load(Ordering::SeqCst) {
+            background.come.notify_one();
+        }
+        DRIVES.set(true);
+        Self(background)
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let Self(background) = self;
+        DRIVES.set(false);
+        background.calls.fetch_add(1, Ordering::SeqCst);
+        let was_last = background.callers.fetch_sub(1, Ordering::SeqCst) == 1;
+        let is_awaited = || background.elsewhere.load(Ordering::SeqCst) > 0;
+        if was_last && (background.sleeps.load(Ordering::SeqCst) || is_awaited()) {
+            background.wake();
+        }
+    }
+}
+
+/// A future that waits, until dropped, for what the runtime does, and does not drive it.
+pub(crate) struct Elsewhere(Option<&'static Background>);
+
+impl Elsewhere {
+    /// Of a future that is polled now, for a session with that runtime.
+    pub(crate) fn wait(runtime: &sync::Runtime) -> Self {
+        let ours = |here: &&Handle| sync::id_of(runtime) == Some(here.id());
+        match running().filter(ours) {
+            Some(_) if !DRIVES.get() => Self::count(),
+            _ => Self(None),
+        }
+    }
+
+    fn count() -> Self {
+        let background = BACKGROUND.get();
+        if let Some(background) = background {
+            background.elsewhere.fetch_add(1, Ordering::SeqCst);
+            background.nudge();
+        }
+        Self(background)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        if let Some(background) = self.0 {
+            background.elsewhere.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 thread_local! {
     static HELD_UP: Cell<Option<Id>> = const { Cell::new(None) };
+    /// Whether this thread is one of the callers.
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The runtime in which this thread makes a blocking call, if it may be the only thread
@@ -92,13 +263,27 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread, with the timers of the background thread.
-pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let _held_up = HeldUp::here();
-    // Without a background thread there was no client to call this for, but for
-    // one that came from async code: then its own runtime is at hand or was
-    // captured, and starting ours is what its timers need here.
-    let _context = enter().ok().map(Handle::enter);
+/// Runs a future on this thread, which drives the runtime meanwhile.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    match (started(), Handle::try_current()) {
+        (Ok((background, runtime)), Err(_)) => {
+            let _caller = Caller::new(background);
+            runtime.block_on(future)
+        }
+        (background, _) => {
+            let _held_up = HeldUp::here();
+            // Without a background thread there was no client to call this for, but for
+            // one that came from async code: then its own runtime is at hand or was
+            // captured, and starting ours is what its timers need here.
+            let _context = background.ok().map(|(_, runtime)| runtime.enter());
+            let _elsewhere = Elsewhere::count();
+            block_on_this_thread(future)
+        }
+    }
+}
+
+/// Inside of another runtime, which is not driven meanwhile, and cannot be.
+fn block_on_this_thread<T>(future: impl Future<Output = T>) -> T {
     // Inside a task of another runtime its budget would end, and never be filled
     // again while we wait: the future would be polled for ever.
     let mut future = pin!(unconstrained(future));
@@ -112,8 +297,89 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The same for at most `limit`; `None` if it is not finished by then.
-pub(super) fn block_within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+/// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then.
+pub fn block_within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     // The timer is made where there is a context for it.
     block_on(async { tokio::time::timeout(limit, future).await }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_caller_drives_the_runtime() {
+        let here = thread::current().id();
+        // Other tests call, too: then one of them may drive.
+        let drives = (0..10_000).any(|_| {
+            let there = block_on(async { tokio::spawn(async { thread::current().id() }).await });
+            there.unwrap() == here
+        });
+        assert!(drives);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_driven_too() {
+        let runtime = enter().unwrap();
+        let (send, receive) = mpsc::channel();
+        // After calls, during a long one and after it.
+        for limit in [0, 1, 50].map(Duration::from_millis) {
+            assert!(block_within(limit, std::future::pending::<()>()).is_none());
+            let send = send.clone();
+            runtime.spawn(async move { send.send(()).unwrap() });
+            receive.recv_timeout(LIMIT).unwrap();
+        }
+        let (release, wait) = tokio::sync::oneshot::channel();
+        let caller = thread::spawn(|| block_on(wait).unwrap());
+        runtime.spawn(async move { send.send(()).unwrap() });
+        receive.recv_timeout(LIMIT).unwrap();
+        release.send(()).unwrap();
+        caller.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_needed_is_not_put_off_by_calls() {
+        let waits_elsewhere = |it: &Background| {
+            it.elsewhere.fetch_add(1, Ordering::SeqCst);
+        };
+        let needs: [fn(&Background); 2] = [Background::nudge, waits_elsewhere];
+        for need in needs {
+            let background = Background::default();
+            let is_driven = thread::scope(|scope| {
+                let waits = scope.spawn(|| background.wait_between_calls());
+                need(&background);
+                let begin = Instant::now();
+                // As by one call after the other: only when they end would it come to its turn.
+                while !waits.is_finished() && begin.elapsed() < LIMIT {
+                    background.calls.fetch_add(1, Ordering::SeqCst);
+                    thread::yield_now();
+                }
+                waits.is_finished()
+            });
+            assert!(is_driven);
+        }
+    }
+
+    #[test]
+    fn who_waits_elsewhere_is_served_between_calls() {
+        let runtime = enter().unwrap();
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let other = Builder::new_current_thread().build().unwrap();
+        let waits = thread::spawn(move || {
+            other.block_on(async {
+                let elsewhere = Elsewhere::wait(enter().unwrap());
+                assert!(elsewhere.0.is_some());
+                receive.await.unwrap();
+            });
+        });
+        block_on(async { assert!(Elsewhere::wait(runtime).0.is_none()) });
+        runtime.spawn(async move { send.send(()).unwrap() });
+        waits.join().unwrap();
+    }
 }

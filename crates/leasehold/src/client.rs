@@ -280,7 +280,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn listing(&self, pattern: impl AsRef<str>) -> Listing<'_> {
-        Listing::new(&self.session, self.session.store.listing(pattern.as_ref()))
+        Listing::new(&self.session, pattern.as_ref())
     }
 
     /// Makes a context for a piece of work that holds several locks at once: see
@@ -400,13 +400,15 @@ impl Client {
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let store = &self.session.store;
-        let log = store.audit_log(key.as_ref(), StoreTime(0) + since);
-        let log = log.ok_or_else(|| {
-            let name = store.capabilities().name;
-            let message = format!("a store of the kind {name:?} keeps none");
-            let error = StoreError::new(ErrorKind::Unsupported, message);
-            Error::new(Operation::Audit, key, error)
-        })?;
+        let log = self.session.check_process().and_then(|()| {
+            let log = store.audit_log(key.as_ref(), StoreTime(0) + since);
+            log.ok_or_else(|| {
+                let name = store.capabilities().name;
+                let message = format!("a store of the kind {name:?} keeps none");
+                StoreError::new(ErrorKind::Unsupported, message)
+            })
+        });
+        let log = log.map_err(|error| Error::new(Operation::Audit, key, error))?;
         Ok(AuditLog::new(&self.session, log))
     }
 

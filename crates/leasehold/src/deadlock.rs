@@ -9,8 +9,9 @@ use futures_util::future::try_join_all;
 use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
 use leasehold_core::{Capacity, ClaimContext, ClientInfo, Key, Mode, Token};
 
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, ErrorKind, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
+use crate::listing::Listing;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
 use crate::sync::sleep;
@@ -114,13 +115,11 @@ fn who(owner: &ClientInfo) -> String {
 
 /// Finds the deadlocks of the whole store.
 pub(crate) async fn find(session: &Session) -> Result<Vec<Deadlock>, Error> {
-    let error = |error| Error::new(Operation::Inspect, None, error);
-    let mut listing = session.store.listing("*");
+    let mut listing = Listing::new(session, "*");
     let mut seen = Vec::new();
-    while let Some(page) = session.ask(listing.next_page()).await.map_err(error)? {
-        let found = page.found.into_iter();
-        let waited_for = found.filter(|(_, look)| !look.waiters.is_empty());
-        seen.extend(waited_for.map(|(key, look)| Inspection::new(key, look)));
+    while let Some(page) = listing.next().await? {
+        let found = page.keys.into_iter();
+        seen.extend(found.filter(|seen| !seen.waiters.is_empty()));
     }
     confirm(session, &seen).await
 }

@@ -164,7 +164,7 @@ impl Election {
     /// let client = leasehold::connect("memory:").await?;
     /// let election = client.election("scheduler")?;
     /// let before = election.campaign("here").await?;
-    /// let saved = before.lease().parts(); // in a file that only this service can read
+    /// let saved = before.lease().parts()?; // in a file that only this service can read
     /// # let first = before.term();
     /// // The process crashes, and is started anew:
     /// let recovered = election.recover(&saved, "here", LockOptions::new()).await?;

@@ -411,7 +411,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// let client = leasehold::connect("memory:").await?;
     /// let lease = client.mutex("orders/42")?.lock().await?;
-    /// let leaked = lease.parts();
+    /// let leaked = lease.parts()?;
     /// lease.rotate().await?;
     /// assert!(client.mutex("orders/42")?.adopt_by_force(&leaked).await.is_err());
     /// assert!(lease.is_valid());
@@ -480,7 +480,7 @@ impl<K: LeaseKind> Lease<K> {
 
     /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
     /// leaves it at the store for another client. Returns that id, and how often it was replaced.
-    pub(crate) async fn hand_over(self) -> Result<(ClaimId, u64), Error> {
+    pub(crate) async fn hand_over(&self) -> Result<(ClaimId, u64), Error> {
         let caller = self.claim.session().check_caller();
         caller.map_err(|error| self.error(Operation::HandOver, error))?;
         self.check_held(Operation::HandOver)?;

@@ -41,7 +41,8 @@
 #![doc(test(attr(deny(unused_must_use))))]
 
 pub mod audit;
-mod background;
+#[doc(hidden)]
+pub mod background;
 pub mod blocking;
 mod client;
 mod deadlock;

@@ -8,7 +8,8 @@ use crate::store::Listing as Pages;
 /// A listing in progress: see [`crate::Client::listing`].
 pub struct Listing<'a> {
     session: &'a Session,
-    pages: Box<dyn Pages + 'a>,
+    pattern: String,
+    pages: Option<Box<dyn Pages + 'a>>,
 }
 
 /// One page of a [`Listing`].
@@ -33,8 +34,12 @@ pub struct Skipped {
 }
 
 impl<'a> Listing<'a> {
-    pub(crate) fn new(session: &'a Session, pages: Box<dyn Pages + 'a>) -> Self {
-        Self { session, pages }
+    pub(crate) fn new(session: &'a Session, pattern: &str) -> Self {
+        Self {
+            session,
+            pattern: pattern.to_owned(),
+            pages: None,
+        }
     }
 
     /// Returns the next page, which may be empty; `None` at the end. Each page takes at most one
@@ -50,7 +55,16 @@ impl<'a> Listing<'a> {
     /// # Examples
     /// See [`crate::Client::listing`].
     pub async fn next(&mut self) -> Result<Option<Listed>, Error> {
-        let page = self.session.ask(self.pages.next_page()).await;
+        let Self {
+            session,
+            pattern,
+            pages,
+        } = self;
+        let page = session.ask(async {
+            let pages = pages.get_or_insert_with(|| session.store.listing(pattern));
+            pages.next_page().await
+        });
+        let page = page.await;
         let page = page.map_err(|error| Error::new(Operation::Inspect, None, error))?;
         Ok(page.map(|page| {
             let found = page.found.into_iter();

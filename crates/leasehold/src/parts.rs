@@ -144,12 +144,16 @@ impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
 impl<K: LeaseKind> Lease<K> {
     /// Returns a copy of the lease as data, to recover it after a crash. The lease is still held.
     /// A rotation of the claim id makes the copy useless.
-    pub fn parts(&self) -> LeaseParts<K> {
-        self.written(false).parts()
+    ///
+    /// # Errors
+    /// `Closed` in a forked process: the lease is its parent's.
+    pub fn parts(&self) -> Result<LeaseParts<K>, Error> {
+        let caller = self.claim.session().check_process();
+        caller.map_err(|error| self.error(Operation::HandOver, error))?;
+        Ok(self.written(self.claim.identity(), false).parts())
     }
 
-    fn written(&self, handed_over: bool) -> Written {
-        let (claim, version) = self.claim.identity();
+    fn written(&self, (claim, version): (ClaimId, u64), handed_over: bool) -> Written {
         Written {
             key: self.key().clone(),
             claim,
@@ -185,9 +189,8 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn into_parts(self) -> Result<LeaseParts<K>, Error> {
-        let mut written = self.written(true);
-        (written.claim, written.version) = self.hand_over().await?;
-        Ok(written.parts())
+        let identity = self.hand_over().await?;
+        Ok(self.written(identity, true).parts())
     }
 }
 

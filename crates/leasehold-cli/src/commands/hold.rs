@@ -64,8 +64,8 @@ async fn keep(
     let saved = match args.save.as_deref() {
         None => None,
         Some(file) => {
-            let parts = held.leases().iter().map(Lease::parts).collect();
-            Some(save(parts, file, client, &args.common.settings).await?)
+            let parts: Result<_, _> = held.leases().iter().map(Lease::parts).collect();
+            Some(save(parts?, file, client, &args.common.settings).await?)
         }
     };
     show(&store, &tokens, printer)?;

@@ -110,7 +110,7 @@ impl Recovery {
     pub(crate) fn keep(self, held: &MultiLease<Any>, printer: &Printer) -> Option<Kept> {
         // Of an exclusive lease on one key.
         let [lease] = held.leases() else { return None };
-        let parts = lease.parts().downcast().ok()?;
+        let parts = lease.parts().ok()?.downcast().ok()?;
         let state = State {
             name: self.name,
             store: self.store,

@@ -1,11 +1,13 @@
 //! Opens connections to servers; no other code does.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::select_ok;
 use futures_util::stream::FuturesUnordered;
+use leasehold_store::fork::NotInherited;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{ConnectionAddr, RedisResult, Value};
@@ -76,17 +78,18 @@ async fn login(socket: &Socket, target: &Target, resp3: bool) -> RedisResult<()>
 pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stream> {
     #[cfg(feature = "simulation")]
     if let Some(dialled) = simulated(&target.address) {
-        let (reader, writer) = tokio::io::split(dialled.await?);
-        return Ok((Box::new(reader), Box::new(writer)));
+        return Ok(Stream::new(tokio::io::split(dialled.await?), None));
     }
     match &target.address {
         ConnectionAddr::Tcp(host, port) => {
-            let (reader, writer) = tcp(host, *port, patience).await?.into_split();
-            Ok((Box::new(reader), Box::new(writer)))
+            let stream = tcp(host, *port, patience).await?;
+            let not_inherited = NotInherited::connection(stream.as_fd());
+            Ok(Stream::new(stream.into_split(), not_inherited))
         }
         ConnectionAddr::Unix(path) => {
-            let (reader, writer) = UnixStream::connect(path).await?.into_split();
-            Ok((Box::new(reader), Box::new(writer)))
+            let stream = UnixStream::connect(path).await?;
+            let not_inherited = NotInherited::connection(stream.as_fd());
+            Ok(Stream::new(stream.into_split(), not_inherited))
         }
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls { host, port, .. } => {
@@ -94,8 +97,9 @@ pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stre
             let (name, config) = (name.map_err(io::Error::other)?, target.tls()?);
             let stream = tcp(host, *port, patience).await?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
-            let (reader, writer) = tokio::io::split(stream.await?);
-            Ok((Box::new(reader), Box::new(writer)))
+            let stream = stream.await?;
+            let not_inherited = NotInherited::connection(stream.get_ref().0.as_fd());
+            Ok(Stream::new(tokio::io::split(stream), not_inherited))
         }
         // No options lead here.
         _ => Err(io::ErrorKind::Unsupported.into()),

@@ -182,9 +182,8 @@ impl Endpoint {
         let target = self.connect(None).await?.handshake.target;
         let limit = self.options.response_timeout;
         let opened = async {
-            let (reader, writer) = dial::open(&target, limit).await?;
+            let stream = dial::open(&target, limit).await?.give_away();
             let config = AsyncConnectionConfig::new().set_response_timeout(Some(limit));
-            let stream = tokio::io::join(reader, writer);
             MultiplexedConnection::new_with_config(&target.login, stream, config).await
         };
         let (connection, driver) = opened.await.map_err(errors::of_connection)?;

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use leasehold_store::fork::NotInherited;
 use redis::{Cmd, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
@@ -33,8 +34,33 @@ pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Both directions of a connection.
-pub(super) type Stream = (Reader, Writer);
+/// Both directions of a connection, and that forked children do not have it.
+pub(super) struct Stream {
+    reader: Reader,
+    writer: Writer,
+    not_inherited: Option<Arc<NotInherited>>,
+}
+
+impl Stream {
+    pub(super) fn new(
+        (reader, writer): (
+            impl AsyncRead + Send + Unpin + 'static,
+            impl AsyncWrite + Send + Unpin + 'static,
+        ),
+        not_inherited: Option<NotInherited>,
+    ) -> Self {
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            not_inherited: not_inherited.map(Arc::new),
+        }
+    }
+
+    /// For somebody else, whose children may have it.
+    pub(super) fn give_away(self) -> impl AsyncRead + AsyncWrite + Send + Unpin {
+        tokio::io::join(self.reader, self.writer)
+    }
+}
 
 /// How much is read at a time.
 const READ_SIZE: usize = 16 * 1024;
@@ -51,11 +77,14 @@ struct Shared {
     waker: AtomicWaker,
     /// Somebody wants `between` to be called.
     nudged: AtomicBool,
-    /// Called on the task after answers, where it was nudged, and at the end.
+    /// Called on the task after answers, unless it was the only one awaited; where it was nudged, and
+    /// at the end.
     between: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct State {
+    /// Dropped before the last end of the connection is.
+    _not_inherited: Option<Arc<NotInherited>>,
     writer: Writer,
     unsent: Vec<u8>,
     /// Of all that was sent and not answered, in the order of sending.
@@ -73,8 +102,13 @@ struct Sent {
 impl Socket {
     /// Reads the stream on a task of this runtime. `limit`: how long an answer may take.
     pub(super) fn start(stream: Stream, limit: Duration, push: Option<OnPush>) -> Self {
-        let (reader, writer) = stream;
+        let Stream {
+            reader,
+            writer,
+            not_inherited,
+        } = stream;
         let state = State {
+            _not_inherited: not_inherited.clone(),
             writer,
             unsent: Vec::new(),
             requests: VecDeque::new(),
@@ -89,6 +123,7 @@ impl Socket {
         });
         let task = Task {
             shared: Arc::clone(&shared),
+            _not_inherited: not_inherited,
             reader,
             frames: Frames::default(),
             expiry: Box::pin(sleep_until(Instant::now() + limit)),
@@ -99,7 +134,8 @@ impl Socket {
         Self { shared, task }
     }
 
-    /// From now on this is called after answers, once those who got them had their turn.
+    /// From now on this is called after answers, once those who got them had their turn. The only one
+    /// that was awaited leaves nobody behind who could have something to send together.
     pub(super) fn between(&self, call: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.between.set(Box::new(call));
     }
@@ -225,6 +261,7 @@ impl State {
 /// Reads the connection.
 struct Task {
     shared: Arc<Shared>,
+    _not_inherited: Option<Arc<NotInherited>>,
     reader: Reader,
     frames: Frames,
     /// When what is not answered has to be looked at.
@@ -281,9 +318,9 @@ impl Task {
         }
     }
 
-    /// Hands out what has arrived; says whether there were answers.
+    /// Hands out what has arrived; says whether `between` is to be called.
     fn hand_out(&mut self) -> RedisResult<bool> {
-        let mut answered = false;
+        let (mut answers, mut awaited) = (0, 0);
         while let Some(value) = self.frames.next()? {
             match value {
                 // That the inbox is open, or not any more, is the answer to a request.
@@ -293,15 +330,18 @@ impl Task {
                     self.push(kind, data);
                 }
                 value => {
-                    let request = lock(&self.shared.state).requests.pop_front();
+                    let mut state = lock(&self.shared.state);
+                    let request = state.requests.pop_front();
+                    awaited = state.requests.len();
+                    drop(state);
                     if let Some(answer) = request.and_then(|it| it.answer) {
                         answer(Ok(value));
                     }
-                    answered = true;
+                    answers += 1;
                 }
             }
         }
-        Ok(answered)
+        Ok(answers > 1 || awaited > 0)
     }
 
     fn push(&self, kind: PushKind, data: Vec<Value>) {
@@ -331,6 +371,7 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
     use tokio::sync::mpsc;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -342,7 +383,7 @@ mod tests {
         let (reader, writer) = split(ours);
         let (sender, pushes) = mpsc::unbounded_channel();
         let push = move |info: PushInfo| drop(sender.send(info.kind));
-        let stream: Stream = (Box::new(reader), Box::new(writer));
+        let stream = Stream::new((reader, writer), None);
         let socket = Socket::start(stream, LIMIT, Some(Box::new(push)));
         (socket, theirs, pushes)
     }
@@ -377,6 +418,32 @@ mod tests {
         assert!(pushes.recv().now_or_never().is_none());
     }
 
+    /// What waits to be sent may do so because others are awaited.
+    #[tokio::test(start_paused = true)]
+    async fn it_calls_between_answers_unless_the_only_one_awaited_has_come() {
+        let (socket, mut server, _pushes) = pair(1024);
+        let (called, mut calls) = mpsc::unbounded_channel();
+        socket.between(move || called.send(()).unwrap_or_default());
+        let ping = redis::cmd("PING");
+        server.write_all(b"+1\r\n").await.unwrap();
+        socket.ask(&ping).await.unwrap();
+        // The clock is paused, so this ends when nobody has anything left to do.
+        tokio::time::sleep(LIMIT / 10).await;
+        assert!(calls.try_recv().is_err());
+        // Two in one piece, then one while another is awaited.
+        server.write_all(b"+1\r\n+2\r\n").await.unwrap();
+        socket.ask_all([&ping, &ping]).await.unwrap();
+        timeout(LIMIT, calls.recv()).await.unwrap();
+        let both = socket.ask_all([&ping, &ping]);
+        let serves = async {
+            server.write_all(b"+1\r\n").await.unwrap();
+            timeout(LIMIT, calls.recv()).await.unwrap();
+            server.write_all(b"+2\r\n").await.unwrap();
+        };
+        let (answers, ()) = tokio::join!(both, serves);
+        assert_eq!(answers.unwrap().len(), 2);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_too_long_gives_up_and_the_late_answer_is_nobodys() {
         let (socket, mut server, _pushes) = pair(1024);
@@ -394,7 +461,7 @@ mod tests {
     async fn what_a_server_says_before_it_closes_is_read() {
         let ((ours, mut says), (closed, _)) = (duplex(64), duplex(64));
         says.write_all(b"-ERR full\r\n").await.unwrap();
-        let socket = Socket::start((Box::new(ours), Box::new(closed)), LIMIT, None);
+        let socket = Socket::start(Stream::new((ours, closed), None), LIMIT, None);
         let said = socket.ask(&redis::cmd("PING")).await.unwrap();
         assert!(matches!(said, Value::ServerError(_)), "{said:?}");
         let lost = socket.ask(&redis::cmd("PING")).await.unwrap_err();

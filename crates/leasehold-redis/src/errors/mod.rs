@@ -225,7 +225,7 @@ fn no_permission(detail: &str) -> StoreError {
         format!("the user may not do this: {detail}"),
         format!(
             "this rule is enough (with the prefix you use): {ACL}; for a cluster add \
-             {ACL_IN_CLUSTER}"
+             {ACL_IN_CLUSTER}, for an audit log +xadd +xrange"
         ),
     )
 }

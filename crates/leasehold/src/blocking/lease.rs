@@ -88,7 +88,7 @@ face! { impl<K: LeaseKind> Lease<K> {
     /// Publishes a note with the lease.
     wait fn set_note(&self, note: impl AsRef<str>) -> Result<(), Error>;
     /// Returns a copy of the lease as data.
-    now fn parts(&self) -> LeaseParts<K>;
+    now fn parts(&self) -> Result<LeaseParts<K>, Error>;
     /// Turns the lease into data, to hand it over.
     wait fn into_parts(self) -> Result<LeaseParts<K>, Error>;
     /// Converts to a lease whose mode is known only at run time.

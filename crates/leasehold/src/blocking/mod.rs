@@ -1,9 +1,9 @@
 //! Blocking API: every method of the async API, for threads without an async runtime.
 //!
-//! Each call runs the async method on the calling thread. One background thread of the process
-//! keeps the connections and renews the leases: work that blocks its thread delays no renewal. The
-//! blocking API can be used anywhere, also
-//! inside a runtime, where it blocks only the calling thread.
+//! Each call runs the async method on the calling thread, and between calls one background thread
+//! of the process keeps the connections and renews the leases: work that blocks its thread delays no
+//! renewal. The blocking API can be used anywhere, also inside a runtime, where it blocks only the
+//! calling thread.
 //!
 //! ```
 //! use std::time::Duration;

@@ -34,7 +34,7 @@ impl Client {
     /// use std::time::Duration;
     /// let client = leasehold::connect("memory:").await?;
     /// let lease = client.mutex("deploy")?.lock().await?;
-    /// let saved = lease.parts(); // serialise it, and read it in another process
+    /// let saved = lease.parts()?; // serialise it, and read it in another process
     /// client.renew_by_parts(&saved, Duration::from_secs(600)).await?;
     /// assert_eq!(client.release_by_parts(&saved).await?, leasehold::Released::Held);
     /// assert!(!client.mutex("deploy")?.is_locked().await?);

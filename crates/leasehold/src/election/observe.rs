@@ -1,13 +1,14 @@
 //! The stream of an election's leaders.
 
 use std::fmt;
+use std::future::ready;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use futures_util::stream::{BoxStream, unfold};
+use futures_util::stream::{BoxStream, once, unfold};
 use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
 
 use super::Leader;
@@ -26,6 +27,10 @@ pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
 
 impl Leaders {
     pub(super) fn of(session: &Arc<Session>, key: &Key) -> Self {
+        if let Err(forked) = session.check_process() {
+            // Watching would wait for locks that are held for ever.
+            return Self(Box::pin(once(ready(Err(observe_error(key, forked))))));
+        }
         let observer = Observer {
             watcher: KeyWatcher::start(session, key),
             session: session.clone(),

@@ -14,6 +14,7 @@ use super::keys::KeySlot;
 use super::request::AcquireRequest;
 use super::shutdown::UnderWay;
 use super::{Machine, Session};
+use crate::background::Elsewhere;
 use crate::clock;
 use crate::error::StoreError;
 use crate::sync::timeout;
@@ -112,6 +113,7 @@ impl ClaimHandle {
         limit: Option<Duration>,
         mut done: impl FnMut(&mut ClaimMachine, Moment) -> Option<T>,
     ) -> T {
+        let _elsewhere = Elsewhere::wait(&self.session.runtime);
         let mut driving = Driving {
             handle: self,
             sending: None,

@@ -14,6 +14,7 @@ use super::keys::KeySlot;
 use super::shutdown::Closed;
 use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER, WATCHDOG_LOOK};
 use super::{Machine, Session, unanswered};
+use crate::background::nudge;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
@@ -41,7 +42,10 @@ impl Session {
             }
         } else if due.0 < planned || planned < now.0 {
             self.wake.notify_one();
+        } else {
+            return;
         }
+        nudge();
     }
 
     /// Whether whoever asks is the one to drive the client's keys from now on.

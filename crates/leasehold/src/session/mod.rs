@@ -52,6 +52,7 @@ use leasehold_core::{
 };
 use tokio::sync::Notify;
 
+use crate::background::Elsewhere;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::fork::Process;
@@ -220,6 +221,7 @@ impl Session {
     ) -> Result<T, StoreError> {
         self.check_caller()?;
         let limit = self.settings.operation_timeout;
+        let _elsewhere = Elsewhere::wait(&self.runtime);
         let asked = timeout(limit, work).await;
         asked.unwrap_or_else(|_| Err(unanswered(limit)))
     }

@@ -12,6 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::Session;
+use crate::background::Elsewhere;
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
@@ -134,6 +135,7 @@ impl Session {
         self.check_thread()?;
         let closing = self.shutdown.closing.notified();
         let _under_way = UnderWay::new(self);
+        let _elsewhere = Elsewhere::wait(&self.runtime);
         self.ensure_running();
         let check_open = || match self.shutdown.closed() {
             Some(closed) => Err(closed.error()),
@@ -151,9 +153,15 @@ impl Session {
 
     /// Refuses what could never be answered: calls in a forked process, and outside of a runtime.
     pub(crate) fn check_caller(&self) -> Result<(), StoreError> {
+        self.check_process()?;
+        check_runtime().map(drop)
+    }
+
+    /// Refuses calls in a forked process, also those that need no runtime.
+    pub(crate) fn check_process(&self) -> Result<(), StoreError> {
         match self.is_inherited() {
             true => Err(Closed::Forked.error()),
-            false => check_runtime().map(drop),
+            false => Ok(()),
         }
     }
 

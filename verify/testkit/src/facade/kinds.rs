@@ -8,7 +8,9 @@ use leasehold::{ErrorKind, Mode, Owner, Released, Retry};
 use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
-use super::{Fixture, Outcome, client, client_with, clients, idle, queued, rises, soon, ttl};
+use super::{
+    Fixture, LIMIT, Outcome, client, client_with, clients, idle, queued, rises, sent, soon, ttl,
+};
 use crate::expect::times_out;
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
@@ -62,7 +64,7 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
 /// together, strictly in order of arrival.
 pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outcome {
     // On a busy machine a thousand claims on one key take their time.
-    let settings = ttl(Duration::from_secs(30)).with_operation_timeout(Duration::from_secs(20));
+    let settings = ttl(LIMIT / 3).with_operation_timeout(LIMIT / 6);
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(client_with(fixture, settings.clone()).await);
@@ -144,7 +146,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
     drop(served);
     let _ = gate.release().await?;
     let mut seen = Vec::new();
-    while let Some(turn) = soon("everyone's turn", order.recv()).await {
+    while let Some(turn) = sent("everyone's turn", &mut order, &mut tasks).await? {
         seen.push(turn);
     }
     while let Some(done) = tasks.join_next().await {

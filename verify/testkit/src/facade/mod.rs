@@ -24,8 +24,8 @@ use leasehold::{
 use leasehold_store::contract;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
 
 use crate::expect::times_out;
 
@@ -169,6 +169,24 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
 }
 
+/// What `tasks` send next, if any still does; one that failed is told at once, since the others may
+/// wait for it.
+async fn sent<T>(
+    what: &str,
+    order: &mut mpsc::UnboundedReceiver<T>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Option<T>, JoinError> {
+    soon(what, async {
+        loop {
+            tokio::select! {
+                Some(done) = tasks.join_next() => done?,
+                next = order.recv() => return Ok(next),
+            }
+        }
+    })
+    .await
+}
+
 /// Waits until nobody holds or waits for `key`.
 async fn idle(client: &Client, key: &str) {
     let mut seen = None;
@@ -204,8 +222,13 @@ async fn queued(client: &Client, key: &str, waiters: usize) {
         return;
     }
     soon("a queue", async {
-        while client.inspect(key).await.expect("a look").waiters.len() != waiters {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        loop {
+            let began = Instant::now();
+            if client.inspect(key).await.expect("a look").waiters.len() == waiters {
+                break;
+            }
+            // A look at a thousand is work: the server is for the others half of the time.
+            tokio::time::sleep(began.elapsed().max(Duration::from_millis(2))).await;
         }
     })
     .await;
@@ -266,7 +289,8 @@ pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) -> Outcome {
     let mut last = first.token();
     let _ = first.release().await?;
     for n in 0..12 {
-        let (who, token) = soon("the next turn", order.recv()).await.ok_or("a turn")?;
+        let turn = sent("the next turn", &mut order, &mut tasks).await?;
+        let (who, token) = turn.ok_or("a turn")?;
         assert_eq!(who, n);
         assert!(token > last);
         last = token;
@@ -426,7 +450,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) -> Outcome {
         let lock = b.mutex(format!("k{n}"))?;
         let waiter = tokio::spawn(async move { lock.lock().await });
         queued(&a, &format!("k{n}"), 1).await;
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let _ = held.release().await?;
         let _ = soon("the hand-off", waiter).await??;
         quickest = quickest.min(started.elapsed());

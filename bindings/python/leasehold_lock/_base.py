@@ -239,6 +239,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
     def __init__(self, client: BaseClient[Any, Any], core: _native.Lock) -> None:
         self._client, self._core = client, core
+        self._detects = core.detects_deadlocks
         #: What is held by this object: by whom, and whether by a block. The last one is last.
         self._leases: dict[_LeaseT, tuple[int, bool]] = {}
 
@@ -309,7 +310,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         With ``force`` it takes over ``lease.parts()`` of a process that is dead for sure. Raises
         ``Lost`` if there is no such lease any more.
         """
-        core = await self._client._run(self._core.adopt(parts, force, self._owner()))
+        core = await self._client._run(self._core.adopt(parts, force, self._who()))
         return self._makes(self._client, core)
 
     async def recover(
@@ -319,7 +320,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
         The process that had it has to be dead. The lease has a higher token.
         """
-        recover = self._core.recover(parts, timeout, self._owner())
+        recover = self._core.recover(parts, timeout, self._who())
         core, is_new = await self._client._run(recover)
         return Recovered(self._makes(self._client, core), is_new)
 
@@ -372,16 +373,19 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
         return decorate
 
-    def _owner(self) -> str | None:
-        """The secret of who may enter again."""
-        if self._shared_owner is None and self._enters:
-            return f"{_secret ^ os.getpid() << 64 ^ self._holder():032x}"
-        return self._shared_owner
+    def _who(self) -> tuple[str | None, int | None]:
+        """The secret of who may enter again, and the number of this thread's or task's work."""
+        owner, work = self._shared_owner, None
+        if owner is None and self._enters:
+            owner = f"{_secret ^ os.getpid() << 64 ^ self._holder():032x}"
+        if self._detects:
+            work = hash((_secret, os.getpid(), self._holder())) % 2**64
+        return owner, work
 
     def _claim(self, limit: Seconds | None, or_none: bool) -> Coroutine[Any, Any, Any]:
         """Waits for a lease of the core, which with ``or_none`` may be none."""
         _listen()
-        return self._client._run(self._core.acquire(limit, or_none, self._owner()))
+        return self._client._run(self._core.acquire(limit, or_none, self._who()))
 
     async def __aenter__(self) -> _LeaseT:
         lease = self._makes(self._client, await self._claim(-1, False))

@@ -7,6 +7,7 @@ from ._types import Seconds
 
 _T = TypeVar("_T")
 
+_Who = tuple[str | None, int | None]
 _Claim = tuple[str, int, str | None, int, float, str | None]
 
 @final
@@ -55,12 +56,12 @@ class Leaders:
 class Lock:
     @property
     def keys(self) -> list[str]: ...
-    def acquire(
-        self, timeout: Seconds | None, or_none: bool, owner: str | None
-    ) -> Op[Lease | None]: ...
-    def adopt(self, parts: str, force: bool, owner: str | None) -> Op[Lease]: ...
+    @property
+    def detects_deadlocks(self) -> bool: ...
+    def acquire(self, timeout: Seconds | None, or_none: bool, who: _Who) -> Op[Lease | None]: ...
+    def adopt(self, parts: str, force: bool, who: _Who) -> Op[Lease]: ...
     def recover(
-        self, parts: str, timeout: Seconds | None, owner: str | None
+        self, parts: str, timeout: Seconds | None, who: _Who
     ) -> Op[tuple[Lease, bool]]: ...
 
 @final

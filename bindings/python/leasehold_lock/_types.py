@@ -25,9 +25,14 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class LockOptions(TypedDict, total=False):
-    """Options of every kind of lock. ``timeout`` is how long to wait for it."""
+    """Options of every kind of lock. ``timeout`` is how long to wait for it.
+
+    With ``deadlock_timeout``, one that has waited for so long looks for a deadlock with others that
+    have it, and the youngest raises ``Deadlock``. What a thread or a task holds counts as one work.
+    """
 
     timeout: Seconds | None
+    deadlock_timeout: Seconds | None
     ttl: Seconds | None
     max_hold: Seconds | None
     min_hold: Seconds | None

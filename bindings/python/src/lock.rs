@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{
-    Any, Client as CoreClient, Error, Invalid, Key, LeaseParts, Lock as CoreLock, LockOptions,
+    Any, ClaimContext, Client as CoreClient, Error, Invalid, Key, LeaseParts, Lock as CoreLock,
+    LockOptions, Mode, MultiLease, Owner,
 };
-use leasehold::{Mode, MultiLease, Owner};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -23,8 +23,14 @@ pub(crate) struct LockSpec {
     mode: Mode,
     /// How long its claims wait, if their caller does not say.
     timeout: Option<Duration>,
+    /// How long they wait before they look for deadlocks among the work of threads and tasks.
+    deadlock_timeout: Option<Duration>,
     options: Vec<LockOption>,
 }
+
+/// Who acquires: the secret of an owner, who may have it already, and the number of the work.
+#[derive(FromPyObject)]
+pub(crate) struct Who(Option<String>, Option<u64>);
 
 type LockOption = Box<dyn Fn(CoreLock) -> Result<CoreLock, Error> + Send + Sync>;
 
@@ -42,13 +48,18 @@ impl LockSpec {
         for key in &keys {
             Key::new(key).map_err(Failure::from)?;
         }
-        let (mut timeout, mut options) = (None, Vec::<LockOption>::new());
+        let (mut timeout, mut deadlock_timeout) = (None, None);
+        let mut options = Vec::<LockOption>::new();
         args::options(of, given, |name, value| {
             let time = || duration(name, value);
             let text = || value.extract::<String>();
             options.push(match name {
                 "timeout" => {
                     timeout = Some(time()?);
+                    return Ok(true);
+                }
+                "deadlock_timeout" => {
+                    deadlock_timeout = Some(time()?);
                     return Ok(true);
                 }
                 "ttl" => option(time()?, |lock, ttl| Ok(lock.with_ttl(*ttl))),
@@ -66,24 +77,40 @@ impl LockSpec {
             keys,
             mode,
             timeout,
+            deadlock_timeout,
             options,
         })
     }
 
     pub(crate) fn check(&self, client: &CoreClient) -> Result<(), Failure> {
-        Ok(self.lock(client, None)?.on_all(&self.keys).map(drop)?)
+        let nobody = Who(None, None);
+        Ok(self.lock(client, &nobody)?.on_all(&self.keys).map(drop)?)
     }
 
-    /// The lock of this client on the first key, for an owner that may have it already. No I/O.
-    fn lock(&self, client: &CoreClient, owner: Option<&str>) -> Result<CoreLock, Failure> {
+    /// The lock of this client on the first key. No I/O.
+    fn lock(&self, client: &CoreClient, who: &Who) -> Result<CoreLock, Failure> {
         let mut lock = client.lock_of(&self.keys[0], self.mode)?;
         for option in &self.options {
             lock = option(lock)?;
         }
-        Ok(match owner {
+        if let Some(work) = who.1 {
+            lock = lock.with_context(&ClaimContext::from_random(work));
+        }
+        Ok(match &who.0 {
             Some(owner) => lock.with_owner(&Owner::parse(owner)?)?,
             None => lock,
         })
+    }
+
+    fn how(&self, limit: Option<Duration>) -> LockOptions {
+        let mut how = LockOptions::new();
+        if let Some(limit) = limit {
+            how = how.within(limit);
+        }
+        match self.deadlock_timeout {
+            Some(after) => how.deadlock_timeout(after),
+            None => how,
+        }
     }
 }
 
@@ -116,17 +143,18 @@ impl Lock {
         self.0.spec.keys.iter().map(String::as_str).collect()
     }
 
+    /// Whether its claims belong to the work of a thread or task.
+    #[getter]
+    fn detects_deadlocks(&self) -> bool {
+        self.0.spec.deadlock_timeout.is_some()
+    }
+
     /// Waits for a lease: for a time, for ever (`None`), or as the lock does (-1). If a key is
     /// busy, it answers nothing with `or_none`, and fails otherwise.
-    fn acquire(
-        &self,
-        timeout: &Bound<'_, PyAny>,
-        or_none: bool,
-        owner: Option<String>,
-    ) -> PyResult<Op> {
+    fn acquire(&self, timeout: &Bound<'_, PyAny>, or_none: bool, who: Who) -> PyResult<Op> {
         let (lock, limit) = (self.0.clone(), self.limit(timeout)?);
         Ok(Op::new(async move {
-            let acquired = lock.acquire(limit, owner.as_deref()).await;
+            let acquired = lock.acquire(limit, &who).await;
             match acquired {
                 Ok(Some(lease)) => Ok(Output::Lease(lease)),
                 Ok(None) if !or_none => Err(Failure::busy(&lock.spec.keys[0])),
@@ -138,10 +166,10 @@ impl Lock {
     }
 
     /// Goes on with the lease of these parts: one that was handed over, or with `force` any.
-    fn adopt(&self, parts: &str, force: bool, owner: Option<String>) -> PyResult<Op> {
+    fn adopt(&self, parts: &str, force: bool, who: Who) -> PyResult<Op> {
         let (lock, parts) = (self.0.clone(), self.parts(parts)?);
         Ok(Op::new(async move {
-            let lock = lock.lock(owner.as_deref()).await?;
+            let lock = lock.lock(&who).await?;
             let lease = match force {
                 true => lock.adopt_by_force(&parts).await?,
                 false => lock.adopt(&parts).await?,
@@ -151,23 +179,16 @@ impl Lock {
     }
 
     /// Goes on with the lease of these parts, or waits for a new one if there is no such lease.
-    fn recover(
-        &self,
-        parts: &str,
-        timeout: &Bound<'_, PyAny>,
-        owner: Option<String>,
-    ) -> PyResult<Op> {
+    fn recover(&self, parts: &str, timeout: &Bound<'_, PyAny>, who: Who) -> PyResult<Op> {
         let (inner, parts, limit) = (self.0.clone(), self.parts(parts)?, self.limit(timeout)?);
         Ok(Op::new(async move {
-            let lock = inner.lock(owner.as_deref()).await?;
-            let how = LockOptions::new();
+            let lock = inner.lock(&who).await?;
             let recovered = match limit {
-                None => lock.recover(&parts, how).await?,
                 Some(Duration::ZERO) => {
                     let recovered = lock.try_recover(&parts).await?;
                     recovered.ok_or_else(|| Failure::busy(&inner.spec.keys[0]))?
                 }
-                Some(limit) => lock.recover(&parts, how.within(limit)).await?,
+                limit => lock.recover(&parts, inner.spec.how(limit)).await?,
             };
             Ok(Output::Recovered(recovered.lease.into(), recovered.is_new))
         }))
@@ -195,30 +216,29 @@ impl Lock {
 
 /// Waits for a lease of that lock, whatever its leases are.
 macro_rules! acquire {
-    ($lock:expr, $limit:expr) => {
+    ($lock:expr, $limit:expr, $spec:expr) => {
         match $limit {
-            None => Some($lock.lock().await?),
             Some(Duration::ZERO) => $lock.try_lock().await?,
-            Some(limit) => Some($lock.lock_within(limit).await?),
+            limit => Some($lock.lock_opts($spec.how(limit)).await?),
         }
     };
 }
 
 impl Inner {
-    async fn lock(&self, owner: Option<&str>) -> Result<CoreLock, Failure> {
-        self.spec.lock(self.connections.client().await?, owner)
+    async fn lock(&self, who: &Who) -> Result<CoreLock, Failure> {
+        self.spec.lock(self.connections.client().await?, who)
     }
 
     async fn acquire(
         &self,
         limit: Option<Duration>,
-        owner: Option<&str>,
+        who: &Who,
     ) -> Result<Option<MultiLease<Any>>, Failure> {
-        let lock = self.lock(owner).await?;
-        if self.spec.keys.len() == 1 {
-            return Ok(acquire!(lock, limit).map(MultiLease::from));
+        let (lock, spec) = (self.lock(who).await?, &self.spec);
+        if spec.keys.len() == 1 {
+            return Ok(acquire!(lock, limit, spec).map(MultiLease::from));
         }
-        let lock = lock.on_all(&self.spec.keys)?;
-        Ok(acquire!(lock, limit))
+        let lock = lock.on_all(&spec.keys)?;
+        Ok(acquire!(lock, limit, spec))
     }
 }

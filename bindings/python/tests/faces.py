@@ -137,6 +137,14 @@ async def waiting(face, client, key, number):
         await face.pause()
 
 
+async def held(face, client, key):
+    """Waits until somebody holds the key."""
+    end = time.monotonic() + 20
+    while not (await client.inspect(key)).holders:
+        assert time.monotonic() < end, "nobody holds it"
+        await face.pause()
+
+
 async def free(face, client, key):
     """Waits until nobody holds the key or waits for it."""
     end = time.monotonic() + 20

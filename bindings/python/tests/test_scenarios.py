@@ -71,6 +71,32 @@ async def test_waiters_are_served_in_order(face, client, url):
 
 
 @scenario
+async def test_of_a_deadlock_the_youngest_gives_up(face, client, url):
+    ended = []
+
+    async def work(first, second, waiters):
+        async with client.mutex(first, deadlock_timeout=0.1):
+            await faces.held(face, client, second)
+            await faces.waiting(face, client, first, waiters)
+            # A time to wait goes with it.
+            for_second = client.mutex(second, deadlock_timeout=0.1, timeout=60)
+            try:
+                async with for_second:
+                    ended.append(f"{first} and {second}")
+            except lh.Deadlock as deadlock:
+                ended.append(str(deadlock))
+
+    # The second waits once the first does.
+    for started in [face.start(work("a", "b", 0)), face.start(work("b", "a", 1))]:
+        await started
+    gave_up, had_both = ended
+    assert had_both == "a and b"
+    assert gave_up.startswith("cannot acquire \"a\": gave up in a deadlock: "), gave_up
+    assert "holds a and waits for b" in gave_up and "holds b and waits for a" in gave_up
+    await faces.free(face, client, "a")
+
+
+@scenario
 async def test_a_busy_key_is_tried_or_waited_for(face, client, url):
     other = await face.connect(url)
     async with client.mutex("k"):

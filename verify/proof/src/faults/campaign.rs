@@ -19,7 +19,6 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::process::spawn_tied;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::history::now;
@@ -66,7 +65,7 @@ impl Campaign {
     /// That there is no place for files, or that it was interrupted.
     pub async fn run(self, mut tell: impl FnMut(&Done, &mut VecDeque<Job>)) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
-        let scratch = temporary()?;
+        let scratch = temporary().tempdir()?;
         if let Some(keep) = &self.keep {
             fs::create_dir_all(keep)?;
         }
@@ -130,18 +129,18 @@ impl Job {
         if plan.beyond {
             name += "-beyond";
         }
-        let directory = scratch.join(&name);
         let text = |error: io::Error| error.to_string();
-        fs::create_dir(&directory).map_err(text)?;
-        let outcome = start(plan, &directory);
+        // Not by that name: a server's socket in it may have a path of 107 bytes.
+        let directory = temporary().prefix("").tempdir_in(scratch).map_err(text)?;
+        let directory = directory.path();
+        let outcome = start(plan, directory);
         let worth_keeping =
             outcome.as_ref().is_ok_and(|outcome| outcome.broken() > 0) || outcome.is_err();
         if let (Some(keep), true) = (keep, worth_keeping) {
             let kept = keep.join(&name);
             let _ = fs::remove_dir_all(&kept);
-            copy(&directory, &kept).map_err(text)?;
+            copy(directory, &kept).map_err(text)?;
         }
-        let _ = fs::remove_dir_all(&directory);
         outcome
     }
 }
@@ -180,11 +179,11 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
 
 /// A directory that is removed. PostgreSQL, which runs as a user of its own if this runs as root, can
 /// enter it.
-pub(super) fn temporary() -> io::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("leasehold-proof-")
-        .permissions(fs::Permissions::from_mode(0o711))
-        .tempdir()
+pub(super) fn temporary() -> tempfile::Builder<'static, 'static> {
+    let mut directory = tempfile::Builder::new();
+    let passable = fs::Permissions::from_mode(0o711);
+    directory.prefix("leasehold-proof-").permissions(passable);
+    directory
 }
 
 /// Copies plain files, and of what servers have left, their logs.

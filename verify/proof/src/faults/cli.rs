@@ -279,7 +279,7 @@ impl Schedule {
             print!("{plan}");
         }
         give_up_after(LIMIT);
-        let temporary = campaign::temporary()?;
+        let temporary = campaign::temporary().tempdir()?;
         let directory = match &self.keep {
             Some(keep) => {
                 std::fs::create_dir(keep)?;

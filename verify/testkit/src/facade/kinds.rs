@@ -9,7 +9,8 @@ use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, LIMIT, Outcome, client, client_with, clients, idle, queued, rises, sent, soon, ttl,
+    Fixture, LIMIT, Outcome, client, client_with, clients, idle, next_sent, queued, rises, soon,
+    ttl,
 };
 use crate::expect::times_out;
 
@@ -146,7 +147,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
     drop(served);
     let _ = gate.release().await?;
     let mut seen = Vec::new();
-    while let Some(turn) = sent("everyone's turn", &mut order, &mut tasks).await? {
+    while let Some(turn) = next_sent(&clients[0], &mut order, &mut tasks).await? {
         seen.push(turn);
     }
     while let Some(done) = tasks.join_next().await {

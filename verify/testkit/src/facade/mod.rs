@@ -170,21 +170,27 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// What `tasks` send next, if any still does; one that failed is told at once, since the others may
-/// wait for it.
-async fn sent<T>(
-    what: &str,
+/// wait for it. If nothing comes, it says how the queue of "k" stands.
+async fn next_sent<T>(
+    client: &Client,
     order: &mut mpsc::UnboundedReceiver<T>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Option<T>, JoinError> {
-    soon(what, async {
+    let next = async {
         loop {
             tokio::select! {
                 Some(done) = tasks.join_next() => done?,
                 next = order.recv() => return Ok(next),
             }
         }
-    })
-    .await
+    };
+    if let Ok(next) = timeout(LIMIT, next).await {
+        return next;
+    }
+    let seen = client.inspect("k").await.expect("a look");
+    let first = (seen.holders.first(), seen.waiters.first());
+    let (hold, wait) = (seen.holders.len(), seen.waiters.len());
+    panic!("no turn within {LIMIT:?}: {hold} hold and {wait} wait, first {first:?}");
 }
 
 /// Waits until nobody holds or waits for `key`.
@@ -289,7 +295,7 @@ pub async fn serves_in_order_of_arrival(fixture: &dyn Fixture) -> Outcome {
     let mut last = first.token();
     let _ = first.release().await?;
     for n in 0..12 {
-        let turn = sent("the next turn", &mut order, &mut tasks).await?;
+        let turn = next_sent(&clients[0], &mut order, &mut tasks).await?;
         let (who, token) = turn.ok_or("a turn")?;
         assert_eq!(who, n);
         assert!(token > last);

@@ -213,6 +213,10 @@ def _listen_as(now: tuple[int, int], logger: logging.Logger) -> None:
 
 
 def _log(logger: logging.Logger) -> None:
+    import signal
+
+    # They are for the threads of the program.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         for level, message in _native.records().wait():
             logger.log(_LEVELS[level], "%s", message)

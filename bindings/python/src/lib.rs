@@ -14,6 +14,7 @@ mod lock;
 mod logging;
 mod op;
 
+use nix::sys::signal::SigSet;
 use pyo3::prelude::*;
 
 /// What `leasehold_lock` is made of. Not for users: no version of it is stable.
@@ -35,6 +36,13 @@ mod _native {
     #[pymodule_init]
     fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         let _ = leasehold_store::fork::Process::this();
+        leasehold::background::on_thread_start(super::leave_signals);
         Ok(())
     }
+}
+
+/// Signals are for the threads of the program: uWSGI ends a worker on the thread that gets one, which
+/// then waits for the main thread.
+fn leave_signals() {
+    let _where_it_can: nix::Result<()> = SigSet::all().thread_block();
 }

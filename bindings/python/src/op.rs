@@ -112,20 +112,20 @@ impl Op {
 fn drive(py: Python<'_>, mut work: Work) -> PyResult<Answer> {
     background::enter().map_err(Failure::from)?;
     // The answer; `None` if there is none after this time.
-    let mut within = |limit: Option<Duration>| {
+    let mut within = |limit| {
         py.detach(|| {
             let answer = poll_fn(|context| step(&mut work, context.waker()));
-            match limit {
-                Some(limit) => background::block_within(limit, answer),
-                None => Some(background::block_on(answer)),
-            }
+            background::block_within(limit, answer)
         })
     };
     // Most answers come before that: then nobody has to ask which thread this is.
-    if let Some(answer) = within(Some(SIGNAL_INTERVAL)) {
+    if let Some(answer) = within(SIGNAL_INTERVAL) {
         return Ok(answer);
     }
-    let interval = is_main_thread(py)?.then_some(SIGNAL_INTERVAL);
+    let interval = match is_main_thread(py)? {
+        true => SIGNAL_INTERVAL,
+        false => Duration::MAX,
+    };
     loop {
         py.check_signals()?;
         if let Some(answer) = within(interval) {

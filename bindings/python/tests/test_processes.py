@@ -43,6 +43,27 @@ def run(tmp_path: pathlib.Path, text: str, *args: str) -> str:
     return done.stdout
 
 
+def test_signals_are_for_the_threads_of_the_program(url, tmp_path):
+    text = """
+import logging, pathlib, signal
+logging.basicConfig(level=logging.CRITICAL)
+
+def blocks(thread):
+    status = dict(line.split(":\\t", 1) for line in (thread / "status").read_text().splitlines())
+    return bool(int(status["SigBlk"], 16) & 1 << signal.SIGTERM - 1)
+
+client = lh.connect(url)
+with client.mutex("k"):
+    threads = {int(it.name): it for it in pathlib.Path("/proc/self/task").iterdir()}
+    assert not blocks(threads.pop(os.getpid()))
+    while not all(map(blocks, threads.values())):
+        pass
+    print(len(threads))
+client.close()
+"""
+    assert int(run(tmp_path, text, url)) >= 2, "the runtime's thread, and that of the log"
+
+
 def interrupt(client: lh.Client) -> None:
     """Interrupts the main thread as soon as it waits."""
     threads.run(faces.waiting(threads, faces.Awaited(client), "k", 1))

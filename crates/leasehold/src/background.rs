@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +28,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::fork::PerProcess;
 
 static BACKGROUND: PerProcess<Background> = PerProcess::new();
+static BEGINS: OnceLock<fn()> = OnceLock::new();
 
 /// The background thread takes the runtime back when no call has ended for so long. Nothing that is
 /// due meanwhile is hurt by it: leases are renewed long before they end.
@@ -63,6 +65,15 @@ struct Background {
 /// `Unavailable`: the system has no thread to spare.
 pub fn enter() -> Result<&'static Handle, Error> {
     started().map(|(_, runtime)| runtime.handle())
+}
+
+/// Each thread of the runtime calls this first; those that run already do not.
+pub fn on_thread_start(begin: fn()) {
+    let _one_has_said_so: Result<(), _> = BEGINS.set(begin);
+}
+
+fn begin_thread() {
+    BEGINS.get().into_iter().for_each(|begin| begin());
 }
 
 /// The runtime, if this process has started it.
@@ -110,12 +121,16 @@ impl Background {
         let runtime = match self.runtime.get() {
             Some(runtime) => runtime,
             None => {
-                let runtime = Builder::new_current_thread().enable_all().build()?;
+                let mut runtime = Builder::new_current_thread();
+                let runtime = runtime.on_thread_start(begin_thread).enable_all().build()?;
                 self.runtime.get_or_init(|| runtime)
             }
         };
         let thread = thread::Builder::new().name("leasehold".into());
-        let thread = thread.spawn(|| self.drive_between_calls(runtime))?;
+        let thread = thread.spawn(|| {
+            begin_thread();
+            self.drive_between_calls(runtime);
+        })?;
         self.thread.get_or_init(|| thread.thread().clone());
         Ok(runtime)
     }
@@ -297,14 +312,22 @@ fn block_on_this_thread<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then.
-pub fn block_within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+/// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then. Where this
+/// thread ends, or the process does, and what a runtime keeps of a thread is gone, another waits.
+pub fn block_within<T: Send>(limit: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
     // The timer is made where there is a context for it.
-    block_on(async { tokio::time::timeout(limit, future).await }).ok()
+    let wait = || block_on(async { tokio::time::timeout(limit, future).await }).ok();
+    let here = Handle::try_current();
+    if here.is_err_and(|error| error.is_thread_local_destroyed()) {
+        let waited = thread::scope(|scope| scope.spawn(wait).join());
+        return waited.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+    wait()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::sync::mpsc;
 
     use tokio::time::Instant;
@@ -322,6 +345,38 @@ mod tests {
             there.unwrap() == here
         });
         assert!(drives);
+    }
+
+    /// Ends after what the runtime keeps of its thread, which is made later.
+    struct AtEnd(Option<Box<dyn FnOnce()>>);
+
+    impl Drop for AtEnd {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(|work| work());
+        }
+    }
+
+    thread_local! {
+        static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
+    }
+
+    #[test]
+    fn a_thread_that_ends_can_wait() {
+        let (send, receive) = mpsc::channel();
+        let work = move || {
+            let gone = Handle::try_current().unwrap_err();
+            assert!(gone.is_thread_local_destroyed());
+            let done = block_within(LIMIT, async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            });
+            send.send(done).unwrap();
+        };
+        let ends = thread::spawn(|| {
+            AT_END.with_borrow_mut(|at_end| at_end.0 = Some(Box::new(work)));
+            block_on(async {});
+        });
+        ends.join().unwrap();
+        assert_eq!(receive.recv_timeout(LIMIT), Ok(Some(())));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Futures that are polled outside of a Tokio runtime: each of the API's, by a table.
 #![cfg(all(feature = "local", feature = "redis"))]
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
@@ -9,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use leasehold::doctor::examine;
@@ -18,7 +20,7 @@ use leasehold::store::redis::{
 };
 use leasehold::{
     Access, Client, ErrorKind, Leadership, Lease, LeaseParts, LockOptions, Mode, MultiLease,
-    Shared, StoreError, Token,
+    Shared, StoreError, Token, blocking,
 };
 use tokio::runtime::Builder;
 
@@ -307,4 +309,23 @@ fn no_future_panics_outside_of_a_runtime() {
             .collect();
         assert!(wrong.is_empty(), "on {url}: {wrong:#?}");
     }
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<blocking::Lease>> = const { RefCell::new(None) };
+}
+
+/// When it is dropped, what Tokio keeps of the thread is gone.
+#[test]
+fn a_lease_that_ends_with_its_thread_is_released() {
+    let client = blocking::connect("memory:").unwrap();
+    let lock = client.mutex("k").unwrap();
+    let theirs = lock.clone();
+    let ends = thread::spawn(move || {
+        // What a thread has first ends last.
+        KEPT.set(None);
+        KEPT.set(Some(theirs.lock().unwrap()));
+    });
+    ends.join().unwrap();
+    assert!(lock.lock_within(Duration::from_secs(20)).is_ok());
 }

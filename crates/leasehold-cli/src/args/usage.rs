@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 use crate::exit;
-use crate::output::{PREFIX, escape};
+use crate::output::{PREFIX, Printer, escape, is_read};
 
 /// Options of other lock commands (flock, `consul lock`): their names, the option here that a
 /// subcommand must have, and what to write, with two spaces between.
@@ -29,9 +29,11 @@ session-ttl lock-ttl         ttl        for the time after a crash write --ttl D
 /// Prints what the arguments were refused for, or the help that was asked for.
 pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     if !asked.use_stderr() {
-        // Nobody reads the help of a pipe that is closed.
-        let _ = asked.print();
-        return exit::OK;
+        let Err(failure) = is_read(asked.print()) else {
+            return exit::OK;
+        };
+        Printer::default().failure(&failure);
+        return failure.status;
     }
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let hint = match asked.kind() {

@@ -79,6 +79,18 @@ impl Json for Fields {
     }
 }
 
+/// Whether anybody still reads what was written.
+pub(crate) fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        // Who closes a pipe has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            exit::OUTPUT,
+            format!("cannot write the output: {error}"),
+        )),
+        written => Ok(written.is_ok()),
+    }
+}
+
 impl Printer {
     /// A printer, and the library's log through it. `events`: `--json` is about events too.
     pub(crate) fn new(options: &OutputArgs, events: bool) -> Self {
@@ -101,15 +113,7 @@ impl Printer {
     /// Data, as it is. Answers whether anybody still reads.
     pub(crate) fn data(&self, text: &str) -> Result<bool, Failure> {
         let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        match written {
-            // Who closes a pipe has seen enough.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
-                exit::OUTPUT,
-                format!("cannot write the output: {error}"),
-            )),
-            written => Ok(written.is_ok()),
-        }
+        is_read(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     /// Data for people, in lines. A cell that may hold line breaks is escaped by its caller.

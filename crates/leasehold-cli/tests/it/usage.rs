@@ -207,6 +207,18 @@ async fn help_and_version_are_data() {
             "{arguments:?}"
         );
     }
+    // Closed is fine, and full is not.
+    for (to, status) in [("| true; exit ${PIPESTATUS[0]}", 0), (">/dev/full", 74)] {
+        let script = format!("{} --help {to}", env!("CARGO_BIN_EXE_leasehold"));
+        let ended = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{to}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(
+            said.contains("cannot write the output"),
+            status != 0,
+            "{said}"
+        );
+    }
     let help = run("run --help").await.stdout;
     for part in [
         "Example:",

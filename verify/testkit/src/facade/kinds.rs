@@ -64,8 +64,10 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
 /// to ask whether it is their turn: each group of readers between two writers runs
 /// together, strictly in order of arrival.
 pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outcome {
-    // On a busy machine a thousand claims on one key take their time.
-    let settings = ttl(LIMIT / 3).with_operation_timeout(LIMIT / 6);
+    // On a busy machine a thousand claims on one key take their time; and one that has lost its place
+    // keeps all of its group waiting.
+    let patient = ttl(LIMIT / 3).with_waiter_ttl(LIMIT / 3);
+    let settings = patient.with_operation_timeout(LIMIT / 6);
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(client_with(fixture, settings.clone()).await);

@@ -20,9 +20,9 @@ struct Told {
     expired: BTreeSet<u64>,
 }
 
-/// A release that was answered later was sent more than once: the first may never have arrived, and
-/// the lease may have expired before the next.
-const ONE_REQUEST: Micros = 500_000;
+/// A release that was answered later may have been sent more than once, as after a silence or a
+/// reset: the first may never have arrived, and the lease may have expired before the next.
+const ONE_REQUEST: Micros = 100_000;
 
 /// Reads the log of each key, and looks in it for what the clients saw. Where several servers have a
 /// log each, each must make sense, and what a client saw must be in one of them.
@@ -65,9 +65,13 @@ pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
                 continue;
             };
             let sent = grant.releasing.unwrap_or(at);
-            let late = at - sent > ONE_REQUEST && told(|told| &told.expired, token);
+            let has_expired = told(|told| &told.expired, token);
+            let late = at - sent > ONE_REQUEST && has_expired;
             if !told(|told| &told.released, token) && !late {
-                let what = "was released, and the audit log does not say so";
+                let what = match has_expired {
+                    true => "was released, and has expired by the audit log",
+                    false => "was released, and the audit log does not say so",
+                };
                 find(at, key, format!("{} {what}", name(op)));
             }
         }

@@ -118,16 +118,8 @@ impl Keepers {
     /// Deletes the nodes of all keys, one by one as somebody would who tidies up.
     async fn delete_keys(&self) -> Result<(), Error> {
         let client = Client::connect(&self.servers.hosts()).await?;
-        let names = match client.list_children(KEYS).await {
-            // The server has lost its data.
-            Err(Error::NoNode) => return Ok(()),
-            names => names?,
-        };
-        for name in names {
-            match client.delete(&format!("{KEYS}/{name}"), None).await {
-                Ok(()) | Err(Error::NoNode) => {}
-                Err(error) => return Err(error),
-            }
+        for name in children(&client, KEYS).await? {
+            delete(&client, &format!("{KEYS}/{name}")).await?;
         }
         Ok(())
     }
@@ -136,6 +128,33 @@ impl Keepers {
     pub(super) async fn heal(&self) {
         self.proxies.iter().for_each(Proxy::heal);
         self.led().await;
+    }
+}
+
+/// None where it is gone, or the server has lost its data.
+async fn children(client: &Client, path: &str) -> Result<Vec<String>, Error> {
+    match client.list_children(path).await {
+        Err(Error::NoNode) => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// Deletes it with what is in it: locks go on meanwhile, and may add to it.
+async fn delete(client: &Client, path: &str) -> Result<(), Error> {
+    let mut deleted = client.delete(path, None).await;
+    for _ in 0..100 {
+        if !matches!(deleted, Err(Error::NotEmpty)) {
+            break;
+        }
+        for name in children(client, path).await? {
+            let _gone_or_not: Result<(), Error> =
+                client.delete(&format!("{path}/{name}"), None).await;
+        }
+        deleted = client.delete(path, None).await;
+    }
+    match deleted {
+        Err(Error::NoNode) => Ok(()),
+        deleted => deleted,
     }
 }
 

@@ -140,7 +140,8 @@ impl Params {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match percent_decode_str(value).decode_utf8() {
                 Ok(decoded) => Ok((name.to_owned(), decoded.into_owned())),
-                Err(_) => Err(Invalid::plain(format!("the {name} {value:?} is not UTF-8"))),
+                Err(_) if is_name(name) => Err(Invalid::plain(format!("{name} is not UTF-8"))),
+                Err(_) => Err(Invalid::plain("the URL has a value that is not UTF-8")),
             }
         };
         pairs.map(decoded).collect::<Result<_, _>>().map(Self)
@@ -194,13 +195,17 @@ impl Params {
         };
         let known: Vec<_> = known.into_iter().collect();
         let hint = format!("known parameters: {}", known.join(", "));
-        // What is no name may be of a password that was not percent-encoded.
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-        Err(match name.chars().all(is_name) {
+        Err(match is_name(name) {
             true => Invalid::new(format!("the URL has an unknown parameter {name:?}"), hint),
             false => Invalid::new("the URL has a parameter whose name cannot be one", hint),
         })
     }
+}
+
+/// What is no name is not shown: it may be of a password that was not percent-encoded.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    text.chars().all(is_of_name)
 }
 
 /// The names of the parameters of a table.

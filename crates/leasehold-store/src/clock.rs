@@ -54,6 +54,8 @@ fn real() -> Moment {
 #[allow(clippy::disallowed_methods, reason = "it is compared with Tokio's")]
 fn paused() -> Option<Moment> {
     static ORIGIN: Lazy<(Instant, Moment)> = Lazy::new(|| (Instant::now(), real()));
+    // Outside of a runtime there is none; and Tokio's clock panics in a thread that ends.
+    tokio::runtime::Handle::try_current().ok()?;
     let tokio = || tokio::time::Instant::now().into_std();
     let (before, between, after) = (tokio(), Instant::now(), tokio());
     // Of one clock that runs, these are in order.

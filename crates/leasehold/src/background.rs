@@ -312,13 +312,17 @@ fn block_on_this_thread<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Whether this thread, or the process, ends, and what a runtime keeps of a thread is gone.
+pub(crate) fn thread_ends() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
+}
+
 /// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then. Where this
-/// thread ends, or the process does, and what a runtime keeps of a thread is gone, another waits.
+/// thread ends, another waits.
 pub fn block_within<T: Send>(limit: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
     // The timer is made where there is a context for it.
     let wait = || block_on(async { tokio::time::timeout(limit, future).await }).ok();
-    let here = Handle::try_current();
-    if here.is_err_and(|error| error.is_thread_local_destroyed()) {
+    if thread_ends() {
         let waited = thread::scope(|scope| scope.spawn(wait).join());
         return waited.unwrap_or_else(|panic| resume_unwind(panic));
     }

@@ -9,6 +9,7 @@ use std::sync::TryLockError;
 use leasehold_core::Fact;
 use tracing::Span;
 
+use crate::background;
 use crate::observe::{ObservedClaim, Observers, Spans};
 use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
@@ -49,6 +50,10 @@ impl EventQueue {
     /// Delivers the collected facts. The caller must not hold locks.
     pub(super) fn deliver(&self) {
         while self.any.load(Ordering::Acquire) {
+            if background::thread_ends() {
+                // What subscribers of `tracing` keep of it is gone: another thread tells.
+                return;
+            }
             let mut holds = match self.turn.try_lock() {
                 Ok(holds) => holds,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -24,6 +24,8 @@ use leasehold::{
 };
 use tokio::runtime::Builder;
 
+use crate::log::Log;
+
 const SOON: Duration = Duration::from_secs(1);
 
 /// What came of polling a future once.
@@ -315,9 +317,10 @@ thread_local! {
     static KEPT: RefCell<Option<blocking::Lease>> = const { RefCell::new(None) };
 }
 
-/// When it is dropped, what Tokio keeps of the thread is gone.
+/// When it is dropped, what Tokio and the log keep of the thread is gone.
 #[test]
 fn a_lease_that_ends_with_its_thread_is_released() {
+    let _log = Log::start();
     let client = blocking::connect("memory:").unwrap();
     let lock = client.mutex("k").unwrap();
     let theirs = lock.clone();

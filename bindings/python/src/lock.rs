@@ -88,15 +88,15 @@ impl LockSpec {
     }
 
     /// The lock of this client on the first key. No I/O.
-    fn lock(&self, client: &CoreClient, who: &Who) -> Result<CoreLock, Failure> {
+    fn lock(&self, client: &CoreClient, Who(owner, work): &Who) -> Result<CoreLock, Failure> {
         let mut lock = client.lock_of(&self.keys[0], self.mode)?;
         for option in &self.options {
             lock = option(lock)?;
         }
-        if let Some(work) = who.1 {
-            lock = lock.with_context(&ClaimContext::from_random(work));
+        if let Some(work) = work {
+            lock = lock.with_context(&ClaimContext::from_random(*work));
         }
-        Ok(match &who.0 {
+        Ok(match owner {
             Some(owner) => lock.with_owner(&Owner::parse(owner)?)?,
             None => lock,
         })

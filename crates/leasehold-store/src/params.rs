@@ -205,7 +205,7 @@ impl Params {
 /// What is no name is not shown: it may be of a password that was not percent-encoded.
 fn is_name(text: &str) -> bool {
     let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    text.chars().all(is_of_name)
+    !text.is_empty() && text.chars().all(is_of_name)
 }
 
 /// The names of the parameters of a table.
@@ -274,4 +274,25 @@ pub fn encode(text: &str, url: &mut String) {
         .remove(b'*')
         .remove(b'/');
     url.extend(utf8_percent_encode(text, PLAIN));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_name_is_not_shown() {
+        let said = |query: &str| {
+            let read = Params::of_query(query).and_then(|it| it.check_none_left(["ttl"]));
+            read.unwrap_err().to_string()
+        };
+        assert_eq!(said("ttl=%ff"), "ttl is not UTF-8");
+        assert!(said("tttl=1s").contains("\"tttl\""));
+        for name in ["", "\0", "secret!", "p%C3"] {
+            let text = said(&format!("{name}=%ff"));
+            assert_eq!(text, "the URL has a value that is not UTF-8");
+            let text = said(&format!("{name}=1"));
+            assert!(text.contains("whose name cannot be one"), "{text}");
+        }
+    }
 }

@@ -86,6 +86,12 @@ pub enum Event {
         /// Whether it was still ours; `None` if nobody answered.
         ours: Option<bool>,
     },
+    /// A request to release this key has failed, of any operation: it is sent again, and may have been
+    /// carried out.
+    Unanswered {
+        /// Which key.
+        key: String,
+    },
     /// Its client may not have heard of its turn, at any operation that waits.
     Deaf,
     /// It was not obtained.
@@ -126,6 +132,12 @@ impl Journal {
     /// Writes that the client may not have heard of its turn.
     pub fn deaf(&self) {
         self.write(0, Event::Deaf);
+    }
+
+    /// Writes that a release of this key is sent again.
+    pub fn unanswered(&self, key: &str) {
+        let key = key.to_owned();
+        self.write(0, Event::Unanswered { key });
     }
 
     /// Writes a line. One that cannot be written ends the process: what is not in its
@@ -200,6 +212,8 @@ pub struct Grant {
     pub rejoined: u32,
     /// When its release was sent.
     pub releasing: Option<Micros>,
+    /// Whether it may have been sent more than once.
+    pub resent: bool,
     /// When that was answered, and whether it was ours.
     pub released: Option<(Micros, bool)>,
     /// Whether its holder was told that it was lost.
@@ -239,6 +253,11 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
             for op in ops.values_mut() {
                 op.was_deaf(line.at);
             }
+        } else if let Event::Unanswered { key } = &line.event {
+            let ops = ops.values_mut().filter(|op| op.key == *key);
+            for grant in ops.filter_map(|op| op.grant.as_mut()) {
+                grant.resent |= grant.releasing.is_some() && grant.released.is_none();
+            }
         } else if let Some(op) = ops.get_mut(&line.op) {
             op.add(line);
         }
@@ -265,7 +284,7 @@ impl Op {
 
     fn add(&mut self, line: &Line) {
         match &line.event {
-            Event::Invoked { .. } | Event::Deaf => {}
+            Event::Invoked { .. } | Event::Deaf | Event::Unanswered { .. } => {}
             Event::Queued => {
                 self.queued.get_or_insert(line.at);
             }
@@ -280,6 +299,7 @@ impl Op {
                     until: *until,
                     rejoined: *rejoined,
                     releasing: None,
+                    resent: false,
                     released: None,
                     lost: None,
                 });
@@ -373,6 +393,24 @@ mod tests {
             until(&and(line(95, Event::Lost { seen: 80, why })), None),
             80
         );
+    }
+
+    #[test]
+    fn a_release_is_sent_again_where_one_of_its_key_failed_meanwhile() {
+        let resent = |at, key: &str| {
+            let key = key.to_owned();
+            let mut lines = vec![
+                line(1, invoked()),
+                line(5, granted(100)),
+                line(40, Event::Releasing),
+                line(60, Event::Released { ours: Some(true) }),
+                line(at, Event::Unanswered { key }),
+            ];
+            lines.sort_by_key(|line| line.at);
+            assemble(3, &lines, None)[0].grant.as_ref().unwrap().resent
+        };
+        assert!(resent(50, "k"));
+        assert!(!resent(50, "other") && !resent(30, "k") && !resent(70, "k"));
     }
 
     #[test]

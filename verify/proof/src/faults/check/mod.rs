@@ -156,6 +156,7 @@ pub(crate) mod examples {
             until,
             rejoined: 0,
             releasing: Some(until),
+            resent: false,
             released: Some((until + 1, true)),
             lost: None,
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{
@@ -28,6 +29,7 @@ impl Ours {
             .with_ttl(spec.ttl)
             .with_operation_timeout(spec.operation_timeout);
         let builder = Client::builder().settings(settings);
+        let builder = builder.observer(Releases(Arc::clone(journal)));
         let opened = passing_over(&spec.store).await;
         let opened = opened.map_err(|error| Failure::new(&error.kind().to_string(), &error))?;
         let builder = match opened {
@@ -40,6 +42,19 @@ impl Ours {
         };
         let client = builder.connect().await.map_err(|error| failure(&error))?;
         Ok(Self { client })
+    }
+}
+
+/// Writes which releases are sent again.
+struct Releases(Arc<Journal>);
+
+impl Observer for Releases {
+    fn observe(&self, _claim: &ObservedClaim, _fact: Fact) {}
+
+    fn request(&self, request: StoreRequest<'_>) {
+        if request.verb == "release" && request.failed.is_some() {
+            self.0.unanswered(request.key.as_str());
+        }
     }
 }
 

@@ -321,6 +321,9 @@ thread_local! {
 #[test]
 fn a_lease_that_ends_with_its_thread_is_released() {
     let _log = Log::start();
+    // From now on Tokio's clock has to be asked.
+    let mut paused = Builder::new_current_thread();
+    let _paused = paused.enable_time().start_paused(true).build().unwrap();
     let client = blocking::connect("memory:").unwrap();
     let lock = client.mutex("k").unwrap();
     let theirs = lock.clone();

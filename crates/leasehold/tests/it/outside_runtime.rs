@@ -9,11 +9,13 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use leasehold::doctor::examine;
+use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
@@ -324,7 +326,14 @@ fn a_lease_that_ends_with_its_thread_is_released() {
     // From now on Tokio's clock has to be asked.
     let mut paused = Builder::new_current_thread();
     let _paused = paused.enable_time().start_paused(true).build().unwrap();
-    let client = blocking::connect("memory:").unwrap();
+    let (told, tells) = mpsc::channel();
+    let tell = move |_: &ObservedClaim, fact: Fact| {
+        if matches!(fact, Fact::Released { .. }) {
+            told.send(thread::current().id()).unwrap();
+        }
+    };
+    let client = blocking::Client::builder().store("memory:").observer(tell);
+    let client = client.connect().unwrap();
     let lock = client.mutex("k").unwrap();
     let theirs = lock.clone();
     let ends = thread::spawn(move || {
@@ -332,6 +341,9 @@ fn a_lease_that_ends_with_its_thread_is_released() {
         KEPT.set(None);
         KEPT.set(Some(theirs.lock().unwrap()));
     });
+    let ended = ends.thread().id();
     ends.join().unwrap();
     assert!(lock.lock_within(Duration::from_secs(20)).is_ok());
+    let by = tells.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_ne!(by, ended, "it tells nobody any more");
 }

@@ -3,15 +3,16 @@
 //! Requests queue up while calls are in flight, and go out when the connection's task is between
 //! answers: steps together in one call of their script, which costs the server half as much as one
 //! call for each, and all others in one piece. Every caller that is ready then has added its own.
-//! There are few calls in flight, so the busier the server is, the larger the batches are. If
-//! enough requests for a call arrive in the meantime, they are sent at once: while the server works
-//! on one part, the client works on another. Measured in `docs/adr/07-redis-record.md`.
+//! The next call takes as many requests as calls are in flight, so the busier the server is, the
+//! larger the batches are. If enough for a part of all arrive in the meantime, they are sent at
+//! once: while the server works on one part, the client works on another. Measured in
+//! `docs/adr/07-redis-record.md`.
 //!
 //! What has to be acknowledged has a line of its own, with a `WAIT` behind each batch
 //! ([`super::acked_writer`]).
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::oneshot;
@@ -25,12 +26,11 @@ use crate::std_ext::lock;
 /// together: in one call of all, client and server would take turns instead of working at the same
 /// time. Each part has a size that pays for the call, and does not keep others waiting for long.
 const PARTS: usize = 4;
-const PART_SIZE: RangeInclusive<usize> = 8..=64;
+const PART_SIZE: RangeInclusive<usize> = 4..=64;
 
-/// How many calls are in flight at most, when what waits is for one more or is enough for one.
-/// What more of them would send waits at the server, each call by itself.
-const CALLS: usize = 4;
-const CALLS_IN_FULL: usize = 16;
+/// How many calls are in flight at most. What more of them would send waits at the server, each
+/// call by itself.
+const CALLS: usize = 16;
 
 /// What is to be sent.
 pub(super) enum Work {
@@ -56,8 +56,8 @@ impl Batcher {
 
     /// No request that was taken from the line before can be sent after this.
     ///
-    /// A request is taken and sent under the lock of the line, so what its caller sends next, with
-    /// nothing else in flight, cannot overtake it.
+    /// A request is taken and given to the socket under the lock of the line, so what its caller sends
+    /// next, with nothing else in flight, cannot overtake it.
     pub(super) fn landed(&self) {
         drop(lock(&self.line));
     }
@@ -68,23 +68,40 @@ pub(super) fn send(wire: &Connection, request: Waiting<Work>) {
     let mut line = lock(&wire.batcher.line);
     line.push(request);
     let calls = wire.batcher.calls();
-    let full = line.len() >= part_size(wire) && calls < CALLS_IN_FULL;
-    let first = line.len() == 1 && calls < CALLS;
-    // On a connection that is lost nobody else would send it, and find that out.
-    if full || (first && !wire.socket.nudge()) {
-        send_all(wire, &mut line);
+    if line.len() >= part_size(wire) && calls < CALLS {
+        send_all(wire, line);
+    } else if line.len() == call_size(wire) {
+        drop(line);
+        // While the server has something to do, what comes from others can be waited for.
+        if !wire.socket.nudge(calls < 2) {
+            // On a connection that is lost nobody else would send it, and find that out.
+            send_all(wire, lock(&wire.batcher.line));
+        }
     }
 }
 
 /// Sends what waits, unless enough is in flight: then the next answer brings us here again.
 pub(super) fn flush(wire: &Connection) {
-    let mut line = lock(&wire.batcher.line);
-    if !line.is_empty() && wire.batcher.calls() < CALLS {
-        send_all(wire, &mut line);
+    let line = lock(&wire.batcher.line);
+    if line.len() >= call_size(wire) && wire.batcher.calls() < CALLS {
+        send_all(wire, line);
     }
 }
 
-fn send_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
+/// How many make the next call, at least. Behind a single call nothing waits, so no answer is the
+/// last that could bring us to [`flush`].
+fn call_size(wire: &Connection) -> usize {
+    wire.batcher.calls().clamp(1, part_size(wire))
+}
+
+/// Whoever has something to add meanwhile waits for no call of the system.
+fn send_all(wire: &Connection, mut line: MutexGuard<'_, Vec<Waiting<Work>>>) {
+    add_all(wire, &mut line);
+    drop(line);
+    wire.socket.write();
+}
+
+fn add_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
     let size = part_size(wire);
     let (mut commands, mut steps) = (Vec::new(), Vec::new());
     for (work, answer) in line.drain(..).filter(|(_, answer)| !answer.is_closed()) {
@@ -94,11 +111,11 @@ fn send_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
         }
     }
     for part in in_parts(steps, size) {
-        send_steps(wire, part);
+        add_steps(wire, part);
     }
     for part in in_parts(commands, size) {
         let call = Arc::new(Arc::clone(&wire.batcher.calls));
-        wire.socket.send(part.into_iter().map(|(command, answer)| {
+        wire.socket.add(part.into_iter().map(|(command, answer)| {
             let (call, answer) = (Arc::clone(&call), to(answer));
             let counted = move |value| {
                 drop(call);
@@ -109,8 +126,8 @@ fn send_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
     }
 }
 
-/// Sends steps in one call, and hands out the answers one by one.
-fn send_steps(wire: &Connection, part: Vec<Waiting<Arc<Step>>>) {
+/// Steps in one call, and hands out the answers one by one.
+fn add_steps(wire: &Connection, part: Vec<Waiting<Arc<Step>>>) {
     let (steps, waiting): (Vec<_>, Vec<_>) = part.into_iter().unzip();
     let (steps, all, count) = (&steps, false, steps.len());
     let command = Request::Steps { steps, all }.command(false, wire.terms());
@@ -132,7 +149,7 @@ fn send_steps(wire: &Connection, part: Vec<Waiting<Arc<Step>>>) {
             let _ = answer.send(value);
         }
     };
-    wire.socket.send([(command, Box::new(hand_out) as _)]);
+    wire.socket.add([(command, Box::new(hand_out) as _)]);
 }
 
 /// How many travel together, at most.

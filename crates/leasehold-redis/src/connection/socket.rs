@@ -11,7 +11,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -77,6 +77,8 @@ struct Shared {
     waker: AtomicWaker,
     /// Somebody wants `between` to be called.
     nudged: AtomicBool,
+    /// The task leaves those who got answers their turn, and calls `between` then.
+    yields: AtomicBool,
     /// Called on the task after answers, unless it was the only one awaited; where it was nudged, and
     /// at the end.
     between: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -85,12 +87,20 @@ struct Shared {
 struct State {
     /// Dropped before the last end of the connection is.
     _not_inherited: Option<Arc<NotInherited>>,
-    writer: Writer,
+    /// Absent while somebody writes: nobody who only adds something waits for the kernel.
+    outgoing: Option<Outgoing>,
     unsent: Vec<u8>,
     /// Of all that was sent and not answered, in the order of sending.
     requests: VecDeque<Sent>,
     limit: Duration,
     lost: bool,
+}
+
+/// Who writes has this, and looks for more before giving it back.
+struct Outgoing {
+    writer: Writer,
+    bytes: Vec<u8>,
+    written: usize,
 }
 
 struct Sent {
@@ -109,7 +119,11 @@ impl Socket {
         } = stream;
         let state = State {
             _not_inherited: not_inherited.clone(),
-            writer,
+            outgoing: Some(Outgoing {
+                writer,
+                bytes: Vec::new(),
+                written: 0,
+            }),
             unsent: Vec::new(),
             requests: VecDeque::new(),
             limit,
@@ -119,6 +133,7 @@ impl Socket {
             state: Mutex::new(state),
             waker: AtomicWaker::new(),
             nudged: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
             between: OnceLock::new(),
         });
         let task = Task {
@@ -140,10 +155,13 @@ impl Socket {
         let _ = self.shared.between.set(Box::new(call));
     }
 
-    /// Calls it soon; `false`: the connection is lost, and it is called no more.
-    pub(super) fn nudge(&self) -> bool {
+    /// Calls it soon, and if it is not `urgent`, once all who got answers had their turn; `false`: the
+    /// connection is lost, and it is called no more.
+    pub(super) fn nudge(&self, urgent: bool) -> bool {
         self.shared.nudged.store(true, Ordering::Release);
-        self.shared.waker.wake();
+        if urgent || !self.shared.yields.load(Ordering::Acquire) {
+            self.shared.waker.wake();
+        }
         !lock(&self.shared.state).lost
     }
 
@@ -155,6 +173,12 @@ impl Socket {
 
     /// Sends these in one piece. Each gets its answer, whether its caller waits for it or not.
     pub(super) fn send<C: Borrow<Cmd>>(&self, requests: impl IntoIterator<Item = (C, OnAnswer)>) {
+        self.add(requests);
+        self.write();
+    }
+
+    /// The same, but for the last part: to [`Socket::write`].
+    pub(super) fn add<C: Borrow<Cmd>>(&self, requests: impl IntoIterator<Item = (C, OnAnswer)>) {
         let mut state = lock(&self.shared.state);
         if state.lost {
             drop(state);
@@ -169,10 +193,12 @@ impl Socket {
             let answer = Some(answer);
             state.requests.push_back(Sent { at, answer });
         }
+    }
+
+    pub(super) fn write(&self) {
         // The task writes the rest, and finds out what is wrong.
         let mut nobody = Context::from_waker(Waker::noop());
-        if !matches!(state.poll_write(&mut nobody), Poll::Ready(Ok(()))) {
-            drop(state);
+        if !matches!(self.shared.poll_write(&mut nobody), Poll::Ready(Ok(()))) {
             self.shared.waker.wake();
         }
     }
@@ -223,28 +249,45 @@ impl Shared {
     fn between(&self) {
         self.between.get().iter().for_each(|call| call());
     }
+
+    /// Writes what is to be sent, unless somebody else does; ready when all of it is.
+    fn poll_write(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = lock(&self.state);
+        let Some(mut outgoing) = state.outgoing.take() else {
+            return Poll::Ready(Ok(()));
+        };
+        loop {
+            if outgoing.bytes.is_empty() {
+                std::mem::swap(&mut outgoing.bytes, &mut state.unsent);
+            }
+            drop(state);
+            let polled = outgoing.poll_write(cx);
+            state = lock(&self.state);
+            if state.unsent.is_empty() || !matches!(polled, Poll::Ready(Ok(()))) {
+                state.outgoing = Some(outgoing);
+                return polled;
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let rest = &self.bytes[self.written..]
+            && !rest.is_empty()
+        {
+            match ready!(Pin::new(&mut self.writer).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.written += count,
+            }
+        }
+        self.bytes.clear();
+        self.written = 0;
+        Pin::new(&mut self.writer).poll_flush(cx)
+    }
 }
 
 impl State {
-    /// Writes what is to be sent; ready when all of it is.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut written = 0;
-        let polled = loop {
-            let rest = &self.unsent[written..];
-            if rest.is_empty() {
-                break Pin::new(&mut self.writer).poll_flush(cx);
-            }
-            match Pin::new(&mut self.writer).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => written += count,
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
-            }
-        };
-        self.unsent.drain(..written);
-        polled
-    }
-
     /// Gives up what was sent too long ago; says when to look again.
     fn expire(&mut self, expired: &mut Vec<OnAnswer>) -> Instant {
         let (now, limit) = (Instant::now(), self.limit);
@@ -280,7 +323,10 @@ impl Task {
                 Ok(false) => {}
                 Ok(true) => {
                     // Whoever has an answer sends what comes next together with the others.
+                    self.shared.yields.store(true, Ordering::Release);
                     tokio::task::yield_now().await;
+                    self.shared.yields.store(false, Ordering::Release);
+                    self.shared.nudged.store(false, Ordering::Release);
                     self.shared.between();
                 }
                 Err(error) => {
@@ -296,8 +342,8 @@ impl Task {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.shared.waker.register(cx.waker());
         let mut expired = Vec::new();
+        let written = self.shared.poll_write(cx);
         let mut state = lock(&self.shared.state);
-        let written = state.poll_write(cx);
         while self.expiry.as_mut().poll(cx).is_ready() {
             self.expiry.as_mut().reset(state.expire(&mut expired));
         }
@@ -368,6 +414,8 @@ impl Drop for Task {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use futures_util::FutureExt;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
     use tokio::sync::mpsc;
@@ -444,6 +492,91 @@ mod tests {
         assert_eq!(answers.unwrap().len(), 2);
     }
 
+    /// Those who have an answer send what comes next in one piece, whoever of them is first.
+    #[tokio::test(start_paused = true)]
+    async fn a_nudge_by_who_has_an_answer_makes_no_further_call() {
+        let (socket, mut server, _pushes) = pair(1024);
+        let (called, mut calls) = mpsc::unbounded_channel();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&asked);
+        socket.between(move || {
+            let _ = called.send(seen.load(Ordering::Relaxed));
+        });
+        let socket = Arc::new(socket);
+        for _ in 0..3 {
+            let (socket, asked) = (Arc::clone(&socket), Arc::clone(&asked));
+            tokio::spawn(async move {
+                socket.ask(&redis::cmd("PING")).await.unwrap();
+                asked.fetch_add(1, Ordering::Relaxed);
+                assert!(socket.nudge(false));
+            });
+        }
+        has_read(&mut server, &"*1\r\n$4\r\nPING\r\n".repeat(3)).await;
+        server.write_all(b"+1\r\n+2\r\n+3\r\n").await.unwrap();
+        tokio::time::sleep(LIMIT / 10).await;
+        assert_eq!(calls.try_recv(), Ok(3));
+        assert!(calls.try_recv().is_err());
+        // Who has none is not left alone.
+        assert!(socket.nudge(false));
+        assert_eq!(calls.recv().await, Some(3));
+    }
+
+    /// Waits in the system until it may go on, like one whose other end is on the same machine.
+    struct Slow {
+        entered: std::sync::mpsc::Sender<()>,
+        released: std::sync::mpsc::Receiver<()>,
+        inner: tokio::io::WriteHalf<DuplexStream>,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.entered.send(()).unwrap();
+            self.released.recv_timeout(LIMIT).unwrap();
+            Pin::new(&mut self.inner).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_shutdown(cx)
+        }
+    }
+
+    #[tokio::test]
+    async fn who_sends_does_not_wait_for_who_writes() {
+        let (ours, mut server) = duplex(1024);
+        let (reader, inner) = split(ours);
+        let (entered, entering) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel();
+        let writer = Slow {
+            entered,
+            released,
+            inner,
+        };
+        let socket = Socket::start(Stream::new((reader, writer), None), LIMIT, None);
+        let ask = |text: &str| {
+            let command = redis::cmd("ECHO").arg(text).to_owned();
+            socket.send([(command, Box::new(|_| {}) as OnAnswer)]);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| ask("a"));
+            entering.recv_timeout(LIMIT).unwrap();
+            // The other is in the middle of it, and takes this along.
+            ask("b");
+            release.send(()).unwrap();
+            entering.recv_timeout(LIMIT).unwrap();
+            release.send(()).unwrap();
+        });
+        has_read(&mut server, "*2\r\n$4\r\nECHO\r\n$1\r\na\r\n").await;
+        has_read(&mut server, "*2\r\n$4\r\nECHO\r\n$1\r\nb\r\n").await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_too_long_gives_up_and_the_late_answer_is_nobodys() {
         let (socket, mut server, _pushes) = pair(1024);
@@ -479,7 +612,7 @@ mod tests {
         assert!(asked.unwrap_err().is_unrecoverable_error());
         assert_eq!(pushes.recv().await, Some(PushKind::Disconnection));
         calls.recv().await.unwrap();
-        assert!(!socket.nudge());
+        assert!(!socket.nudge(false));
         assert!(
             socket
                 .ask(&ping)

@@ -59,32 +59,10 @@ async fn remove(raw: &Raw, path: &str) {
     raw.delete(path, None).await.unwrap();
 }
 
-/// The inboxes that are open, each with the transaction that made it.
-struct Inboxes<'a>(Vec<(String, i64)>, &'a Raw);
-
-impl<'a> Inboxes<'a> {
-    async fn of(raw: &'a Raw, chroot: &str) -> Self {
-        let directory = format!("{chroot}/inboxes");
-        let mut all = Vec::new();
-        for name in raw.list_children(&directory).await.unwrap() {
-            let path = format!("{directory}/{name}");
-            if let Some(stat) = raw.check_stat(&path).await.unwrap() {
-                all.push((path, stat.czxid));
-            }
-        }
-        Self(all, raw)
-    }
-
-    /// Whether one of them is gone, or made again.
-    async fn has_changed(&self) -> bool {
-        for (path, made) in &self.0 {
-            let stat = self.1.check_stat(path).await.unwrap();
-            if stat.is_none_or(|stat| stat.czxid != *made) {
-                return true;
-            }
-        }
-        false
-    }
+/// Whether both clients have their inboxes. One that was kept waiting for too long has another soon.
+async fn both_listen(raw: &Raw, chroot: &str) -> bool {
+    let inboxes = raw.list_children(&format!("{chroot}/inboxes")).await;
+    inboxes.unwrap().len() == 2
 }
 
 /// What is committed is on the disk, and a lease goes on.
@@ -121,14 +99,13 @@ async fn a_session_that_expires_takes_nothing_along() {
     let before = other.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&client, "k");
     in_line(&other, "k", 1).await;
-    // Of both: who holds listens, too.
-    let inboxes = Inboxes::of(&raw, &chroot).await;
+    let both = async || both_listen(&raw, &chroot).await;
+    until("both sessions", both).await;
     proxy.refuse();
     proxy.reset();
-    until("a session to expire", async || inboxes.has_changed().await).await;
+    until("a session to expire", async || !both().await).await;
     proxy.accept();
-    let whole = async || Inboxes::of(&raw, &chroot).await.0.len() == inboxes.0.len();
-    until("another session", whole).await;
+    until("another session", both).await;
     assert_eq!(before.release().await.unwrap(), Released::Held);
     let lease = soon("the grant", waiter).await.unwrap().unwrap();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
@@ -165,10 +142,11 @@ async fn a_waiter_that_has_died_holds_up_nobody() {
     let _waits = dying.claim(&key("k"), &claim).await.unwrap();
     let alive = waiting(&other, "k");
     in_line(&other, "k", 2).await;
-    let inboxes = Inboxes::of(&raw, &chroot).await;
+    let both = async || both_listen(&raw, &chroot).await;
+    until("both sessions", both).await;
     proxy.refuse();
     proxy.reset();
-    until("a session to expire", async || inboxes.has_changed().await).await;
+    until("a session to expire", async || !both().await).await;
     assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", alive).await.unwrap().unwrap());
 }

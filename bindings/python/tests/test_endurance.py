@@ -472,7 +472,7 @@ def threads(client):
 
 async def tasks():
     # Neither its client nor its tasks are ended.
-    client = await lh.aio.connect(url, operation_timeout=10)
+    client = await lh.aio.connect(url, operation_timeout=30)
     leases.extend([await client.mutex(key).lease() for key in "def"])
     for _ in range(3):
         asyncio.ensure_future(client.mutex("d").acquire())
@@ -485,7 +485,7 @@ def until_told():
     sys.stdin.readline()
 
 if sys.argv[2] == "threads":
-    client = lh.connect(url, operation_timeout=10)
+    client = lh.connect(url, operation_timeout=30)
     leases = [client.mutex(key).lease() for key in "abc"]
     threads(client)
     until_told()
@@ -509,7 +509,8 @@ def test_a_process_ends_within_two_seconds_of_a_dead_server(tmp_path, own_server
     ]
     try:
         for one in processes:
-            assert one.stdout.readline() == "held\n"
+            line = one.stdout.readline()
+            assert line == "held\n", one.stderr.read()
         own_server.process.send_signal(server_is)
         told = time.monotonic()
         for one in processes:

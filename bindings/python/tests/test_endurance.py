@@ -510,7 +510,7 @@ def test_a_process_ends_within_two_seconds_of_a_dead_server(tmp_path, own_server
     try:
         for one in processes:
             line = one.stdout.readline()
-            assert line == "held\n", one.stderr.read()
+            assert line == "held\n", one.communicate(timeout=60)
         own_server.process.send_signal(server_is)
         told = time.monotonic()
         for one in processes:

@@ -88,13 +88,13 @@ pub(super) fn flush(wire: &Connection) {
     }
 }
 
-/// How many make the next call, at least. Behind a single call nothing waits, so no answer is the
-/// last that could bring us to [`flush`].
+/// How many make the next call, at least. Where one call is in flight, one request is enough: after
+/// the last answer nobody comes to [`flush`].
 fn call_size(wire: &Connection) -> usize {
     wire.batcher.calls().clamp(1, part_size(wire))
 }
 
-/// Whoever has something to add meanwhile waits for no call of the system.
+/// Writes once the line is free: whoever adds something waits for no call of the system.
 fn send_all(wire: &Connection, mut line: MutexGuard<'_, Vec<Waiting<Work>>>) {
     add_all(wire, &mut line);
     drop(line);
@@ -126,7 +126,7 @@ fn add_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
     }
 }
 
-/// Steps in one call, and hands out the answers one by one.
+/// Adds steps as one call, and hands out its answers one by one.
 fn add_steps(wire: &Connection, part: Vec<Waiting<Arc<Step>>>) {
     let (steps, waiting): (Vec<_>, Vec<_>) = part.into_iter().unzip();
     let (steps, all, count) = (&steps, false, steps.len());

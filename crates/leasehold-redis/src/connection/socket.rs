@@ -100,7 +100,6 @@ struct State {
 struct Outgoing {
     writer: Writer,
     bytes: Vec<u8>,
-    written: usize,
 }
 
 struct Sent {
@@ -117,13 +116,10 @@ impl Socket {
             writer,
             not_inherited,
         } = stream;
+        let bytes = Vec::new();
         let state = State {
             _not_inherited: not_inherited.clone(),
-            outgoing: Some(Outgoing {
-                writer,
-                bytes: Vec::new(),
-                written: 0,
-            }),
+            outgoing: Some(Outgoing { writer, bytes }),
             unsent: Vec::new(),
             requests: VecDeque::new(),
             limit,
@@ -177,7 +173,7 @@ impl Socket {
         self.write();
     }
 
-    /// The same, but for the last part: to [`Socket::write`].
+    /// Puts these in the order in which all is sent, to go out with the next [`Socket::write`].
     pub(super) fn add<C: Borrow<Cmd>>(&self, requests: impl IntoIterator<Item = (C, OnAnswer)>) {
         let mut state = lock(&self.shared.state);
         if state.lost {
@@ -195,6 +191,7 @@ impl Socket {
         }
     }
 
+    /// Writes what was added, or leaves it to whoever writes.
     pub(super) fn write(&self) {
         // The task writes the rest, and finds out what is wrong.
         let mut nobody = Context::from_waker(Waker::noop());
@@ -273,16 +270,12 @@ impl Shared {
 
 impl Outgoing {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let rest = &self.bytes[self.written..]
-            && !rest.is_empty()
-        {
-            match ready!(Pin::new(&mut self.writer).poll_write(cx, rest))? {
+        while !self.bytes.is_empty() {
+            match ready!(Pin::new(&mut self.writer).poll_write(cx, &self.bytes))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.written += count,
+                count => drop(self.bytes.drain(..count)),
             }
         }
-        self.bytes.clear();
-        self.written = 0;
         Pin::new(&mut self.writer).poll_flush(cx)
     }
 }
@@ -492,9 +485,16 @@ mod tests {
         assert_eq!(answers.unwrap().len(), 2);
     }
 
-    /// Those who have an answer send what comes next in one piece, whoever of them is first.
+    /// Those who have an answer send what comes next in one piece, whoever of them is first; unless
+    /// that is urgent.
     #[tokio::test(start_paused = true)]
     async fn a_nudge_by_who_has_an_answer_makes_no_further_call() {
+        assert_eq!(calls_after_three_nudges(false).await, [3]);
+        assert_eq!(calls_after_three_nudges(true).await[0], 0);
+    }
+
+    /// How many had added something at each call after three answers.
+    async fn calls_after_three_nudges(urgent: bool) -> Vec<usize> {
         let (socket, mut server, _pushes) = pair(1024);
         let (called, mut calls) = mpsc::unbounded_channel();
         let asked = Arc::new(AtomicUsize::new(0));
@@ -507,18 +507,19 @@ mod tests {
             let (socket, asked) = (Arc::clone(&socket), Arc::clone(&asked));
             tokio::spawn(async move {
                 socket.ask(&redis::cmd("PING")).await.unwrap();
-                asked.fetch_add(1, Ordering::Relaxed);
-                assert!(socket.nudge(false));
+                assert!(socket.nudge(urgent));
+                // What it asks next takes another turn.
+                tokio::spawn(async move { asked.fetch_add(1, Ordering::Relaxed) });
             });
         }
         has_read(&mut server, &"*1\r\n$4\r\nPING\r\n".repeat(3)).await;
         server.write_all(b"+1\r\n+2\r\n+3\r\n").await.unwrap();
         tokio::time::sleep(LIMIT / 10).await;
-        assert_eq!(calls.try_recv(), Ok(3));
-        assert!(calls.try_recv().is_err());
-        // Who has none is not left alone.
-        assert!(socket.nudge(false));
+        let seen = std::iter::from_fn(|| calls.try_recv().ok()).collect();
+        // Who has no answer is not left alone.
+        assert!(socket.nudge(urgent));
         assert_eq!(calls.recv().await, Some(3));
+        seen
     }
 
     /// Waits in the system until it may go on, like one whose other end is on the same machine.

@@ -124,8 +124,8 @@ class Sixty:
 
     def __exit__(self, *error: object) -> None:
         for one in self.running.values():
-            one.kill()
-            one.wait()
+            with one:
+                one.kill()
 
 
 @pytest.mark.parametrize("url", ["redis"], indirect=True)
@@ -499,18 +499,18 @@ else:
 @pytest.mark.parametrize("of", ["threads", "tasks"])
 def test_a_process_ends_within_two_seconds_of_a_dead_server(tmp_path, own_server, of, server_is):
     """The best of three counts, which hold and wait before the server is gone."""
-    pipe, ends = subprocess.PIPE, []
-    processes = [
-        subprocess.Popen(
-            [*script(tmp_path, ENDS), f"{own_server.url}?prefix=p{number}:", of],
-            stdin=pipe, stdout=pipe, stderr=pipe, text=True,
-        )
-        for number in range(3)
-    ]
-    try:
+    pipe, ends, command = subprocess.PIPE, [], script(tmp_path, ENDS)
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(own_server.process.send_signal, signal.SIGCONT)
+        processes = []
+        for number in range(3):
+            of_one = [*command, f"{own_server.url}?prefix=p{number}:", of]
+            one = subprocess.Popen(of_one, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            processes.append(leaving.enter_context(one))
+            leaving.callback(one.kill)
         for one in processes:
             line = one.stdout.readline()
-            assert line == "held\n", one.communicate(timeout=60)
+            assert line == "held\n", (line, one.communicate(timeout=60), one.returncode)
         own_server.process.send_signal(server_is)
         told = time.monotonic()
         for one in processes:
@@ -520,10 +520,5 @@ def test_a_process_ends_within_two_seconds_of_a_dead_server(tmp_path, own_server
             one.communicate(timeout=60)
             ends.append(time.monotonic() - told)
             assert one.returncode == 0
-    finally:
-        for one in processes:
-            one.kill()
-            one.wait()
-        own_server.process.send_signal(signal.SIGCONT)
     print(ends)
     assert min(ends) < 2, ends

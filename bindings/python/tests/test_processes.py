@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 import faces
@@ -29,7 +30,8 @@ def url(request, tmp_path_factory):
 
 def script(tmp_path: pathlib.Path, text: str) -> list[str]:
     """The command of a program with this text."""
-    program = tmp_path / "program.py"
+    # A file for each: one that is written again is empty for who begins to run it just then.
+    program = pathlib.Path(tempfile.mkdtemp(dir=tmp_path), "program.py")
     program.write_text("import leasehold_lock as lh\nimport os, sys\nurl = sys.argv[1]\n" + text)
     # That forks and threads go together badly is no news.
     ignore = "ignore:This process:DeprecationWarning"

@@ -44,7 +44,8 @@ pub(super) struct Waiter {
     here_since: Moment,
     /// When to ask next, by whatever reason comes first.
     due: Moment,
-    last_heard: Moment,
+    /// Since when the store has been asked and has not answered. A pause of the client is no silence.
+    silent_since: Option<Moment>,
     backoff: Backoff,
     /// The last answer about it.
     pub(super) answered: LastAnswer,
@@ -97,7 +98,7 @@ impl Waiter {
             renew_at: now,
             here_since: now,
             due: now,
-            last_heard: now,
+            silent_since: Some(now),
             backoff: Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1, deadlines.seed),
             answered: LastAnswer::default(),
         }
@@ -129,6 +130,7 @@ impl Waiter {
             return None;
         }
         self.in_flight = Some(now);
+        self.silent_since.get_or_insert(now);
         Some(match self.place {
             None => Request::Claim,
             Some(_) => Request::Renew(self.waiter_ttl),
@@ -142,11 +144,9 @@ impl Waiter {
         if self.outcome.is_some() {
             return None;
         }
-        let mut next = self.unreachable_at();
-        if !self.in_flight() {
-            next = next.min(self.due);
-        }
-        Some(self.gives_up_at().map_or(next, |give_up| next.min(give_up)))
+        let asks = (!self.in_flight()).then_some(self.due);
+        let next = [asks, self.unreachable_at(), self.gives_up_at()];
+        next.into_iter().flatten().min()
     }
 
     /// Time has passed. Tolerates early calls.
@@ -157,7 +157,7 @@ impl Waiter {
         let late = self.gives_up_at().is_some_and(|give_up| now >= give_up);
         if late && self.position().is_some() && !self.is_silent(now) {
             self.outcome = Some(Err(End::TimedOut));
-        } else if late || now >= self.unreachable_at() {
+        } else if late || self.unreachable_at().is_some_and(|at| now >= at) {
             self.outcome = Some(Err(End::Unreachable));
         }
     }
@@ -187,7 +187,7 @@ impl Waiter {
     ) {
         self.in_flight = None;
         self.asked = true;
-        self.last_heard = now;
+        self.silent_since = None;
         self.backoff.reset();
         if self.outcome.is_some() {
             return;
@@ -231,7 +231,7 @@ impl Waiter {
     /// same claim asks again. A store that has answered is no longer unreachable.
     pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
         if failure == Failure::NotNow {
-            self.last_heard = now;
+            self.silent_since = None;
         }
         self.in_flight = None;
         self.asked = true;
@@ -346,13 +346,13 @@ impl Waiter {
         }
     }
 
-    fn unreachable_at(&self) -> Moment {
+    fn unreachable_at(&self) -> Option<Moment> {
         let patience = match self.place {
-            // Before that the claim still has its place, and the store may come back.
+            // Until about then the claim has its place, and the store may come back.
             Some(_) => self.patience.max(self.waiter_ttl),
             None => self.patience,
         };
-        self.last_heard + patience
+        Some(self.silent_since? + patience)
     }
 
     fn ask_pause(&self, now: Moment, position: u64) -> Duration {

@@ -70,6 +70,32 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
     assert!(long.is_valid());
 }
 
+/// It was the machine that stood still: the store has been asked nothing meanwhile, and is there.
+#[tokio::test(start_paused = true)]
+async fn who_waits_goes_on_after_a_sleep_at_the_end_of_the_queue() {
+    let machine = Rc::new(Machine {
+        began: Instant::now(),
+        slept: Cell::default(),
+    });
+    let _brought = bring(machine.clone());
+    let client = async || {
+        let client = Client::builder().store("memory:who_waits_goes_on");
+        client.connect().await.unwrap()
+    };
+    let (one, other) = (client().await, client().await);
+    let held = one.mutex("k").unwrap().with_ttl(Duration::from_secs(3600));
+    let held = held.lock().await.unwrap();
+    let waits = other.mutex("k").unwrap();
+    let waits = tokio::spawn(async move { waits.lock().await });
+    while one.inspect("k").await.unwrap().waiters.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    machine.slept.set(Duration::from_secs(90));
+    sleep(Duration::from_secs(4)).await;
+    let _ = held.release().await.unwrap();
+    assert_eq!(waits.await.unwrap().unwrap().rejoined(), 1);
+}
+
 /// On one machine too: the time of `local:` runs on while it sleeps, for minimum holds. A lease of
 /// a longer TTL is kept.
 #[cfg(all(target_os = "linux", feature = "local"))]

@@ -355,7 +355,7 @@ fn is_patient_while_it_has_a_place() {
 
     let mut waiter = waiting(1, 9_000, None);
     assert!(waiter.poll_transmit(at(3_000)).is_some());
-    let end = at(10) + WAITER;
+    let end = at(3_000) + WAITER;
     assert_eq!(
         waiter.poll_timeout(),
         Some(end),
@@ -363,6 +363,20 @@ fn is_patient_while_it_has_a_place() {
     );
     waiter.handle_timeout(end);
     assert_eq!(waiter.outcome(), Some(Err(End::Unreachable)));
+}
+
+/// A process that was stopped has not asked: the store has been silent for no time.
+#[test]
+fn a_pause_of_the_client_is_no_silence_of_the_store() {
+    let mut waiter = waiting(1, 9_000, None);
+    let late = at(10) + 10 * WAITER;
+    waiter.handle_timeout(late);
+    assert_eq!(waiter.outcome(), None);
+    let renew = Request::Renew(WAITER);
+    assert_eq!(waiter.poll_transmit(late), Some(renew));
+    assert_eq!(waiter.poll_timeout(), Some(late + WAITER));
+    waiter.handle_reply(late, late, 3, renew, &standing(2, 9_000), STORE);
+    assert_eq!(waiter.position().map(|(_, position)| position), Some(2));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""Fixtures of pytest: clients on a ``memory:`` store that is new in each test.
+"""Fixtures of pytest: clients on a ``memory:`` store that is new in each test, and their clock.
 
 Name them in ``conftest.py``: ``pytest_plugins = ["leasehold_lock.testing"]``.
 """
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import Client, aio, connect
+from . import Client, _native, aio, connect
+from ._types import Seconds
 
 _numbers = itertools.count()
 
@@ -34,3 +35,21 @@ def leasehold_aio(leasehold_url: str) -> Iterator[aio.Client]:
     client = aio.connect(leasehold_url)
     yield client
     client._core.close(5).wait()  # Its event loop may have ended.
+
+
+class Clock:
+    """The clock of clients, and of the ``memory:`` stores of this process."""
+
+    def advance(self, seconds: Seconds) -> None:
+        """Lets so much time pass at once, as if the process had stood still for so long.
+
+        Leases whose TTL is over are lost, waits whose time is over end with ``Timeout``, and
+        renewals that are due are sent. Other stores and asyncio's own timers keep their time.
+        """
+        _native.advance(seconds).wait()
+
+
+@pytest.fixture
+def leasehold_clock() -> Clock:
+    """The clock, to be set ahead by ``advance``. It runs on by itself."""
+    return Clock()

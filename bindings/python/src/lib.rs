@@ -6,6 +6,7 @@
 mod args;
 mod bridge;
 mod client;
+mod clock;
 mod failure;
 mod fork;
 mod leaders;
@@ -24,6 +25,7 @@ mod _native {
     use crate::{
         bridge::Bridge,
         client::Client,
+        clock::advance,
         fork::{fork_begins, forked_here, forked_there},
         leaders::Leaders,
         lease::Lease,

@@ -2,6 +2,8 @@
 //!
 //! Stores use it too, so that all parts have the same clock, and a simulation can replace it.
 
+#[cfg(not(shuttle))]
+use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(all(not(shuttle), any(debug_assertions, feature = "testing")))]
 use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +23,10 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(all(not(shuttle), not(any(target_os = "linux", target_os = "android"))))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
+/// By how many microseconds tests have set the clock ahead.
+#[cfg(not(shuttle))]
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
 /// Returns the current time of the client's clock.
 #[cfg(shuttle)]
 pub use crate::sync::now;
@@ -37,7 +43,19 @@ pub fn now() -> Moment {
     if let Some(paused) = paused() {
         return paused;
     }
-    real()
+    Moment(real().0.saturating_add(AHEAD.load(Ordering::Relaxed)))
+}
+
+/// Sets the clock of this process ahead. For tests that set Tokio's ahead by as much: timers wait for
+/// that one.
+#[cfg(not(shuttle))]
+pub fn advance(by: Duration) {
+    AHEAD.fetch_add(micros(by), Ordering::Relaxed);
+}
+
+#[cfg(not(shuttle))]
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(not(shuttle))]
@@ -63,7 +81,6 @@ fn paused() -> Option<Moment> {
         return None;
     }
     let (instant, moment) = *ORIGIN;
-    let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     Some(match after.checked_duration_since(instant) {
         Some(since) => Moment(moment.0.saturating_add(micros(since))),
         None => Moment(moment.0.saturating_sub(micros(instant - after))),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import subprocess
 import threading
 
 import faces
 import leasehold_lock as lh
 import pytest
+from test_processes import script
 
 before = []
 threads, tasks = faces.Threads(), faces.Tasks()
@@ -95,3 +97,21 @@ def test_a_time_that_is_none_leaves_the_clock(leasehold, leasehold_clock):
             with pytest.raises(lh.Invalid, match="seconds"):
                 leasehold_clock.advance(odd)
         assert lease.is_valid()
+
+
+def test_stores_that_others_share_keep_their_time(leasehold_clock, tmp_path):
+    text = """
+with lh.connect(url) as client, client.mutex("k", ttl=300):
+    print(client.mutex("own").acquire(), flush=True)
+    sys.stdin.readline()
+"""
+    url, pipe = f"local:{tmp_path}/store", subprocess.PIPE
+    other = subprocess.Popen([*script(tmp_path, text), url], stdin=pipe, stdout=pipe, text=True)
+    with other, lh.connect(url) as client:
+        assert other.stdout.readline() == "True\n"
+        leasehold_clock.advance(1000)
+        assert not client.mutex("k").acquire(blocking=False)
+        with client.mutex("mine") as lease:
+            other.communicate("\n", timeout=60)
+            client.mutex("k").lease(60).release()
+            assert lease.is_valid()

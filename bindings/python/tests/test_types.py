@@ -1,9 +1,10 @@
-"""mypy accepts the package, its examples and those of the pages; and what the pages say of pip."""
+"""mypy and pyright accept the package, its examples and those of the pages; what pages say of pip."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import sys
 
 import leasehold_lock
 import pytest
-from packages import ROOT, with_packages
+from packages import ROOT, SERVERS, with_packages
 from test_page import WITH_EXAMPLES
 
 PACKAGE = pathlib.Path(leasehold_lock.__file__).parent
@@ -21,8 +22,11 @@ PROGRAMS = [*(ROOT / "examples").glob("*/*.py")]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def mypy(module, *arguments):
-    packages = "mypy", "python-recipes", "psycopg-django", "pytest"
+WITH_TYPES = "mypy", "python-recipes", "psycopg-django", "pytest"
+
+
+def checked(module, *arguments):
+    packages = "basedpyright", *WITH_TYPES
     command = [sys.executable, "-m", module, *map(str, arguments)]
     environment = with_packages(*packages, MYPYPATH="", PYTHONWARNINGS="")
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
@@ -48,14 +52,34 @@ def blocks():
                 yield f"{name.replace('.', '_')}_{number}", f"import leasehold_lock as lh\n{text}"
 
 
-def test_mypy_accepts_the_package_and_each_example(tmp_path):
+@pytest.fixture
+def examples(tmp_path):
+    """A directory of all examples."""
     programs = [(f"{it.parent.name}_{it.stem}", it.read_text()) for it in PROGRAMS]
     examples = dict([*programs, *blocks()])
     assert len(programs) >= 11 and len(examples) >= len(programs) + 8 + len(WITH_EXAMPLES)
     for name, text in examples.items():
         (tmp_path / f"{name.replace('-', '_')}.py").write_text(text)
-    options = ["--strict", f"--config-file={os.devnull}", f"--cache-dir={tmp_path / 'cache'}"]
-    done = mypy("mypy", *options, PACKAGE, *tmp_path.glob("*.py"))
+    return tmp_path
+
+
+def test_mypy_accepts_the_package_and_each_example(examples):
+    options = ["--strict", f"--config-file={os.devnull}", f"--cache-dir={examples / 'cache'}"]
+    done = checked("mypy", *options, PACKAGE, *examples.glob("*.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pyright_accepts_the_package_and_each_example(examples):
+    config = {
+        "include": [str(PACKAGE), str(examples)],
+        "typeCheckingMode": "standard",
+        "pythonVersion": "3.10",
+        # What is made there by decorators has its types in `_threads.pyi`.
+        "exclude": [str(PACKAGE / "_threads.py")],
+        "extraPaths": [str(it) for it in (PACKAGE.parent, *(SERVERS / name for name in WITH_TYPES))],
+    }
+    (examples / "pyrightconfig.json").write_text(json.dumps(config))
+    done = checked("basedpyright", "--project", examples)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -65,7 +89,7 @@ def test_the_types_are_those_of_the_module(tmp_path):
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\n[mypy-pytest.*,_pytest.*]\nfollow_imports = skip\n")
     options = ["--allowlist", allowed, "--mypy-config-file", config]
-    done = mypy("mypy.stubtest", "leasehold_lock", *options)
+    done = checked("mypy.stubtest", "leasehold_lock", *options)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

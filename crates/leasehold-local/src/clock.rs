@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold_core::StoreTime;
-use leasehold_store::clock::{now, wall};
+use leasehold_store::clock::{of_machine, wall};
 use leasehold_store::random::random_u128;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{FlockOperation, OFlags, Stat, fstat, ftruncate};
@@ -276,7 +276,7 @@ impl SinceBoot {
     }
 
     fn now(self) -> Duration {
-        Duration::from_micros(now().0.saturating_add_signed(-self.ahead))
+        Duration::from_micros(of_machine().0.saturating_add_signed(-self.ahead))
     }
 
     /// Whether a file was last written before the machine started.

@@ -46,6 +46,16 @@ pub fn now() -> Moment {
     Moment(real().0.saturating_add(AHEAD.load(Ordering::Relaxed)))
 }
 
+/// The time of all processes of this machine: the same, unless tests have set ours ahead.
+#[cfg(not(shuttle))]
+#[must_use]
+pub fn of_machine() -> Moment {
+    match AHEAD.load(Ordering::Relaxed) {
+        0 => now(),
+        _ => real(),
+    }
+}
+
 /// Sets the clock of this process ahead. For tests that set Tokio's ahead by as much: timers wait for
 /// that one.
 #[cfg(not(shuttle))]

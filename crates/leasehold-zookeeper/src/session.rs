@@ -199,7 +199,7 @@ impl Sessions {
 
     /// The servers have told the time.
     pub(crate) fn hear(&self, at: StoreTime) {
-        *lock(&self.told) = Some((at, clock::now()));
+        *lock(&self.told) = Some((at, clock::of_machine()));
     }
 
     /// The time at the servers: what they told last, and what has passed since. It may be later
@@ -208,7 +208,7 @@ impl Sessions {
     pub(crate) async fn now(&self, client: &Client) -> Result<StoreTime, StoreError> {
         let told = *lock(&self.told);
         if let Some((at, heard)) = told {
-            let passed = clock::now().since(heard);
+            let passed = clock::of_machine().since(heard);
             if passed < FRESH {
                 let begun = u64::from(passed.subsec_nanos() % 1_000_000);
                 return Ok(at + passed.saturating_sub(Duration::from_nanos(begun)));

@@ -1,12 +1,8 @@
 //! From the arguments to a client of the store.
 
-use std::sync::Arc;
-
 use leasehold::observe::Observer;
-use leasehold::store::describe;
-use leasehold::store::redis::{RedisLayout, RedisOptions, RedisStore};
+use leasehold::store::{BareServer, bare, describe};
 use leasehold::{Access, Client, ClientBuilder, Initialised, Pem, Settings};
-use redis::aio::MultiplexedConnection;
 
 use crate::config::{CommandSettings, Key, Layer, Setting, Value, password_of_environment};
 use crate::failure::Failure;
@@ -17,34 +13,12 @@ pub(crate) async fn connect(store: &CommandSettings) -> Result<Client, Failure> 
     Ok(builder(store).connect().await?)
 }
 
-/// A client, and the raw server behind it where there is one: a connection, and the prefix.
-pub(crate) struct Measured {
-    pub(crate) client: Client,
-    /// The URL, without password.
-    pub(crate) store: String,
-    pub(crate) raw: Option<(MultiplexedConnection, String)>,
-}
-
-/// Connects, for measuring: the raw server by a plain connection of its own.
-pub(crate) async fn connect_to_measure(store: &CommandSettings) -> Result<Measured, Failure> {
+/// Connects to the server without a store, if there is one, to measure it.
+pub(crate) async fn connect_to_measure(
+    store: &CommandSettings,
+) -> Result<Option<Box<dyn BareServer>>, Failure> {
     let opening = Opening::of(store);
-    let options = RedisOptions::from_url(&opening.url).ok();
-    let Some(options) = options.filter(|options| options.layout != RedisLayout::Classic) else {
-        let client = connect(store).await?;
-        return Ok(Measured {
-            store: client.store_url().to_owned(),
-            client,
-            raw: None,
-        });
-    };
-    let options = options.with_access(&opening.access());
-    let (store, prefix) = (options.redacted_url(), options.prefix.clone());
-    let server = Arc::new(RedisStore::connect(options).await?);
-    Ok(Measured {
-        raw: Some((server.open_connection().await?, prefix)),
-        client: Client::builder().with_store(server).connect().await?,
-        store,
-    })
+    Ok(bare(&opening.url, &opening.access()).await?)
 }
 
 /// Says that the servers of the URL are new.

@@ -21,11 +21,12 @@
 //! - `journal`: the statements, and what is read of their answers; `batch`: steps that go together;
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
-//! - `scheme`, `doctor`: how it is opened and examined.
+//! - `scheme`, `doctor`, `bare`: how it is opened, examined, and compared with its server.
 
 // docs.rs says of each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bare;
 mod batch;
 mod doctor;
 mod errors;

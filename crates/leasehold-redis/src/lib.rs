@@ -36,6 +36,7 @@
 // docs.rs says of each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bare;
 mod claim_table;
 mod classic;
 mod codec;

@@ -22,11 +22,12 @@
 //! - `node`: names and contents of nodes;
 //! - `transaction`: what changes together; `journal`: the steps; `inbox`: where a client is rung;
 //! - `errors`: what the errors of ZooKeeper mean;
-//! - `scheme`, `doctor`: how it is opened and examined.
+//! - `scheme`, `doctor`, `bare`: how it is opened, examined, and compared with its servers.
 
 // docs.rs says of each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bare;
 mod doctor;
 mod errors;
 #[cfg(feature = "fuzzing")]

@@ -5,6 +5,7 @@
 
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
+use leasehold_store::access::Access;
 use leasehold_store::scheme::Description;
 
 use crate::registry;
@@ -14,6 +15,9 @@ pub use leasehold_store::{
     Acknowledged, Acknowledges, AuditLimit, AuditRecord, Capabilities, LockStore,
     scheme::StoreOptions,
 };
+// For the command, which measures a server.
+#[doc(hidden)]
+pub use leasehold_store::bare::{BareServer, BareWork, ServerCost};
 // For the command, which compares names as stores do.
 #[doc(hidden)]
 pub use leasehold_store::glob;
@@ -38,6 +42,12 @@ pub fn describe(url: &str) -> Result<Description, StoreError> {
 #[doc(hidden)]
 pub fn warning(url: &str) -> Option<Invalid> {
     registry::of(url).ok()?.warning(url)
+}
+
+/// The server of a URL, without a store: for the command.
+#[doc(hidden)]
+pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
+    registry::of(url)?.bare(url, access).await
 }
 
 /// Examples of the URLs of all stores: for the tests of the command.

@@ -423,14 +423,60 @@ async fn ls_prints_thousands_of_keys() {
     assert_eq!((json.lines().count(), keys.len()), (2500, 2500));
 }
 
+/// Beside what the bare server does, of which it leaves nothing there.
 #[tokio::test]
-async fn bench_names_the_server() {
-    let server = RedisServer::start();
-    let ended = run(&server.url(), "bench --time 1ms --rounds 1").await;
-    ended.has_code(Some(0));
-    let named = format!("redis://127.0.0.1:{}", server.port());
-    assert!(ended.stdout.starts_with(&named), "{}", ended.stdout);
-    ended.has_shown(", medians of 1 rounds");
+async fn bench_names_the_server_and_compares_locks_with_it() {
+    let bench = async |url: &str, shown: &str, bare: &[&str]| {
+        let ended = run(url, "bench --time 1ms --rounds 1").await;
+        ended.has_code(Some(0));
+        assert!(ended.stdout.starts_with(shown), "{}", ended.stdout);
+        ended.has_shown(", medians of 1 rounds");
+        let rows = ended.stdout.lines().filter_map(|row| row.split_once("  "));
+        let rows = rows.filter(|(_, row)| row.trim_start().starts_with("64 "));
+        let rows: Vec<_> = rows.map(|(work, _)| work).collect();
+        assert_eq!(rows, [bare, &["leasehold"]].concat());
+        ended
+    };
+    let redis = RedisServer::start();
+    let (url, trip) = (redis.url(), "one round trip");
+    let rows = [trip, "SET NX, delete", "fenced minimum"];
+    bench(&url, &url, &rows).await.has_shown("OF FENCED");
+    assert_eq!(
+        redis.query::<u64>(&["EXISTS", "leasehold:bench:pair-0:token"]),
+        0
+    );
+
+    let postgres = Postgres::start();
+    run(&postgres.url(), "init").await.has_code(Some(0));
+    let rows = [
+        trip,
+        "UPDATE, own rows",
+        "UPDATE, one row",
+        "advisory lock, unlock",
+    ];
+    let ended = bench(&postgres.url(), "postgres://", &rows).await;
+    ended.has_shown("OF TWO WRITES  OF ADVISORY");
+    let tables = "select count(*) from pg_tables where tablename like 'bench%'";
+    assert_eq!(postgres.sql(tables).trim(), "0");
+    postgres.sql("create role app login; grant usage on schema leasehold to app");
+    postgres.sql(
+        "grant select, insert, update, delete on leasehold.keys to app; \
+         grant select on leasehold.about to app; grant usage on sequence leasehold.records to app",
+    );
+    let as_app = postgres
+        .url()
+        .replace("postgres://postgres@", "postgres://app@");
+    let ended = bench(&as_app, "postgres://app@", &[]).await;
+    ended.has_said("warning: only locks are measured: PostgreSQL: permission denied");
+
+    let zookeeper = Store::zookeeper();
+    let rows = [trip, "setData, own nodes", "setData, one node"];
+    let ended = bench(&zookeeper.url, "zookeeper://", &rows).await;
+    ended.has_shown("OF TWO WRITES");
+    assert!(
+        !ended.stdout.contains("SCRIPTS"),
+        "no column without a figure"
+    );
 }
 
 /// What an administrator runs by hand is what `init` would have sent, with what each role needs.

@@ -68,10 +68,9 @@ impl RedisStore {
 
     /// Opens a further connection to the server, with the same login, for other commands than those
     /// of locks.
-    ///
-    /// # Errors
-    /// Same as [`RedisStore::connect`]; `Unsupported` on a cluster, which has no single server.
-    pub async fn open_connection(&self) -> Result<redis::aio::MultiplexedConnection, StoreError> {
+    pub(crate) async fn open_connection(
+        &self,
+    ) -> Result<redis::aio::MultiplexedConnection, StoreError> {
         check_runtime()?;
         let Route::One(shared) = &self.route else {
             let why = "a cluster has no single server to connect to";

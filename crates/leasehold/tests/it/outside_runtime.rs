@@ -234,10 +234,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "leasehold/verbs::adopt",
         "as adopt_by_force, after a look at the parts",
     ),
-    (
-        "leasehold-redis/queue/mod::open_connection",
-        "of a store that is open; it asks for the runtime as connect does",
-    ),
 ];
 
 /// The public futures of a crate, by their files.

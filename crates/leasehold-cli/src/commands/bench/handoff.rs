@@ -40,13 +40,13 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     }
     let run = async {
         until_waiting(client, &key, waiters).await?;
-        let before = bench.cost().await?;
+        let before = bench.cost(None).await?;
         let started = Instant::now();
         let _ = first.release().await?;
         tokio::time::sleep(bench.time).await;
         round.borrow_mut().over = true;
         let taken = started.elapsed();
-        Ok::<_, Failure>((taken, bench.spent_since(before).await?))
+        Ok::<_, Failure>((taken, bench.spent_since(before, None).await?))
     };
     let (taken, spent) = local.run_until(run).await?;
     // Whoever still waits leaves the queue.
@@ -60,8 +60,8 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
             "p50_of_round_trip",
             trip.map(|trip| sample.quantile(0.5) / trip),
         )
-        .with("commands", spent.map(|spent| number(spent.scripts) / count))
-        .with("command_us", spent.map(|spent| micros(spent.script_time)));
+        .with("commands", spent.map(|spent| number(spent.calls) / count))
+        .with("command_us", spent.map(|spent| micros(spent.time)));
     let (fewest, most) = (grants.iter().min(), grants.iter().max());
     Ok((
         figures,
@@ -117,14 +117,14 @@ async fn take_turns(
 
 /// The median of bare round trips, one after the other.
 async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
-    let Some(baseline) = &bench.baseline else {
+    let Some(bare) = &bench.bare else {
         return Ok(None);
     };
     let mut sample = Sample::new();
     let until = Instant::now() + bench.time / 2;
     while Instant::now() < until {
         let started = Instant::now();
-        baseline.round_trip().await?;
+        bare.work(0, 0).await?;
         sample.add(started.elapsed());
     }
     Ok(Some(sample.quantile(0.5)))

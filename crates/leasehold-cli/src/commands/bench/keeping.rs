@@ -21,12 +21,12 @@ pub(super) async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failur
         let lock = bench.client.mutex(format!("bench/kept-{n}"))?;
         held.push(lock.lock().await?);
     }
-    let before = bench.cost().await?;
+    let before = bench.cost(None).await?;
     let (started, ours) = (Instant::now(), own_cpu());
     tokio::time::sleep(FOR).await;
     let taken = started.elapsed().as_secs_f64();
     let client_cpu = own_cpu().saturating_sub(ours).as_secs_f64() / taken;
-    let spent = bench.spent_since(before).await?;
+    let spent = bench.spent_since(before, None).await?;
     let lost = held.iter().filter(|lease| !lease.is_valid()).count();
     // Given back at once, not one by one.
     futures_util::future::join_all(held.into_iter().map(Lease::release)).await;
@@ -34,7 +34,7 @@ pub(super) async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failur
         .with("leases", leases)
         .with(
             "renewals_per_second",
-            spent.map(|spent| number(spent.scripts) / taken),
+            spent.map(|spent| number(spent.calls) / taken),
         )
         .with("lost", lost)
         .with("client_cpu", client_cpu)

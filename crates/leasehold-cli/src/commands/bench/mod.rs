@@ -1,28 +1,28 @@
 //! `leasehold bench`: what a lock costs here, beside the raw server.
 //!
 //! Times on a shared machine mean little; ratios to what the same server does
-//! in the same run, through a plain connection of its own, mean something.
+//! in the same run, through plain connections of its own, mean something.
 
-mod baseline;
 mod figures;
 mod handoff;
 mod keeping;
 mod pairs;
 mod report;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::Client;
+use leasehold::store::{BareServer, BareWork, ServerCost};
 
 use crate::args::BenchArgs;
-use crate::connect::{Measured, connect_to_measure};
+use crate::connect::{connect, connect_to_measure};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::session::leave;
 
-use baseline::{Baseline, ServerCost};
 use figures::Figures;
 
 /// How many tasks take uncontended locks at once.
@@ -34,8 +34,8 @@ const WAITERS: [usize; 3] = [2, 100, 1000];
 /// What is measured with.
 struct Bench {
     client: Client,
-    /// The bare server behind the client, where there is one.
-    baseline: Option<Baseline>,
+    /// The server behind the client, where there is one.
+    bare: Option<Arc<dyn BareServer>>,
     time: Duration,
     rounds: u8,
     bar: ProgressBar,
@@ -44,10 +44,18 @@ struct Bench {
 /// Measures and prints.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
-    let Measured { client, store, raw } = connect_to_measure(&args.common.settings).await?;
+    let settings = &args.common.settings;
+    let client = connect(settings).await?;
+    // Who may use locks need not have the rights for more.
+    let bare = connect_to_measure(settings)
+        .await
+        .unwrap_or_else(|failure| {
+            printer.warn(format!("only locks are measured: {failure}"));
+            None
+        });
     let bench = Bench {
         client,
-        baseline: raw.map(|(connection, prefix)| Baseline::new(connection, &prefix)),
+        bare: bare.map(Arc::from),
         time: args.time,
         rounds: args.rounds,
         bar: bar(printer, steps),
@@ -55,10 +63,16 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
     printer.show_live(Some(bench.bar.clone()));
     let findings = bench.run(args.leases).await;
     printer.show_live(None);
+    let cleared = match &bench.bare {
+        Some(bare) => bare.clear().await,
+        None => Ok(()),
+    };
     let findings = findings?;
+    cleared?;
+    let store = bench.client.store_url();
     match args.common.output.json {
         true => printer.json_lines(&findings)?,
-        false => printer.text(&report::text(&findings, &store, args.rounds))?,
+        false => printer.text(&report::text(&findings, bench.works(), store, args.rounds))?,
     };
     leave(&bench.client).await;
     Ok(exit::OK)
@@ -101,17 +115,26 @@ impl Bench {
         Ok(rounds)
     }
 
-    /// What the raw server has spent so far, where there is one.
-    async fn cost(&self) -> Result<Option<ServerCost>, Failure> {
-        match &self.baseline {
-            Some(baseline) => Ok(Some(baseline.server_cost().await?)),
+    /// What the bare server can do.
+    fn works(&self) -> &'static [BareWork] {
+        self.bare.as_ref().map_or(&[], |bare| bare.works())
+    }
+
+    /// What the server has spent so far, in calls as one of its works makes them or as locks do.
+    async fn cost(&self, work: Option<usize>) -> Result<Option<ServerCost>, Failure> {
+        match &self.bare {
+            Some(bare) => Ok(bare.cost(work).await?),
             None => Ok(None),
         }
     }
 
     /// What it has spent since it had spent that.
-    async fn spent_since(&self, then: Option<ServerCost>) -> Result<Option<ServerCost>, Failure> {
-        let now = self.cost().await?;
+    async fn spent_since(
+        &self,
+        then: Option<ServerCost>,
+        work: Option<usize>,
+    ) -> Result<Option<ServerCost>, Failure> {
+        let now = self.cost(work).await?;
         Ok(now.zip(then).map(|(now, then)| now - then))
     }
 }

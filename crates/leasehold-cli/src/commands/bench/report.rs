@@ -1,14 +1,18 @@
 //! What was found, as tables. The figures themselves are the lines of `--json`.
 
+use leasehold::store::BareWork;
+
 use super::figures::Figures;
 use crate::output::{Column, table};
 
 const PAIRS: &[Column<Figures>] = &[
-    ("UNCONTENDED", |row| work(row).to_owned()),
+    ("UNCONTENDED", |row| row.text("title").to_owned()),
     ("TASKS", |row| row.shown("tasks", 0)),
     ("PAIRS/S", |row| row.shown("per_second", 0)),
     ("OF PLAIN", |row| row.shown("of_plain", 2)),
     ("OF FENCED", |row| row.shown("of_fenced", 2)),
+    ("OF TWO WRITES", |row| row.shown("of_writes", 2)),
+    ("OF ADVISORY", |row| row.shown("of_advisory", 2)),
     ("P50 µs", |row| row.shown("p50_us", 0)),
     ("P99 µs", |row| row.shown("p99_us", 0)),
     ("SCRIPTS", |row| row.shown("scripts", 2)),
@@ -38,27 +42,26 @@ const KEEPING: &[Column<Figures>] = &[
     ("SERVER CPU", |row| row.percent("server_cpu")),
 ];
 
-/// The tables.
-pub(super) fn text(findings: &[Figures], store: &str, rounds: u8) -> String {
-    let of = |measure: &'static str| {
-        let rows = findings.iter();
-        rows.filter(move |row| row.text("measure") == measure)
+/// The tables, without what the server does not tell.
+pub(super) fn text(findings: &[Figures], works: &[BareWork], store: &str, rounds: u8) -> String {
+    let titled = |row: &Figures| {
+        let work = works.iter().find(|work| work.name == row.text("work"));
+        row.clone()
+            .with("title", work.map_or("leasehold", |work| work.title))
     };
-    let (pairs, hand_offs) = (table(PAIRS, of("pairs")), table(HAND_OFFS, of("hand_off")));
+    let rows: Vec<_> = findings.iter().map(titled).collect();
+    let of = |measure: &str, columns: &[Column<Figures>]| {
+        let rows = rows.iter().filter(|row| row.text("measure") == measure);
+        let is_told = |(_, shown): &&Column<Figures>| rows.clone().any(|row| shown(row) != "-");
+        let columns: Vec<_> = columns.iter().filter(is_told).copied().collect();
+        table(&columns, rows)
+    };
+    let (pairs, hand_offs) = (of("pairs", PAIRS), of("hand_off", HAND_OFFS));
     let mut text = format!(
         "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n{hand_offs}"
     );
-    if of("kept").next().is_some() {
-        text += &format!("\n{}", table(KEEPING, of("kept")));
+    if rows.iter().any(|row| row.text("measure") == "kept") {
+        text += &format!("\n{}", of("kept", KEEPING));
     }
     text
-}
-
-fn work(row: &Figures) -> &'static str {
-    match row.text("work") {
-        "round_trip" => "one round trip",
-        "plain" => "SET NX, delete",
-        "fenced" => "fenced minimum",
-        _ => "leasehold",
-    }
 }

@@ -1,0 +1,170 @@
+//! The server without locks: plain commands, as other libraries use them.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_store::StoreError;
+use leasehold_store::bare::{BareServer, BareWork, ServerCost};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, InfoDict, RedisResult, Script, cmd};
+
+use crate::errors;
+use crate::options::RedisOptions;
+use crate::queue::RedisStore;
+
+const WORKS: [BareWork; 3] = [
+    BareWork::new("round_trip", "one round trip", None),
+    BareWork::new("plain", "SET NX, delete", Some(("of_plain", 1.0))),
+    BareWork::new("fenced", "fenced minimum", Some(("of_fenced", 1.0))),
+];
+
+/// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed Locks with Redis").
+static RELEASE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then
+           return redis.call('DEL', KEYS[1])
+         end
+         return 0",
+    )
+});
+
+/// The least that gives a fencing token: a lock and a counter.
+static FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+           return redis.call('INCR', KEYS[2])
+         end
+         return 0",
+    )
+});
+
+/// How long a lock lasts, in milliseconds.
+const TTL: usize = 30_000;
+
+pub(crate) struct Bare {
+    connection: MultiplexedConnection,
+    prefix: String,
+    /// So many have worked.
+    tasks: AtomicUsize,
+}
+
+impl fmt::Debug for Bare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bare").finish_non_exhaustive()
+    }
+}
+
+impl Bare {
+    pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
+        let prefix = format!("{}bench:", options.prefix);
+        let store = RedisStore::connect(options).await?;
+        Ok(Self {
+            connection: store.open_connection().await?,
+            prefix,
+            tasks: AtomicUsize::new(0),
+        })
+    }
+
+    fn keys(&self, task: usize) -> [String; 2] {
+        let key = format!("{}pair-{task}", self.prefix);
+        [key.clone(), key + ":token"]
+    }
+
+    async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        done(command.query_async(&mut self.connection.clone()).await)
+    }
+}
+
+#[async_trait]
+impl BareServer for Bare {
+    fn works(&self) -> &'static [BareWork] {
+        &WORKS
+    }
+
+    async fn work(&self, place: usize, task: usize) -> Result<(), StoreError> {
+        self.tasks.fetch_max(task + 1, Ordering::Relaxed);
+        let ([key, token], mut connection) = (self.keys(task), self.connection.clone());
+        match place {
+            0 => return self.send(&cmd("PING")).await,
+            1 => {
+                let mut set = cmd("SET");
+                set.arg(&key).arg("id").arg("NX").arg("PX").arg(TTL);
+                self.send::<()>(&set).await?;
+            }
+            _ => {
+                let mut call = FENCED.key(&key);
+                let call = call.key(token).arg("id").arg(TTL);
+                done::<()>(call.invoke_async(&mut connection).await)?;
+            }
+        }
+        let mut release = RELEASE.key(key);
+        done(release.arg("id").invoke_async(&mut connection).await)
+    }
+
+    async fn cost(&self, place: Option<usize>) -> Result<Option<ServerCost>, StoreError> {
+        let info = self.send(cmd("INFO").arg("everything")).await?;
+        Ok(Some(spent(&info, place == Some(1))))
+    }
+
+    async fn clear(&self) -> Result<(), StoreError> {
+        for task in 0..self.tasks.load(Ordering::Relaxed) {
+            self.send::<()>(cmd("DEL").arg(&self.keys(task))).await?;
+        }
+        Ok(())
+    }
+}
+
+fn done<T>(answer: RedisResult<T>) -> Result<T, StoreError> {
+    answer.map_err(errors::of_connection)
+}
+
+/// Scripts, and the processor time; `with_set`: also the time in `SET`, which counts twice within a
+/// script.
+fn spent(info: &InfoDict, with_set: bool) -> ServerCost {
+    let cpu = |name| info.get::<f64>(name).unwrap_or(0.0);
+    let cpu = cpu("used_cpu_user") + cpu("used_cpu_sys");
+    let stats = |command, name: &str| {
+        let stats: String = info.get(command)?;
+        let fields = stats.split(',').filter_map(|field| field.split_once('='));
+        let mut values = fields.filter(|(field, _)| *field == name);
+        values.next()?.1.parse::<u64>().ok()
+    };
+    let time = |command| Duration::from_micros(stats(command, "usec").unwrap_or(0));
+    let set = if with_set {
+        time("cmdstat_set")
+    } else {
+        Duration::ZERO
+    };
+    ServerCost {
+        calls: stats("cmdstat_evalsha", "calls").unwrap_or(0),
+        time: time("cmdstat_evalsha").saturating_add(set),
+        cpu: Duration::try_from_secs_f64(cpu).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_has_spent() {
+        let cost = |info: &str, with_set| spent(&InfoDict::new(info), with_set);
+        let info = "used_cpu_sys:0.25\r\nused_cpu_user:1.5\r\n\
+            cmdstat_evalsha:calls=3,usec=70,usec_per_call=23.3\r\ncmdstat_set:calls=9,usec=8\r\n";
+        for (with_set, micros) in [(false, 70), (true, 78)] {
+            let wanted = ServerCost {
+                calls: 3,
+                time: Duration::from_micros(micros),
+                cpu: Duration::from_millis(1_750),
+            };
+            assert_eq!(cost(info, with_set), wanted);
+        }
+        for odd in ["-1", "NaN", "1e300", "much", ""] {
+            let spent = cost(&format!("used_cpu_user:{odd}"), false);
+            assert_eq!(spent, ServerCost::default(), "{odd}");
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! The server without locks: plain commands, as other libraries use them.
 
 use std::fmt;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -22,30 +21,24 @@ const WORKS: [BareWork; 3] = [
 ];
 
 /// Compare-and-delete, as every lock on `SET NX` has it (redis.io, "Distributed Locks with Redis").
-static RELEASE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "if redis.call('GET', KEYS[1]) == ARGV[1] then
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then
            return redis.call('DEL', KEYS[1])
          end
-         return 0",
-    )
-});
+         return 0";
 
 /// The least that gives a fencing token: a lock and a counter.
-static FENCED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+const FENCED: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
            return redis.call('INCR', KEYS[2])
          end
-         return 0",
-    )
-});
+         return 0";
 
 /// How long a lock lasts, in milliseconds.
 const TTL: usize = 30_000;
 
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
+    release: Script,
+    fenced: Script,
     prefix: String,
     /// So many have worked.
     tasks: AtomicUsize,
@@ -63,6 +56,8 @@ impl Bare {
         let store = RedisStore::connect(options).await?;
         Ok(Self {
             connection: store.open_connection().await?,
+            release: Script::new(RELEASE),
+            fenced: Script::new(FENCED),
             prefix,
             tasks: AtomicUsize::new(0),
         })
@@ -95,12 +90,12 @@ impl BareServer for Bare {
                 self.send::<()>(&set).await?;
             }
             _ => {
-                let mut call = FENCED.key(&key);
+                let mut call = self.fenced.key(&key);
                 let call = call.key(token).arg("id").arg(TTL);
                 done::<()>(call.invoke_async(&mut connection).await)?;
             }
         }
-        let mut release = RELEASE.key(key);
+        let mut release = self.release.key(key);
         done(release.arg("id").invoke_async(&mut connection).await)
     }
 

@@ -7,6 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Description;
+use leasehold_store::sync::check_runtime;
 
 use crate::registry;
 
@@ -47,6 +48,7 @@ pub fn warning(url: &str) -> Option<Invalid> {
 /// The server of a URL, without a store: for the command.
 #[doc(hidden)]
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
+    check_runtime()?;
     registry::of(url)?.bare(url, access).await
 }
 

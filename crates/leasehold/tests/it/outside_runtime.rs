@@ -9,7 +9,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -120,6 +120,8 @@ macro_rules! cases {
     };
 }
 
+static NOBODY: LazyLock<Access> = LazyLock::new(Access::default);
+
 pub(crate) const CASES: &[Case] = cases! {
     "leasehold/audit::next": refused(it => async { it.client.audit_log(None, SystemTime::now())?.next().await }) -> Invalid,
     "leasehold/client/builder::connect": refused(_it => Client::builder().store("memory:").connect()) -> Invalid,
@@ -193,6 +195,7 @@ pub(crate) const CASES: &[Case] = cases! {
     "leasehold/semaphore::with_permits": refused(it => it.client.semaphore("m", 3).unwrap().with_permits(2, async |_| ())) -> Invalid,
     "leasehold/semaphore::acquire_opts": refused(it => it.client.semaphore("m", 3).unwrap().acquire_opts(1, LockOptions::new())) -> Invalid,
     "leasehold/semaphore::resize": refused(it => it.client.semaphore("m", 3).unwrap().resize(4)) -> Invalid,
+    "leasehold/store::bare": refused(_it => leasehold::store::bare("postgres://h/d", &NOBODY)) -> Invalid,
     "leasehold/verbs::is_locked": refused(it => it.client.mutex("q").unwrap().is_locked()) -> Invalid,
     "leasehold/verbs::holders": refused(it => it.client.mutex("q").unwrap().holders()) -> Invalid,
     "leasehold/verbs::lock": refused(it => it.client.mutex("q").unwrap().lock()) -> Invalid,

@@ -59,7 +59,7 @@ const REDIS: [&[&str]; 9] = [
     &["routing"],
     &["queue", "classic"],
     &["quorum"],
-    &["doctor"],
+    &["doctor", "bare"],
     &["scheme"],
 ];
 

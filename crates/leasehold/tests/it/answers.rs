@@ -82,7 +82,7 @@ const IGNORED: &[(&str, &[&str])] = &[
     ),
     (
         "a handle: nothing is held by it",
-        &["AuditLog", "Client", "Self"],
+        &["AuditLog", "BareServer", "Client", "Self"],
     ),
     ("it was waited for: the lease is lost", &["Loss"]),
     (
@@ -100,7 +100,7 @@ const IGNORED: &[(&str, &[&str])] = &[
 /// The name of what a method answers, without what is around it; `None` for nothing.
 fn answer(signature: &str) -> Option<String> {
     let mut answer = signature.rsplit_once("-> ")?.1.trim();
-    while let Some(inner) = ["Result<", "Option<", "Vec<", "crate::"]
+    while let Some(inner) = ["Result<", "Option<", "Vec<", "Box<dyn ", "crate::"]
         .iter()
         .find_map(|around| answer.strip_prefix(around))
     {

@@ -1,9 +1,13 @@
-/* The time of day, off by the microseconds that the file named in LEASEHOLD_CLOCK says. */
+/* The time of day, off by the microseconds that the file named in LEASEHOLD_CLOCK says; and other
+ * ports than those that are connected to, by LEASEHOLD_WAYS (`port=other,…`). */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -47,4 +51,32 @@ time_t time(time_t *out) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (out) *out = now.tv_sec;
   return now.tv_sec;
+}
+
+static in_port_t led_to(in_port_t port) {
+  for (const char *way = getenv("LEASEHOLD_WAYS"); way && *way;) {
+    char *end;
+    long from = strtol(way, &end, 10);
+    if (*end != '=') break;
+    long to = strtol(end + 1, &end, 10);
+    if (from == ntohs(port)) return htons((in_port_t)to);
+    way = *end == ',' ? end + 1 : end;
+  }
+  return port;
+}
+
+int connect(int socket, const struct sockaddr *address, socklen_t length) {
+  struct sockaddr_storage other;
+  if (length <= sizeof other) {
+    memcpy(&other, address, length);
+    if (other.ss_family == AF_INET) {
+      struct sockaddr_in *four = (struct sockaddr_in *)&other;
+      four->sin_port = led_to(four->sin_port);
+    } else if (other.ss_family == AF_INET6) {
+      struct sockaddr_in6 *six = (struct sockaddr_in6 *)&other;
+      six->sin6_port = led_to(six->sin6_port);
+    }
+    address = (struct sockaddr *)&other;
+  }
+  return (int)syscall(SYS_connect, socket, address, length);
 }

@@ -3,7 +3,7 @@
 //! A small library is compiled at run time and preloaded: it answers `gettimeofday`,
 //! `time` and `clock_gettime(CLOCK_REALTIME)` with an offset that stands in a file, which
 //! it has mapped. Other clocks are left alone. (Debian's libfaketime hangs together with
-//! the allocator of its Redis.)
+//! the allocator of its Redis.) It also leads connections between servers to proxies.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -93,8 +93,11 @@ pub enum Fault {
     KillPrimary,
     /// The primary stands still until it is replaced, and goes on (PostgreSQL: is killed).
     StopPrimary,
-    /// The primary cannot be reached until it is replaced, and comes back.
+    /// The primary cannot be reached (ZooKeeper: by the other servers) until it is replaced, and comes
+    /// back.
     CutOffPrimary,
+    /// A server cannot be reached by the others, and can by clients.
+    Part(Which, u64),
     /// A replica that had been cut off from its primary takes its place.
     PromoteStale,
     /// A replica takes the place of its primary: in agreement with it, or not.
@@ -154,6 +157,7 @@ impl Fault {
             Self::KillPrimary => "primary killed",
             Self::StopPrimary => "primary stopped",
             Self::CutOffPrimary => "primary cut off",
+            Self::Part(..) => "cut off from servers",
             Self::PromoteStale => "stale replica promoted",
             Self::TakeOver { agreed: true } => "agreed take-over",
             Self::TakeOver { agreed: false } => "forced take-over",

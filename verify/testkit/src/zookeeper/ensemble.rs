@@ -1,11 +1,12 @@
 //! Several servers that elect a leader.
 
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{ANSWER, ZooKeeper, patiently};
 use crate::deployment::{until, until_blocking};
+use crate::proxy::{Peers, Proxy};
 use crate::server::Port;
 
 /// Three running ZooKeeper servers, of which two are enough to serve.
@@ -28,7 +29,21 @@ use crate::server::Port;
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<ZooKeeper>,
+    ways: Vec<Way>,
+    /// The place of the server that is [parted](Ensemble::part) from the others, or [`NOBODY`].
+    parted: AtomicUsize,
     chroots: AtomicU32,
+}
+
+const NOBODY: usize = usize::MAX;
+
+/// From one server to a port of another.
+#[derive(Debug)]
+struct Way {
+    from: usize,
+    to: usize,
+    port: u16,
+    proxy: Proxy,
 }
 
 /// How many of the servers have to be up for sessions.
@@ -47,10 +62,32 @@ impl Ensemble {
 
     /// The same with more variables in the environment of each, also when it is started again.
     pub fn start_in(config: &str, environments: [Vec<(String, String)>; 3]) -> Self {
+        Self::start_by(config, environments, |_| Vec::new())
+    }
+
+    /// The same, and each server reaches the others through proxies, so that one can be
+    /// [parted](Self::part) from them. A library that the environments preload has to lead connections
+    /// there: `LEASEHOLD_WAYS` has `port=port,…`, the ports of the others and of the proxies.
+    pub fn start_parting(config: &str, environments: [Vec<(String, String)>; 3]) -> Self {
+        Self::start_by(config, environments, ways)
+    }
+
+    fn start_by(
+        config: &str,
+        environments: [Vec<(String, String)>; 3],
+        ways: impl FnOnce(&[ZooKeeper]) -> Vec<Way>,
+    ) -> Self {
         // One for data, one for elections.
         let ports = || vec![Port::reserve(), Port::reserve()];
         let prepare = |environment| ZooKeeper::prepare(ports(), environment);
-        let servers: Vec<_> = environments.into_iter().map(prepare).collect();
+        let mut servers: Vec<_> = environments.into_iter().map(prepare).collect();
+        let ways = ways(&servers);
+        for (at, server) in servers.iter_mut().enumerate() {
+            let ours = ways.iter().filter(|way| way.from == at);
+            let ours = ours.map(|way| format!("{}={}", way.port, way.proxy.port()));
+            let ours = ours.collect::<Vec<_>>().join(",");
+            server.environment.push(("LEASEHOLD_WAYS".to_owned(), ours));
+        }
         let mut lines = "initLimit=25\nsyncLimit=10\n".to_owned();
         for (number, server) in (1..).zip(&servers) {
             let ports = server.more_ports.iter().map(|it| it.address().port());
@@ -65,6 +102,8 @@ impl Ensemble {
         }
         let ensemble = Self {
             servers,
+            ways,
+            parted: AtomicUsize::new(NOBODY),
             chroots: AtomicU32::new(0),
         };
         let led = patiently(|limit| ensemble.led(limit));
@@ -108,8 +147,8 @@ impl Ensemble {
         self.leads(ANSWER).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// Waits until one server leads, and all others that are neither down nor paused follow. Returns
-    /// the leader's place.
+    /// Waits until one server leads, and all others that are neither down, paused nor parted follow.
+    /// Returns the leader's place.
     pub async fn until_led(&self) -> usize {
         // The clients of this runtime wait as long as a server does not answer.
         let led = patiently(|limit| self.led(limit));
@@ -117,9 +156,9 @@ impl Ensemble {
     }
 
     fn leads(&self, limit: Duration) -> Result<usize, String> {
-        let modes = self.servers.iter().map(|server| {
-            let up = server.is_up().then(|| server.mode(limit));
-            up.unwrap_or_else(|| Err("down or paused".to_owned()))
+        let modes = (0..self.servers.len()).map(|at| {
+            let up = self.is_there(at).then(|| self.servers[at].mode(limit));
+            up.unwrap_or_else(|| Err("down, paused or parted".to_owned()))
         });
         let modes: Vec<_> = modes.collect();
         let leads = |at: &usize| modes[*at].as_deref() == Ok("leader");
@@ -130,10 +169,43 @@ impl Ensemble {
     }
 
     fn led(&self, limit: Duration) -> Result<usize, String> {
-        for server in self.servers.iter().filter(|server| server.is_up()) {
-            server.started(limit)?;
+        for at in (0..self.servers.len()).filter(|at| self.is_there(*at)) {
+            self.servers[at].started(limit)?;
         }
         self.leads(limit)
+    }
+
+    fn is_there(&self, at: usize) -> bool {
+        self.servers[at].is_up() && self.parted.load(Ordering::Relaxed) != at
+    }
+
+    /// Parts the server at a place from the others, and from no client: nothing passes between them
+    /// until [`Self::join`], and nobody is told.
+    ///
+    /// # Panics
+    ///
+    /// When one is parted already, or it was not started by [`Self::start_parting`].
+    pub fn part(&self, at: usize) {
+        assert!(
+            !self.ways.is_empty(),
+            "there is nothing between the servers"
+        );
+        let before = self.parted.swap(at, Ordering::Relaxed);
+        assert_eq!(before, NOBODY, "one is parted from two");
+        let proxies = self.ways_of(at);
+        proxies.for_each(|proxy| proxy.isolate(Peers::All));
+    }
+
+    /// Ends [`Self::part`].
+    pub fn join(&self) {
+        let at = self.parted.swap(NOBODY, Ordering::Relaxed);
+        self.ways_of(at).for_each(|proxy| proxy.rejoin(Peers::All));
+    }
+
+    fn ways_of(&self, at: usize) -> impl Iterator<Item = &Proxy> {
+        let ways = self.ways.iter();
+        let ours = ways.filter(move |way| way.from == at || way.to == at);
+        ours.map(|way| &way.proxy)
     }
 
     /// Kills the server at a place (SIGKILL), and returns when it is gone.
@@ -156,10 +228,30 @@ impl Ensemble {
     pub fn start_again(&self, at: usize) {
         let server = &self.servers[at];
         server.launch();
-        let up = self.servers.iter().filter(|server| server.is_up());
+        let up = (0..self.servers.len()).filter(|at| self.is_there(*at));
         if up.count() >= MAJORITY {
             let started = patiently(|limit| server.started(limit));
             until_blocking("ZooKeeper to serve sessions", &[], started);
         }
     }
+}
+
+/// A proxy for each port by which a server is reached by another.
+fn ways(servers: &[ZooKeeper]) -> Vec<Way> {
+    let places = 0..servers.len();
+    let pairs = places
+        .clone()
+        .flat_map(|from| places.clone().map(move |to| (from, to)));
+    let pairs = pairs.filter(|(from, to)| from != to);
+    let ports = pairs.flat_map(|(from, to)| {
+        let ports = servers[to].more_ports.iter();
+        ports.map(move |port| (from, to, port.address()))
+    });
+    let way = |(from, to, address): (_, _, std::net::SocketAddr)| Way {
+        from,
+        to,
+        port: address.port(),
+        proxy: Proxy::start(address),
+    };
+    ports.map(way).collect()
 }

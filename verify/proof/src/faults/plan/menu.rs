@@ -129,7 +129,7 @@ impl Drawing {
                 |it, random| Fault::StepClock(it.which(random), -random.i64(100..5_000)),
             ]),
             // Whichever is struck may lead.
-            ZookeeperEnsemble => menu.extend::<[Draw; 8]>([
+            ZookeeperEnsemble => menu.extend::<[Draw; 11]>([
                 |it, random| Fault::LoseAnswers(it.which(random), random.u64(1..100)),
                 |it, random| Fault::CutOff(it.which(random), it.a_while(random)),
                 |it, random| Fault::Stop(it.which(random), it.a_while(random)),
@@ -138,6 +138,9 @@ impl Drawing {
                 |_, _| Fault::KillPrimary,
                 |_, _| Fault::StopPrimary,
                 |_, _| Fault::StopPrimary,
+                |it, random| Fault::Part(it.which(random), it.a_while(random)),
+                |_, _| Fault::CutOffPrimary,
+                |_, _| Fault::CutOffPrimary,
             ]),
             Redlock3 | Redlock5 => menu.extend::<[Draw; 8]>([
                 |it, random| Fault::CutOff(it.which(random), it.a_while(random)),

@@ -38,7 +38,7 @@ impl Keepers {
             [one] => Servers::One(ZooKeeper::start_in("", one.to_vec())),
             [one, two, three] => {
                 let all = [one, two, three].map(|environment| environment.to_vec());
-                Servers::Three(Ensemble::start_in("", all))
+                Servers::Three(Ensemble::start_parting("", all))
             }
             _ => unreachable!("there are one or three servers"),
         };
@@ -84,6 +84,16 @@ impl Keepers {
                 })
                 .await;
             }
+            Fault::Part(which, time) => {
+                self.part(place(which), async || pause(time).await).await;
+            }
+            Fault::CutOffPrimary => {
+                let leader = self.led().await;
+                self.part(leader, async || {
+                    self.led().await;
+                })
+                .await;
+            }
             Fault::DeleteRecords => self.delete_keys().await.expect("keys can be deleted"),
             _ => {}
         }
@@ -93,6 +103,14 @@ impl Keepers {
         self.servers.at(at).pause();
         meanwhile().await;
         self.servers.at(at).resume();
+    }
+
+    async fn part(&self, at: usize, meanwhile: impl AsyncFnOnce()) {
+        if let Servers::Three(ensemble) = &*self.servers {
+            ensemble.part(at);
+            meanwhile().await;
+            ensemble.join();
+        }
     }
 
     /// A server takes a second to start, in which others go on.
@@ -197,6 +215,35 @@ mod tests {
 
     use super::*;
     use crate::faults::clock::{Shim, WrongClock};
+
+    /// Its clients reach it all the time, and it believes for a while that it leads.
+    #[tokio::test]
+    async fn a_leader_that_is_cut_off_from_the_others_is_followed_by_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let shim = Shim::compile(directory.path()).unwrap();
+        let environments = [0, 1, 2].map(|at| {
+            let clock = WrongClock::create(&directory.path().join(format!("clock-{at}")));
+            shim.environment(&clock.unwrap())
+        });
+        let keepers = Keepers::start(&environments);
+        let leader = keepers.led().await;
+        let old = keepers.servers.at(leader).url();
+        let held = leasehold::connect(&old).await.unwrap();
+        let lease = held.mutex("k").unwrap().with_ttl(Duration::from_secs(3));
+        let lease = lease.lock().await.unwrap();
+        keepers
+            .part(leader, async || {
+                let next = keepers.led().await;
+                assert_ne!(next, leader);
+                let other = keepers.servers.at(next).url();
+                let other = leasehold::connect(&other).await.unwrap();
+                let taken = other.mutex("k").unwrap().lock().await.unwrap();
+                assert!(!lease.is_valid() && taken.token() > lease.token());
+            })
+            .await;
+        keepers.led().await;
+        assert!(held.mutex("k").unwrap().lock().await.unwrap().is_valid());
+    }
 
     /// Whoever has last heard the time before it stepped back believes it to be later than it is.
     #[tokio::test]

@@ -10,6 +10,13 @@
 #[path = "../../../verify/interleave/scheduled.rs"]
 mod scheduled;
 
+use std::time::Duration;
+
+#[cfg(not(shuttle))]
+use std::{future::Future, pin::pin};
+#[cfg(not(shuttle))]
+use tokio::time::{Instant, error::Elapsed};
+
 /// For what belongs to the process, and outlives whatever a scheduler runs.
 pub use std::sync::Mutex as Global;
 
@@ -26,7 +33,23 @@ pub use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(not(shuttle))]
 pub use tokio::runtime::Handle as Runtime;
 #[cfg(not(shuttle))]
-pub use tokio::time::{sleep, timeout};
+pub use tokio::time::sleep;
+
+/// Who is that late has stood still, as a process that was stopped.
+pub const STOOD_STILL: Duration = Duration::from_millis(100);
+
+/// As Tokio's; but who has stood still until after the end gets a moment more, since what it waits for
+/// may be there and others have to be served before it is seen.
+#[cfg(not(shuttle))]
+pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let (mut future, began) = (pin!(future), Instant::now());
+    match tokio::time::timeout(limit, &mut future).await {
+        Err(_) if began.elapsed().saturating_sub(limit) >= STOOD_STILL => {
+            tokio::time::timeout(STOOD_STILL, future).await
+        }
+        answer => answer,
+    }
+}
 
 /// The runtime in which this is called. Without one there are no timers and no sockets.
 ///

@@ -8,11 +8,11 @@ use futures_util::StreamExt;
 use futures_util::future::select_ok;
 use futures_util::stream::FuturesUnordered;
 use leasehold_store::fork::NotInherited;
+use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{ConnectionAddr, RedisResult, Value};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::time::timeout;
 
 use super::socket::{OnPush, Socket, Stream};
 use super::target::Target;

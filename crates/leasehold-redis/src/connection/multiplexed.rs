@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_store::StoreError;
+use leasehold_store::sync::timeout;
 use redis::{Cmd, RedisResult, Value};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::acked_writer::AckedWriter;
 use super::batch::{self, Batcher, Work};

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::address::Address;
 use super::dial::{Limits, dial};

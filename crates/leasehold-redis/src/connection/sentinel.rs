@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::Value;
-use tokio::time::timeout;
 
 use super::address::Address;
 use super::socket::Socket;

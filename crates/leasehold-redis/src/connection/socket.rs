@@ -330,21 +330,12 @@ impl Task {
         }
     }
 
-    /// Writes, gives up what takes too long, and reads; ready when there is something to hand
-    /// out, or `true` where it was nudged.
+    /// Writes and reads; ready when there is something to hand out, or `true` where it was nudged or
+    /// has given something up.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.shared.waker.register(cx.waker());
-        let mut expired = Vec::new();
         let written = self.shared.poll_write(cx);
-        let mut state = lock(&self.shared.state);
-        while self.expiry.as_mut().poll(cx).is_ready() {
-            self.expiry.as_mut().reset(state.expire(&mut expired));
-        }
-        drop(state);
-        let nudged = self.shared.nudged.swap(false, Ordering::AcqRel) || !expired.is_empty();
-        for answer in expired {
-            answer(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-        }
+        let nudged = self.shared.nudged.swap(false, Ordering::AcqRel);
         self.frames.arrived.reserve(READ_SIZE);
         let read = pin!(self.reader.read_buf(&mut self.frames.arrived));
         match (read.poll(cx), written) {
@@ -352,9 +343,25 @@ impl Task {
             (Poll::Ready(read), _) => Poll::Ready(read.map(|_| nudged)),
             // A server that closes the connection may have said why, and that is read first.
             (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
-            (Poll::Pending, _) if nudged => Poll::Ready(Ok(true)),
+            // So are the answers that came while this process stood still.
+            (Poll::Pending, _) if self.give_up(cx) || nudged => Poll::Ready(Ok(true)),
             (Poll::Pending, _) => Poll::Pending,
         }
+    }
+
+    /// Gives up what takes too long. Says whether anything did.
+    fn give_up(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut expired = Vec::new();
+        let mut state = lock(&self.shared.state);
+        while self.expiry.as_mut().poll(cx).is_ready() {
+            self.expiry.as_mut().reset(state.expire(&mut expired));
+        }
+        drop(state);
+        let any = !expired.is_empty();
+        for answer in expired {
+            answer(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        }
+        any
     }
 
     /// Hands out what has arrived; says whether `between` is to be called.

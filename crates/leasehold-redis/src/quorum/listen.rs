@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use leasehold_store::sync::timeout;
 use leasehold_store::{Listening, Push, PushSink, StoreError};
-use tokio::time::timeout;
 
 use super::Inner;
 use crate::connection::subscription::Subscription;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Claim, Command, Key, SetTerms};
+use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, LockStore, StoreError};
-use tokio::time::timeout;
 
 use super::options::address;
 use crate::classic::ClassicStore;

@@ -7,8 +7,8 @@ use leasehold_core::{
     Arrival, Capacity, Claim, ClientInfo, Command, Key, Mode, Moment, Proposal, Release, Renew,
     Reply, Standing, StoreTime, Token, Void, Voided, written,
 };
+use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
-use tokio::time::timeout;
 
 use super::report::Report;
 use super::rounds::{Bid, Known};

@@ -18,7 +18,7 @@ use crate::background::nudge;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
-use crate::sync::{Ordering, sleep, timeout};
+use crate::sync::{Ordering, STOOD_STILL, sleep, timeout};
 
 impl Session {
     /// Starts the task if none runs. With its runtime gone, the client is closed when this
@@ -116,11 +116,16 @@ impl Driver {
     }
 
     async fn run(mut self) {
-        let mut due = Vec::new();
+        let (mut due, mut wake_at) = (Vec::new(), clock::now());
         loop {
             if self.session.is_inherited() {
                 // What it would send is the parent's to send.
                 return std::future::pending().await;
+            }
+            if clock::now().since(wake_at) >= STOOD_STILL {
+                // Answers that are there come before what is late.
+                yield_now().await;
+                self.hear();
             }
             let now = clock::now();
             let more = self.drive_all(now, &mut due);
@@ -135,7 +140,7 @@ impl Driver {
             } else {
                 self.idle_since = None;
             }
-            let wake_at = self.plan(now, next);
+            wake_at = self.plan(now, next);
             tokio::select! {
                 Some(done) = next_answer(&mut self.in_flight) => self.answered(done),
                 Some(listened) = self.opening.next() => self.listened(listened),
@@ -156,15 +161,20 @@ impl Driver {
             self.drive(&home);
         }
         // With the first look at it each request is sent, so that all travel together.
-        for heard in 1..=TOGETHER {
-            let Some(Some(done)) = next_answer(&mut self.in_flight).now_or_never() else {
-                break;
-            };
-            self.answered(done);
-            more |= heard == TOGETHER;
-        }
+        more |= self.hear();
         self.session.shutdown.departed.notify_waiters();
         more
+    }
+
+    /// Hears what has come. Whether there may be more.
+    fn hear(&mut self) -> bool {
+        for _ in 0..TOGETHER {
+            let Some(Some(done)) = next_answer(&mut self.in_flight).now_or_never() else {
+                return false;
+            };
+            self.answered(done);
+        }
+        true
     }
 
     /// Sends what is due for the claims on a key that no other task drives.

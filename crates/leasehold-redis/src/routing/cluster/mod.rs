@@ -24,9 +24,10 @@ use std::time::Duration;
 use leasehold_core::{Backoff, Inbox};
 use leasehold_store::StoreError;
 use leasehold_store::random::random_u128;
+use leasehold_store::sync::timeout;
 use redis::Value;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use self::map::Map;
 pub use self::options::RedisClusterOptions;

@@ -86,3 +86,31 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     assert_eq!(lease.release().await.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }
+
+/// A process that was stopped finds its answers beside time-outs that are over: those count. What is
+/// polled first, as this test is, has not been served by then.
+#[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "the thread is to stand still")]
+async fn answers_that_came_while_the_process_stood_still_are_heard() {
+    let server = RedisServer::start();
+    for (operation, response) in [(200, 200), (200, 5_000), (5_000, 200)] {
+        let proxy = Proxy::to(&server);
+        let url = format!("{}?response_timeout={response}ms", proxy.url());
+        let settings = Settings::default().with_operation_timeout(ms(operation));
+        let client = client_with(&url, settings).await;
+        let lease = lock(&client).await;
+        proxy.hold(Direction::ToClient);
+        let asked = proxy.counts().requests + 2;
+        let mutex = client.mutex("other").unwrap();
+        let locks = tokio::spawn(async move { mutex.lock().await });
+        tokio::spawn(async move {
+            proxy.wait_for(|counts| counts.requests >= asked).await;
+            proxy.resume(Direction::ToClient);
+            std::thread::sleep(ms(600));
+            std::future::pending::<()>().await;
+        });
+        lease.renew().await.unwrap();
+        assert!(locks.await.unwrap().unwrap().release().await.is_ok());
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
+    }
+}

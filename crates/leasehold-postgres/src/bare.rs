@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_store::StoreError;
+use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
 use tokio::sync::Mutex;
@@ -13,6 +14,12 @@ use tokio_postgres::types::Type;
 
 use super::options::PostgresOptions;
 use super::pool::{Failure, Param, Pool};
+
+/// The server of a URL without a store, to measure it. None where there is nothing to compare with.
+pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
+    let options = PostgresOptions::from_url(url)?.with_access(access)?;
+    Ok(Some(Box::new(Bare::open(&options).await?)))
+}
 
 const WORKS: [BareWork; 4] = [
     BareWork::new("round_trip", "one round trip", None),

@@ -41,5 +41,7 @@ mod pool;
 mod scheme;
 mod tls;
 
+#[doc(hidden)]
+pub use self::bare::bare;
 pub use self::options::{Commit, PostgresOptions, SslMode};
 pub use self::scheme::Postgres;

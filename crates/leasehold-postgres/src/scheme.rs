@@ -6,11 +6,9 @@ use async_trait::async_trait;
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
-use leasehold_store::bare::BareServer;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 
-use super::bare::Bare;
 use super::options::PostgresOptions;
 use super::pool::Pool;
 use super::{doctor, init, journal};
@@ -44,15 +42,6 @@ impl Scheme for Postgres {
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
         let options = PostgresOptions::from_url(url)?.with_access(access)?;
         Ok(doctor::examine(&options).await)
-    }
-
-    async fn bare(
-        &self,
-        url: &str,
-        access: &Access,
-    ) -> Result<Option<Box<dyn BareServer>>, StoreError> {
-        let options = PostgresOptions::from_url(url)?.with_access(access)?;
-        Ok(Some(Box::new(Bare::open(&options).await?)))
     }
 
     fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {

@@ -6,13 +6,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::StoreError;
+use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork, ServerCost};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, InfoDict, RedisResult, Script, cmd};
 
 use crate::errors;
-use crate::options::RedisOptions;
+use crate::options::{RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
+
+/// The server of a URL without a store, to measure it. None where there is nothing to compare with.
+pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
+    let options = RedisOptions::from_url(url)?.with_access(access);
+    Ok(match options.layout {
+        RedisLayout::Native => Some(Box::new(Bare::open(options).await?)),
+        RedisLayout::Classic => None,
+    })
+}
 
 const WORKS: [BareWork; 3] = [
     BareWork::new("round_trip", "one round trip", None),

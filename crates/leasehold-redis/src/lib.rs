@@ -55,6 +55,8 @@ mod std_ext;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use self::bare::bare;
 pub use self::classic::ClassicStore;
 pub use self::options::acknowledge::{Acknowledge, AcknowledgedBy};
 pub use self::options::restart::{Quarantine, Restart};

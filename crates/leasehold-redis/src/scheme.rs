@@ -5,13 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
-use leasehold_store::bare::BareServer;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Opened, Scheme, StoreOptions};
 use leasehold_store::{LockStore, StoreError};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
-use crate::bare::Bare;
 use crate::classic::ClassicStore;
 use crate::options::{RedisAddress, RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
@@ -70,18 +68,6 @@ impl Scheme for OneServer {
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
         Ok(examine(&RedisOptions::from_url(url)?.with_access(access)).await)
-    }
-
-    async fn bare(
-        &self,
-        url: &str,
-        access: &Access,
-    ) -> Result<Option<Box<dyn BareServer>>, StoreError> {
-        let options = RedisOptions::from_url(url)?.with_access(access);
-        Ok(match options.layout {
-            RedisLayout::Native => Some(Box::new(Bare::open(options).await?)),
-            RedisLayout::Classic => None,
-        })
     }
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {

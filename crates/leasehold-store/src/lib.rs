@@ -48,6 +48,7 @@ pub mod access;
 mod acknowledged;
 mod answer;
 mod audit;
+#[doc(hidden)]
 pub mod bare;
 pub mod clock;
 #[cfg(feature = "contract")]

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 
 use crate::access::Access;
-use crate::bare::BareServer;
 use crate::error::{ErrorKind, StoreError};
 use crate::port::LockStore;
 use crate::report::Report;
@@ -37,16 +36,6 @@ pub trait Scheme: Sync {
 
     /// Examines the store. A fault of a server is a finding and not an error.
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError>;
-
-    /// Connects to the server without a store, to measure it. None if there is none to compare with.
-    async fn bare(
-        &self,
-        url: &str,
-        access: &Access,
-    ) -> Result<Option<Box<dyn BareServer>>, StoreError> {
-        let _ = (url, access);
-        Ok(None)
-    }
 
     /// Returns what [`initialise`](Self::initialise) would send to a server that is new, for people to
     /// read and to run by other means. None if that is no text.

@@ -13,9 +13,13 @@ mod scheduled;
 use std::time::Duration;
 
 #[cfg(not(shuttle))]
-use std::{future::Future, pin::pin};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
 #[cfg(not(shuttle))]
-use tokio::time::{Instant, error::Elapsed};
+use tokio::time::error::Elapsed;
 
 /// For what belongs to the process, and outlives whatever a scheduler runs.
 pub use std::sync::Mutex as Global;
@@ -38,16 +42,41 @@ pub use tokio::time::sleep;
 /// Who is that late has stood still, as a process that was stopped.
 pub const STOOD_STILL: Duration = Duration::from_millis(100);
 
-/// As Tokio's; but who has stood still until after the end gets a moment more, since what it waits for
-/// may be there and others have to be served before it is seen.
+/// As Tokio's; but when the time is over it looks some times more, with others in between: to a process
+/// that stood still, what it waits for may have come, and have to be served before it is seen.
 #[cfg(not(shuttle))]
-pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let (mut future, began) = (pin!(future), Instant::now());
-    match tokio::time::timeout(limit, &mut future).await {
-        Err(_) if began.elapsed().saturating_sub(limit) >= STOOD_STILL => {
-            tokio::time::timeout(STOOD_STILL, future).await
+pub fn timeout<F: Future>(limit: Duration, future: F) -> Timeout<F> {
+    Timeout {
+        timed: tokio::time::timeout(limit, future),
+        looks: 3,
+    }
+}
+
+#[cfg(not(shuttle))]
+pin_project_lite::pin_project! {
+    /// Of [`timeout`].
+    #[derive(Debug)]
+    pub struct Timeout<F> {
+        #[pin]
+        timed: tokio::time::Timeout<F>,
+        looks: u8,
+    }
+}
+
+#[cfg(not(shuttle))]
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.timed.poll(cx) {
+            Poll::Ready(Err(_)) if *this.looks > 0 => {
+                *this.looks -= 1;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            polled => polled,
         }
-        answer => answer,
     }
 }
 

@@ -2,12 +2,19 @@
 
 use async_trait::async_trait;
 use leasehold_store::StoreError;
+use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
 use zookeeper_client::{Client, Error};
 
 use super::options::ZooKeeperOptions;
 use super::session::{Failure, Sessions};
+
+/// The server of a URL without a store, to measure it. None where there is nothing to compare with.
+pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
+    let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
+    Ok(Some(Box::new(Bare::open(options).await?)))
+}
 
 const WORKS: [BareWork; 3] = [
     BareWork::new("round_trip", "one round trip", None),

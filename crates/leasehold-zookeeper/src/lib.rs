@@ -46,5 +46,7 @@ mod tunnel;
 #[path = "no_tunnel.rs"]
 mod tunnel;
 
+#[doc(hidden)]
+pub use self::bare::bare;
 pub use self::options::ZooKeeperOptions;
 pub use self::scheme::ZooKeeper;

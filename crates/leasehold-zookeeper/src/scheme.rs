@@ -6,11 +6,9 @@ use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
-use leasehold_store::bare::BareServer;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 
-use super::bare::Bare;
 use super::options::ZooKeeperOptions;
 use super::session::Sessions;
 use super::{doctor, journal};
@@ -44,15 +42,6 @@ impl Scheme for ZooKeeper {
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
         let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
         Ok(doctor::examine(&options).await)
-    }
-
-    async fn bare(
-        &self,
-        url: &str,
-        access: &Access,
-    ) -> Result<Option<Box<dyn BareServer>>, StoreError> {
-        let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
-        Ok(Some(Box::new(Bare::open(options).await?)))
     }
 
     /// Makes the nodes, which the first client would make as well.

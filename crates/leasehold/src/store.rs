@@ -49,7 +49,7 @@ pub fn warning(url: &str) -> Option<Invalid> {
 #[doc(hidden)]
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     check_runtime()?;
-    registry::of(url)?.bare(url, access).await
+    registry::bare(url, access).await
 }
 
 /// Examples of the URLs of all stores: for the tests of the command.

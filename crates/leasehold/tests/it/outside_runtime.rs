@@ -237,6 +237,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "leasehold/verbs::adopt",
         "as adopt_by_force, after a look at the parts",
     ),
+    (
+        "leasehold-redis/bare::bare",
+        "only leasehold/store::bare calls it, after a look for the runtime",
+    ),
 ];
 
 /// The public futures of a crate, by their files.

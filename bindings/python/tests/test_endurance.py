@@ -472,7 +472,7 @@ def threads(client):
 
 async def tasks():
     # Neither its client nor its tasks are ended.
-    client = await lh.aio.connect(url, operation_timeout=30)
+    client = await lh.aio.connect(url, operation_timeout=10)
     leases.extend([await client.mutex(key).lease() for key in "def"])
     for _ in range(3):
         asyncio.ensure_future(client.mutex("d").acquire())
@@ -485,7 +485,7 @@ def until_told():
     sys.stdin.readline()
 
 if sys.argv[2] == "threads":
-    client = lh.connect(url, operation_timeout=30)
+    client = lh.connect(url, operation_timeout=10)
     leases = [client.mutex(key).lease() for key in "abc"]
     threads(client)
     until_told()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import signal
 import socket
 import subprocess
@@ -182,7 +183,7 @@ PRELOADED = {
         "--bind fd://{} app:app"
     ),
     "uwsgi": (
-        "-c pyuwsgi.run() --master --processes 3 --die-on-term --need-app --http-socket fd://{} "
+        "-c 'import pyuwsgi; pyuwsgi.run()' --master --processes 3 --die-on-term --need-app --http-socket fd://{} "
         "--module app:app"
     ),
 }
@@ -193,8 +194,7 @@ def preloaded(of, tmp_path, url):
     """Its port and its process, with three workers that serve one request at a time."""
     (tmp_path / "app.py").write_text(APP)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        words = PRELOADED[of].format(listener.fileno()).split()
-        words = ["import pyuwsgi; " + word if word == "pyuwsgi.run()" else word for word in words]
+        words = shlex.split(PRELOADED[of].format(listener.fileno()))
         process = subprocess.Popen(
             [*script(tmp_path, "")[:-1], *words], env={**os.environ, "LEASEHOLD_STORE": url},
             cwd=tmp_path, pass_fds=[listener.fileno()], stderr=subprocess.PIPE, text=True,

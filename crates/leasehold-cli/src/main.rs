@@ -144,6 +144,7 @@ async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, F
         }
         Command::Wait(args) => return commands::wait::wait(args, printer).await,
         Command::Hold(args) => return commands::hold::hold(args, printer).await,
+        Command::Bench(args) => return commands::bench::bench(args, printer).await,
         Command::Renew(args) => commands::saved_lease::renew(args, printer).await,
         Command::Release(args) => commands::saved_lease::release(args, printer).await,
         Command::Elect(args) => commands::observe::observe(args, printer).await,
@@ -159,7 +160,6 @@ async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, F
         Command::Resize(args) => commands::resize::resize(args, printer).await,
         Command::Doctor(args) => commands::doctor::doctor(args, printer).await,
         Command::Init(args) => commands::init::init(args, printer).await,
-        Command::Bench(args) => commands::bench::bench(args, printer).await,
         Command::Config(args) => commands::config::config(args, printer),
         Command::Completions(args) => commands::completions::completions(args, printer),
         Command::Man(args) => commands::man::man(args, printer),

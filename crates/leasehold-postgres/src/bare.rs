@@ -2,18 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
+use leasehold_store::sync::timeout;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
-use tokio_postgres::types::Type;
 
 use super::options::PostgresOptions;
-use super::pool::{Failure, Param, Pool};
+use super::pool::{Failure, Pool, get};
 
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
@@ -33,13 +34,15 @@ const WORKS: [BareWork; 4] = [
     ),
 ];
 
-/// More tasks than that share connections.
+/// More tasks than that share connections. So many others are left free.
 const CONNECTIONS: usize = 64;
+const FOR_OTHERS: i64 = 20;
 
 pub(crate) struct Bare {
     pool: Arc<Pool>,
     table: String,
-    clients: [Mutex<Option<Client>>; CONNECTIONS],
+    clients: Vec<Mutex<Option<Client>>>,
+    limit: Duration,
 }
 
 impl fmt::Debug for Bare {
@@ -52,30 +55,30 @@ impl Bare {
     /// With a table of its own.
     pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let pool = Pool::new(options);
-        let table = format!("{}.bench_{:016x}", pool.schema, random_u64());
+        let free = "select current_setting('max_connections')::bigint - count(*) \
+                    from pg_stat_activity";
+        let free = pool.ask(free, &[]).await?;
+        let free: i64 = free.first().map_or(Ok(0), |row| get(row, 0))?;
+        let count = usize::try_from(free - FOR_OTHERS).unwrap_or(0);
+        let clients = (0..count.clamp(1, CONNECTIONS)).map(|_| Mutex::default());
         let bare = Self {
-            clients: [const { Mutex::const_new(None) }; CONNECTIONS],
+            table: format!("{}.bench_{:016x}", pool.schema, random_u64()),
+            clients: clients.collect(),
+            limit: options.response_timeout,
             pool,
-            table,
         };
         let table = &bare.table;
         let make =
             format!("create table {table} (row int primary key, n int) with (fillfactor = 50)");
         let fill = format!("insert into {table} select row, 0 from generate_series(0, 1023) row");
-        bare.run(0, async |client| {
-            client.batch_execute(&make).await?;
-            client.batch_execute(&fill).await
-        })
-        .await?;
+        // Sent at once they are one transaction.
+        bare.send(0, &[format!("{make}; {fill}")]).await?;
         Ok(bare)
     }
 
-    async fn run(
-        &self,
-        task: usize,
-        work: impl AsyncFnOnce(&Client) -> Result<(), tokio_postgres::Error>,
-    ) -> Result<(), StoreError> {
-        let mut client = self.clients[task % CONNECTIONS].lock().await;
+    /// Sends statements, one after the other.
+    async fn send(&self, task: usize, statements: &[String]) -> Result<(), StoreError> {
+        let mut client = self.clients[task % self.clients.len()].lock().await;
         let client = match &mut *client {
             Some(client) => client,
             none => {
@@ -83,8 +86,13 @@ impl Bare {
                 none.insert(opened.map_err(|failure| self.pool.meaning(failure))?.0)
             }
         };
-        let failed = |error| self.pool.meaning(Failure::Server(error));
-        work(client).await.map_err(failed)
+        for statement in statements {
+            let failed = |error| self.pool.meaning(Failure::Server(error));
+            let answer = timeout(self.limit, client.batch_execute(statement)).await;
+            let answer = answer.map_err(|_| self.pool.late("did not answer"))?;
+            answer.map_err(failed)?;
+        }
+        Ok(())
     }
 }
 
@@ -95,28 +103,23 @@ impl BareServer for Bare {
     }
 
     async fn work(&self, place: usize, task: usize) -> Result<(), StoreError> {
-        let table = &self.table;
-        let update = format!("update {table} set n = n + 1 where row = $1::int returning n");
-        let lock = |call| format!("select pg_advisory_{call}(hashtext('{table}'), $1::int)");
+        let (table, row) = (&self.table, if place == 2 { 0 } else { task });
+        let lock = |call| format!("select pg_advisory_{call}(hashtext('{table}'), {row})");
         let statements = match place {
-            0 => vec!["select $1::int".to_owned()],
-            1 | 2 => vec![update],
-            _ => vec![lock("lock"), lock("unlock")],
+            0 => vec!["select 1".to_owned()],
+            1 | 2 => vec![format!(
+                "update {table} set n = n + 1 where row = {row} returning n"
+            )],
+            // In one transaction, or a pooler gives the two to different sessions.
+            _ => vec![
+                format!("begin; {}", lock("lock")),
+                format!("{}; commit", lock("unlock")),
+            ],
         };
-        let row = i32::try_from(if place == 2 { 0 } else { task }).unwrap_or(0);
-        self.run(task, async |client| {
-            for statement in statements {
-                let row: Param<'_> = (&row, Type::INT4);
-                client.query_typed(&statement, &[row]).await?;
-            }
-            Ok(())
-        })
-        .await
+        self.send(task, &statements).await
     }
 
     async fn clear(&self) -> Result<(), StoreError> {
-        let drop = format!("drop table {}", self.table);
-        self.run(0, async |client| client.batch_execute(&drop).await)
-            .await
+        self.send(0, &[format!("drop table {}", self.table)]).await
     }
 }

@@ -226,7 +226,7 @@ impl Pool {
         }
     }
 
-    fn late(&self, what: &str) -> StoreError {
+    pub(crate) fn late(&self, what: &str) -> StoreError {
         let message = format!("PostgreSQL at {} {what} in time", self.server);
         StoreError::new(ErrorKind::Unavailable, message)
     }

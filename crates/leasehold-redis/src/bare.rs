@@ -143,11 +143,11 @@ fn spent(info: &InfoDict, with_set: bool) -> ServerCost {
     } else {
         Duration::ZERO
     };
-    ServerCost {
-        calls: stats("cmdstat_evalsha", "calls").unwrap_or(0),
-        time: time("cmdstat_evalsha").saturating_add(set),
-        cpu: Duration::try_from_secs_f64(cpu).unwrap_or_default(),
-    }
+    ServerCost::new(
+        stats("cmdstat_evalsha", "calls").unwrap_or(0),
+        time("cmdstat_evalsha").saturating_add(set),
+        Duration::try_from_secs_f64(cpu).unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -160,11 +160,8 @@ mod tests {
         let info = "used_cpu_sys:0.25\r\nused_cpu_user:1.5\r\n\
             cmdstat_evalsha:calls=3,usec=70,usec_per_call=23.3\r\ncmdstat_set:calls=9,usec=8\r\n";
         for (with_set, micros) in [(false, 70), (true, 78)] {
-            let wanted = ServerCost {
-                calls: 3,
-                time: Duration::from_micros(micros),
-                cpu: Duration::from_millis(1_750),
-            };
+            let (time, cpu) = (Duration::from_micros(micros), Duration::from_millis(1_750));
+            let wanted = ServerCost::new(3, time, cpu);
             assert_eq!(cost(info, with_set), wanted);
         }
         for odd in ["-1", "NaN", "1e300", "much", ""] {

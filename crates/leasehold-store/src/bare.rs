@@ -30,11 +30,13 @@ pub trait BareServer: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Deletes what the works have left.
+    /// Deletes what the works have left, if the end of the connections does not.
     ///
     /// # Errors
     /// As a step of the store.
-    async fn clear(&self) -> Result<(), StoreError>;
+    async fn clear(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A piece of work.
@@ -64,7 +66,7 @@ impl BareWork {
 
 /// What a server has spent since it was started, on all of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(clippy::exhaustive_structs, reason = "stores make them")]
+#[non_exhaustive]
 pub struct ServerCost {
     /// Calls.
     pub calls: u64,
@@ -72,6 +74,14 @@ pub struct ServerCost {
     pub time: Duration,
     /// Processor time of the whole server, networking included.
     pub cpu: Duration,
+}
+
+impl ServerCost {
+    /// Makes it of calls, the time in them, and processor time.
+    #[must_use]
+    pub const fn new(calls: u64, time: Duration, cpu: Duration) -> Self {
+        Self { calls, time, cpu }
+    }
 }
 
 impl Sub for ServerCost {

@@ -10,13 +10,12 @@
 #[path = "../../../verify/interleave/scheduled.rs"]
 mod scheduled;
 
-use std::time::Duration;
-
 #[cfg(not(shuttle))]
 use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 #[cfg(not(shuttle))]
 use tokio::time::error::Elapsed;
@@ -38,9 +37,6 @@ pub use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use tokio::runtime::Handle as Runtime;
 #[cfg(not(shuttle))]
 pub use tokio::time::sleep;
-
-/// Who is that late has stood still, as a process that was stopped.
-pub const STOOD_STILL: Duration = Duration::from_millis(100);
 
 /// As Tokio's; but when the time is over it looks some times more, with others in between: to a process
 /// that stood still, what it waits for may have come, and have to be served before it is seen.

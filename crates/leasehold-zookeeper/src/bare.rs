@@ -5,7 +5,7 @@ use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{CreateMode, Error};
 
 use super::options::ZooKeeperOptions;
 use super::session::{Failure, Sessions};
@@ -26,7 +26,7 @@ const WORKS: [BareWork; 3] = [
 #[derive(Debug)]
 pub(crate) struct Bare {
     sessions: Sessions,
-    /// The node in which the others are.
+    /// What the names of its nodes begin with. They end with the session.
     node: String,
 }
 
@@ -36,21 +36,32 @@ impl Bare {
             sessions: Sessions::new(options),
             node: format!("/bench-{:016x}", random_u64()),
         };
-        let session = bare.sessions.get().await?;
-        bare.make(&session.client, &bare.node).await?;
+        bare.set(&bare.node).await?;
         Ok(bare)
     }
 
-    async fn make(&self, client: &Client, node: &str) -> Result<(), StoreError> {
-        let options = self.sessions.lasting();
-        match self
-            .sessions
-            .answer(client.create(node, b"", &options))
-            .await
-        {
-            Ok(_) | Err(Failure::ZooKeeper(Error::NodeExists)) => Ok(()),
-            Err(failure) => Err(self.sessions.failed(failure)),
+    /// Sets a node, which is made where there is none.
+    async fn set(&self, node: &str) -> Result<(), StoreError> {
+        let (session, sessions) = (self.sessions.get().await?, &self.sessions);
+        let client = &session.client;
+        loop {
+            match sessions.answer(client.set_data(node, b"1", None)).await {
+                Ok(_) => return Ok(()),
+                Err(Failure::ZooKeeper(Error::NoNode)) => {}
+                Err(failure) => return Err(sessions.failed(failure)),
+            }
+            let options = CreateMode::Ephemeral.with_acls(sessions.acls());
+            match sessions.answer(client.create(node, b"", &options)).await {
+                Ok(_) | Err(Failure::ZooKeeper(Error::NodeExists)) => {}
+                Err(failure) => return Err(sessions.failed(failure)),
+            }
         }
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
+        let session = self.sessions.get().await?;
+        let looked = session.client.check_stat(&self.node);
+        self.sessions.ask(looked).await.map(drop)
     }
 }
 
@@ -61,39 +72,10 @@ impl BareServer for Bare {
     }
 
     async fn work(&self, place: usize, task: usize) -> Result<(), StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
-        let node = match place {
-            0 => {
-                return self
-                    .sessions
-                    .ask(client.check_stat(&self.node))
-                    .await
-                    .map(drop);
-            }
-            1 => format!("{}/{task}", self.node),
-            _ => self.node.clone(),
-        };
-        loop {
-            match self
-                .sessions
-                .answer(client.set_data(&node, b"1", None))
-                .await
-            {
-                Ok(_) => return Ok(()),
-                Err(Failure::ZooKeeper(Error::NoNode)) => self.make(client, &node).await?,
-                Err(failure) => return Err(self.sessions.failed(failure)),
-            }
+        match place {
+            0 => self.look().await,
+            1 => self.set(&format!("{}-{task}", self.node)).await,
+            _ => self.set(&self.node).await,
         }
-    }
-
-    async fn clear(&self) -> Result<(), StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
-        for node in self.sessions.ask(client.list_children(&self.node)).await? {
-            let node = format!("{}/{node}", self.node);
-            self.sessions.ask(client.delete(&node, None)).await?;
-        }
-        self.sessions.ask(client.delete(&self.node, None)).await
     }
 }

@@ -5,7 +5,7 @@
 pub use leasehold_store::sync::advance;
 pub(crate) use leasehold_store::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, Runtime,
-    STOOD_STILL, check_runtime, id_of, sleep, timeout,
+    check_runtime, id_of, sleep, timeout,
 };
 
 /// All tasks have the same timers.

@@ -456,8 +456,22 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     ];
     let ended = bench(&postgres.url(), "postgres://", &rows).await;
     ended.has_shown("OF TWO WRITES  OF ADVISORY");
-    let tables = "select count(*) from pg_tables where tablename like 'bench%'";
-    assert_eq!(postgres.sql(tables).trim(), "0");
+    let tables = || {
+        let count = "select count(*) from pg_tables where tablename like 'bench%'";
+        postgres.sql(count).trim().to_owned()
+    };
+    assert_eq!(tables(), "0");
+    let interrupted = spawn(&postgres.url(), "bench --time 60s");
+    let begun = Instant::now();
+    while tables() == "0" {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "no table is made"
+        );
+    }
+    interrupted.signal(Signal::INT);
+    assert_eq!(interrupted.finish().await.signal(), Some(Signal::INT));
+    assert_eq!(tables(), "0", "an interrupt leaves nothing");
     postgres.sql("create role app login; grant usage on schema leasehold to app");
     postgres.sql(
         "grant select, insert, update, delete on leasehold.keys to app; \

@@ -12,13 +12,15 @@ use tokio::task::{unconstrained, yield_now};
 use super::claim_slot::{Carried, ClaimSlot};
 use super::keys::KeySlot;
 use super::shutdown::Closed;
-use super::timing::{INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, TOGETHER, WATCHDOG_LOOK};
+use super::timing::{
+    INBOX_AFTER, INBOX_AGAIN, LINGER, LONGEST_SLEEP, STOOD_STILL, TOGETHER, WATCHDOG_LOOK,
+};
 use super::{Machine, Session, unanswered};
 use crate::background::nudge;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
-use crate::sync::{Ordering, STOOD_STILL, sleep, timeout};
+use crate::sync::{Ordering, sleep, timeout};
 
 impl Session {
     /// Starts the task if none runs. With its runtime gone, the client is closed when this

@@ -24,6 +24,9 @@ pub(super) const TOGETHER: usize = 256;
 /// up, a lost lease is noticed within this time.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// A driver that is this late has stood still, as in a process that was stopped: answers may be there.
+pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
+
 /// How often a task that waits looks whether the watchdog runs, and how many looks in a row at
 /// which it was late mean that it does not.
 pub(super) const WATCHDOG_LOOK: Duration = Duration::from_secs(2);

@@ -483,6 +483,5 @@ async fn twenty_clients_get_at_least_half_of_what_two_get() {
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     eprintln!("(ratio, two, twenty) {ratios:?}");
-    // A busy machine may slow the twenty only: the best of three counts.
-    assert!(ratios[2].0 >= 0.5, "{ratios:?}");
+    assert!(ratios[1].0 >= 0.5, "{ratios:?}");
 }

@@ -20,6 +20,13 @@ struct Machine {
 }
 
 impl Machine {
+    fn new() -> Rc<Self> {
+        Rc::new(Self {
+            began: Instant::now(),
+            slept: Cell::default(),
+        })
+    }
+
     fn up_for(&self) -> Duration {
         Duration::from_secs(1) + self.began.elapsed() + self.slept.get()
     }
@@ -47,10 +54,7 @@ impl World for Machine {
 /// A lease that comes then must not wait for that timer.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
-    let machine = Rc::new(Machine {
-        began: Instant::now(),
-        slept: Cell::default(),
-    });
+    let machine = Machine::new();
     let _brought = bring(machine.clone());
     let client = Client::builder()
         .with_store(Arc::new(MemoryStore::new()))
@@ -73,10 +77,7 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
 /// It was the machine that stood still: the store has been asked nothing meanwhile, and is there.
 #[tokio::test(start_paused = true)]
 async fn who_waits_goes_on_after_a_sleep_at_the_end_of_the_queue() {
-    let machine = Rc::new(Machine {
-        began: Instant::now(),
-        slept: Cell::default(),
-    });
+    let machine = Machine::new();
     let _brought = bring(machine.clone());
     let client = async || {
         let client = Client::builder().store("memory:who_waits_goes_on");
@@ -101,10 +102,7 @@ async fn who_waits_goes_on_after_a_sleep_at_the_end_of_the_queue() {
 #[cfg(all(target_os = "linux", feature = "local"))]
 #[tokio::test(start_paused = true)]
 async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
-    let machine = Rc::new(Machine {
-        began: Instant::now(),
-        slept: Cell::default(),
-    });
+    let machine = Machine::new();
     let _brought = bring(machine.clone());
     let place = tempfile::TempDir::new().unwrap();
     let url = format!("local:{}", place.path().display());

@@ -15,13 +15,15 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::Client;
 use leasehold::store::{BareServer, BareWork, ServerCost};
+use tokio::time::timeout;
 
 use crate::args::BenchArgs;
 use crate::connect::{connect, connect_to_measure};
-use crate::exit;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::session::leave;
+use crate::signals::Signals;
 
 use figures::Figures;
 
@@ -30,6 +32,9 @@ const TASKS: [usize; 4] = [1, 16, 64, 256];
 
 /// How many waiters pass one key on.
 const WAITERS: [usize; 3] = [2, 100, 1000];
+
+/// How long it may take at the end to delete what was measured with.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is measured with.
 struct Bench {
@@ -41,11 +46,12 @@ struct Bench {
     bar: ProgressBar,
 }
 
-/// Measures and prints.
-pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Failure> {
+/// Measures and prints; a signal ends it, and nothing is left at the server.
+pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
     let settings = &args.common.settings;
     let client = connect(settings).await?;
+    let mut signals = Signals::listen()?;
     // Who may use locks need not have the rights for more.
     let bare = connect_to_measure(settings)
         .await
@@ -61,21 +67,31 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<u8, Fai
         bar: bar(printer, steps),
     };
     printer.show_live(Some(bench.bar.clone()));
-    let findings = bench.run(args.leases).await;
-    printer.show_live(None);
-    let cleared = match &bench.bare {
-        Some(bare) => bare.clear().await,
-        None => Ok(()),
+    let ended = tokio::select! {
+        findings = bench.run(args.leases) => Ok(findings),
+        signal = signals.next() => Err(signal),
     };
-    let findings = findings?;
-    cleared?;
+    printer.show_live(None);
+    if let Some(bare) = &bench.bare {
+        let left = match timeout(CLEAR_TIMEOUT, bare.clear()).await {
+            Ok(cleared) => cleared.err().map(|error| error.to_string()),
+            Err(_) => Some("no answer".to_owned()),
+        };
+        if let Some(why) = left {
+            printer.warn(format!("what was measured with is still there: {why}"));
+        }
+    }
+    let findings = match ended {
+        Ok(findings) => findings?,
+        Err(signal) => return Ok(Status::ended_by(signal)),
+    };
     let store = bench.client.store_url();
     match args.common.output.json {
         true => printer.json_lines(&findings)?,
         false => printer.text(&report::text(&findings, bench.works(), store, args.rounds))?,
     };
     leave(&bench.client).await;
-    Ok(exit::OK)
+    Ok(Status::default())
 }
 
 impl Bench {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold::store::memory::MemoryStore;
-use leasehold::{Client, Lease, Retry, Token};
+use leasehold::{Client, Lease, Retry};
 use shuttle::Runner;
 use shuttle::future::{JoinHandle, block_on, spawn, yield_now};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

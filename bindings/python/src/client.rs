@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings};
+use leasehold_store::clock;
 use leasehold_store::fork::PerProcess;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,6 +16,7 @@ use crate::args::{duration, options};
 use crate::failure::Failure;
 use crate::leaders::Leaders;
 use crate::lock::{Lock, LockSpec};
+use crate::logging;
 use crate::op::{Op, Output};
 
 /// The connections of a client: a forked child opens its own with its first call.
@@ -62,6 +64,14 @@ impl Connections {
     }
 }
 
+/// Closes, and lets `logging` have what was logged meanwhile.
+async fn and_say<T>(within: Duration, close: impl Future<Output = T>) -> T {
+    let began = clock::now();
+    let closed = close.await;
+    logging::said(within.saturating_sub(clock::now().since(began))).await;
+    closed
+}
+
 /// A client of a store.
 #[pyclass(frozen)]
 pub(crate) struct Client(Arc<Connections>);
@@ -107,7 +117,8 @@ impl Client {
         let within = duration("timeout", within)?;
         let connections = self.0.clone();
         Ok(Op::new(async move {
-            Ok(Output::Truth(connections.close(within).await))
+            let closed = and_say(within, connections.close(within)).await;
+            Ok(Output::Truth(closed))
         }))
     }
 
@@ -119,7 +130,7 @@ impl Client {
         Ok(Op::new(async move {
             let close = |client: Arc<Connections>| async move { client.close(within).await };
             let closing: JoinSet<_> = clients.into_iter().map(close).collect();
-            closing.join_all().await;
+            and_say(within, closing.join_all()).await;
             Ok(Output::Nothing)
         }))
     }

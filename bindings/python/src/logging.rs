@@ -6,10 +6,12 @@
 use std::fmt::{Debug, Write as _};
 use std::mem::{replace, take};
 use std::sync::{Mutex, Once};
+use std::time::Duration;
 
 use leasehold_store::fork::PerProcess;
 use pyo3::prelude::*;
-use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as Values};
@@ -22,15 +24,18 @@ use crate::op::{Op, Output};
 const MOST: usize = 1000;
 
 static LISTENED: Mutex<LevelFilter> = Mutex::new(LevelFilter::OFF);
-static RECORDS: PerProcess<Records> = PerProcess::new();
+static RECORDS: PerProcess<watch::Sender<Records>> = PerProcess::new();
 
 /// A level, and a message.
 pub(crate) type Record = (&'static str, String);
 
 #[derive(Default)]
 struct Records {
-    list: Mutex<Vec<Record>>,
-    come: Notify,
+    list: Vec<Record>,
+    /// Whether a thread of this process takes them.
+    are_taken: bool,
+    /// Whether it has not come back from those that it took.
+    are_being_said: bool,
 }
 
 /// Somebody listens from this level on. Most calls change nothing.
@@ -48,15 +53,21 @@ pub(crate) fn listen(level: &str) {
 #[pyfunction]
 pub(crate) fn records() -> Op {
     Op::new(async {
-        let records = RECORDS.get_or_init(Records::default);
-        loop {
-            let taken = take(&mut *lock(&records.list));
-            if !taken.is_empty() {
-                return Ok(Output::Records(taken));
-            }
-            records.come.notified().await;
-        }
+        let records = RECORDS.get_or_init(watch::Sender::default);
+        records.send_modify(|it| (it.are_taken, it.are_being_said) = (true, false));
+        let mut come = records.subscribe();
+        let _come = come.wait_for(|it| !it.list.is_empty()).await.is_ok();
+        let mut taken = Vec::new();
+        records.send_modify(|it| (taken, it.are_being_said) = (take(&mut it.list), true));
+        Ok(Output::Records(taken))
     })
+}
+
+/// Waits until `logging` has had what was logged so far, unless a handler takes longer than this.
+pub(crate) async fn said(within: Duration) {
+    let mut records = RECORDS.get_or_init(watch::Sender::default).subscribe();
+    let said = |it: &Records| !it.are_taken || it.list.is_empty() && !it.are_being_said;
+    let _in_time = timeout(within, records.wait_for(said)).await.is_ok();
 }
 
 struct Listener;
@@ -73,13 +84,12 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let records = RECORDS.get_or_init(Records::default);
-        let mut list = lock(&records.list);
-        if list.len() < MOST {
-            let level = event.metadata().level().as_str();
-            list.push((level, text.message + &text.fields));
-            records.come.notify_one();
-        }
+        let record = (
+            event.metadata().level().as_str(),
+            text.message + &text.fields,
+        );
+        let records = RECORDS.get_or_init(watch::Sender::default);
+        records.send_modify(|it| it.list.extend((it.list.len() < MOST).then_some(record)));
     }
 
     // There are no spans.

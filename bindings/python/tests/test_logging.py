@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 import time
 
 import leasehold_lock as lh
+import pytest
 
 
 def until(said, text):
@@ -40,6 +42,46 @@ def test_a_loss_is_a_warning_and_success_is_for_debugging(face, caplog):
         await client.close()
 
     face.run(scenario())
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, caplog, number):
+    client = lh.connect(leasehold_url)
+    lease = client.mutex("k").lease()
+    leasehold_clock.advance(30)
+    client.close()
+    assert not lease.is_valid()
+    assert "lost: no renewal succeeded" in caplog.text and "key=k" in caplog.text
+
+
+ENDS = """
+import logging
+logging.basicConfig(level=logging.DEBUG, format="%(message)s")
+import leasehold_lock as lh
+lock = lh.connect("memory:").mutex("k")
+lock.acquire()
+"""
+
+
+def test_the_end_of_a_process_is_said():
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60)
+    assert "gave up: " in done.stderr, done
+
+
+def test_a_handler_that_hangs_holds_up_a_close_no_longer_than_asked(leasehold_url):
+    hangs = threading.Event()
+    handler = logging.Handler()
+    handler.emit = lambda record: hangs.wait()
+    logger = logging.getLogger("leasehold_lock")
+    logger.addHandler(handler)
+    try:
+        client = lh.connect(leasehold_url)
+        lease = client.mutex("k").lease()
+        client.break_key("k")
+        assert lease.lost.wait(20) and client.close(0.1)
+    finally:
+        hangs.set()
+        logger.removeHandler(handler)
 
 
 PROGRAM = """

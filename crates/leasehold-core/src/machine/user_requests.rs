@@ -102,7 +102,7 @@ impl ClaimMachine {
     pub fn shut_down(&mut self, now: Moment) {
         if let Stage::Held(renewal) = &mut self.stage {
             let nothing_left = is_settled(renewal.state());
-            renewal.lose(Loss::Shutdown);
+            renewal.end(now, Loss::Shutdown);
             self.known = Some(renewal.state());
             if nothing_left {
                 self.forget();
@@ -118,7 +118,7 @@ impl ClaimMachine {
     /// [`ClaimMachine::forget`].
     pub fn hand_over(&mut self, now: Moment) -> ChangeId {
         if let Stage::Held(renewal) = &mut self.stage {
-            renewal.lose(Loss::HandedOver);
+            renewal.end(now, Loss::HandedOver);
         }
         self.aim(Aim::Settle, now)
     }

@@ -685,6 +685,14 @@ fn a_shutdown_ends_whatever_there_is() {
     }
     assert_eq!(holds.state(), Some(LeaseState::Lost(Loss::Shutdown)));
     assert!(matches!(holds.collect(at(11)), Poll::Ready(Err(_))));
+    // Nobody is told that a lease was given back whose time was over: its holder relied on nothing.
+    let (mut late, mut handed) = (held(terms()), held(terms()));
+    late.shut_down(at(30_000));
+    handed.hand_over(at(30_000));
+    for life in [&late, &handed] {
+        assert_eq!(life.state(), Some(LeaseState::Lost(Loss::Unanswered)));
+    }
+    assert_eq!(late.phase(), Phase::Leaving);
     // What is known to have gone is nobody's to release.
     let mut revoked = held(terms());
     let event = Event::Revoked {

@@ -173,25 +173,30 @@ begin
 end
 $$;
 
--- What was appended to these keys since the client knew them, in their order.
+-- What was appended to these keys since the client knew them, in their order. All as of one moment,
+-- since it is stable; and key by key, since the server keeps the plan of that.
 create function {schema}.news(wanted text[], known_record bigint[], known_end bigint[])
     returns table (
-        place bigint, at bigint, format int, record bigint, ends bigint, base bytea,
-        entries bytea, since_base bigint, base_length bigint
+        at bigint, format int, record bigint, ends bigint, base bytea, entries bytea,
+        since_base bigint, base_length bigint
     )
-    language sql
+    language plpgsql stable
     as $$
-    select w.place, {schema}.clock(), k.format, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
-        case when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then null else k.base end,
-        substring(k.tail from 1 + (case
-            when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then w.ends
-            else k.base_at end - k.tail_at)::int),
-        k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
-        from unnest(wanted, known_record, known_end) with ordinality
-            as w (key, record, ends, place)
-        left join {schema}.keys k using (key)
-        order by w.place
-    $$;
+#variable_conflict use_column
+begin
+    for place in 1 .. cardinality(wanted) loop
+        return query
+            select {schema}.clock(), k.format, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
+                case when {schema}.era(k.record) = known_record[place]
+                    and known_end[place] >= k.tail_at then null else k.base end,
+                substring(k.tail from 1 + (case when {schema}.era(k.record) = known_record[place]
+                    and known_end[place] >= k.tail_at then known_end[place]
+                    else k.base_at end - k.tail_at)::int),
+                k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)::bigint
+                from (select) one left join {schema}.keys k on k.key = wanted[place];
+    end loop;
+end
+$$;
 
 -- Appends an entry to each of several keys at one time, or to none. They are locked in one order, so
 -- that two of these do not wait for each other.

@@ -85,6 +85,9 @@ pub(crate) struct Step {
     pub(crate) entry: Vec<u8>,
     /// Appended only if nothing has changed since then.
     pub(crate) since: Option<i64>,
+    /// What stands for all up to that end, if the last base ends there still.
+    pub(crate) base: Option<Vec<u8>>,
+    pub(crate) replaced: Option<i64>,
 }
 
 /// What becomes of a step that waited.
@@ -126,9 +129,11 @@ impl Batch {
             commit_when,
             one: format!(
                 "select *, case when $7 <> 0 then {schema}.commit_when($7) end \
-                 from {schema}.append($1, $2, $3, $4, $5, 0, $6, null)"
+                 from {schema}.append($1, $2, $3, $4, $5, 0, $6, null, $8, $9)"
             ),
-            several: format!("select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7)"),
+            several: format!(
+                "select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            ),
             news: format!("select * from {schema}.news($1, $2, $3)"),
         }
     }
@@ -223,7 +228,7 @@ impl Batch {
     }
 
     async fn send_alone(&self, step: &Step) -> Result<Row, StoreError> {
-        let params: [Param<'_>; 7] = [
+        let params: [Param<'_>; 9] = [
             (&step.key.as_str(), Type::TEXT),
             (&FORMAT.cast_signed(), Type::INT4),
             (&step.record, Type::INT8),
@@ -231,6 +236,8 @@ impl Batch {
             (&step.entry, Type::BYTEA),
             (&step.since, Type::INT8),
             (&self.commit_when, Type::INT4),
+            (&step.base, Type::BYTEA),
+            (&step.replaced, Type::INT8),
         ];
         let rows = self.pool.ask(&self.one, &params).await?;
         rows.into_iter().next().ok_or_else(no_answer)
@@ -244,8 +251,10 @@ impl Batch {
         let records: Vec<_> = steps.clone().map(|step| step.record).collect();
         let ends: Vec<_> = steps.clone().map(|step| step.end).collect();
         let entries: Vec<_> = steps.clone().map(|step| &*step.entry).collect();
-        let since: Vec<_> = steps.map(|step| step.since).collect();
-        let params: [Param<'_>; 7] = [
+        let since: Vec<_> = steps.clone().map(|step| step.since).collect();
+        let bases: Vec<_> = steps.clone().map(|step| step.base.as_deref()).collect();
+        let replaced: Vec<_> = steps.map(|step| step.replaced).collect();
+        let params: [Param<'_>; 9] = [
             (&keys, Type::TEXT_ARRAY),
             (&FORMAT.cast_signed(), Type::INT4),
             (&records, Type::INT8_ARRAY),
@@ -253,6 +262,8 @@ impl Batch {
             (&entries, Type::BYTEA_ARRAY),
             (&since, Type::INT8_ARRAY),
             (&self.commit_when, Type::INT4),
+            (&bases, Type::BYTEA_ARRAY),
+            (&replaced, Type::INT8_ARRAY),
         ];
         let rows = self.pool.ask(&self.several, &params).await?;
         let named = rows.into_iter().map(|row| Ok((get(&row, "key")?, row)));

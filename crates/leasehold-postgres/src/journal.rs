@@ -20,8 +20,8 @@ use super::listener::Listener;
 use super::options::PostgresOptions;
 use super::pool::{Failure, Param, Pool, get};
 
-/// A row is written anew at each step, and has to find room on its page.
-const BASE_AFTER: u64 = 2 * 1024;
+/// A row is written anew at each step, and the server compresses one of more than 2 kB each time.
+const BASE_AFTER: u64 = 1024;
 
 /// How many records a page has.
 const PAGE: i64 = 200;
@@ -41,7 +41,6 @@ pub(crate) struct Rows {
 struct Statements {
     append_and_ring: String,
     append_all: String,
-    write_base: String,
     ring: String,
     page: String,
     forget: String,
@@ -52,11 +51,10 @@ impl Statements {
         let calls = |statement: &str| statement.replace("{schema}", schema);
         Self {
             append_and_ring: calls(
-                "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, \
+                "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
                  null, null, null, null, null, null, null, null)",
             ),
             append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)"),
-            write_base: calls("select {schema}.write_base($1, $2, $3, $4)"),
             ring: calls("select {schema}.notify($1, $2, 0)"),
             page: calls(
                 "select k.key, k.touched, n.* from (select key, touched from {schema}.keys \
@@ -102,6 +100,10 @@ impl Rows {
         since: Option<i64>,
     ) -> Result<Appended, StoreError> {
         let (record, end) = split(part.known);
+        let (base, replaced) = match part.new_base(BASE_AFTER)? {
+            Some((base, since)) => (Some(base), end.map(|end| end - number(since))),
+            None => (None, None),
+        };
         if part.ring.is_empty() {
             let row = self.batch.take(Step {
                 key: part.key.clone(),
@@ -109,11 +111,13 @@ impl Rows {
                 end,
                 entry: part.bytes.to_vec(),
                 since,
+                base,
+                replaced,
             });
             return appended(part.key, &row.await?);
         }
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
-        let params: [Param<'_>; 8] = [
+        let params: [Param<'_>; 10] = [
             (&part.key.as_str(), Type::TEXT),
             (&FORMAT.cast_signed(), Type::INT4),
             (&record, Type::INT8),
@@ -122,6 +126,8 @@ impl Rows {
             (&inboxes, Type::TEXT_ARRAY),
             (&since, Type::INT8),
             (&self.commit_when, Type::INT4),
+            (&base, Type::BYTEA),
+            (&replaced, Type::INT8),
         ];
         let statement = &self.statements.append_and_ring;
         let rows = self.pool.ask(statement, &params).await?;
@@ -214,24 +220,6 @@ impl Journal for Rows {
             all.push(news);
         }
         Ok((at, all))
-    }
-
-    fn base_after(&self) -> u64 {
-        BASE_AFTER
-    }
-
-    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {
-        let (record, end) = split(Some(at));
-        let params: [Param<'_>; 4] = [
-            (&key.as_str(), Type::TEXT),
-            (&record, Type::INT8),
-            (&end, Type::INT8),
-            (&base, Type::BYTEA),
-        ];
-        self.pool
-            .ask(&self.statements.write_base, &params)
-            .await
-            .map(drop)
     }
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {

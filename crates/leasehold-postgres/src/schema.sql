@@ -113,11 +113,22 @@ begin
 end
 $$;
 
+-- Whether a new base is taken that stands for what a client knew: if the last one still ends where it
+-- did then, as the client says.
+create function {schema}.takes(
+    record bigint, base_at bigint, known_record bigint, replaced bigint
+) returns boolean
+    language sql stable parallel safe
+    as $$
+    select replaced is not null and base_at = replaced and {schema}.era(record) = known_record
+    $$;
+
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
--- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed.
+-- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed. A new base
+-- goes before the entry; what the last one already stood for goes.
 create function {schema}.append(
     wanted text, wanted_format int, known_record bigint, known_end bigint,
-    entry bytea, mask bigint, since bigint, moment bigint,
+    entry bytea, mask bigint, since bigint, moment bigint, new_base bytea, replaced bigint,
     out appended boolean, out at bigint, out record bigint, out ends bigint,
     out base bytea, out entries bytea, out since_base bigint, out base_length bigint
 )
@@ -128,8 +139,16 @@ declare
 begin
     loop
         update {schema}.keys k
-            set tail = k.tail || int8send(mask) || int4send(octet_length(entry)) || entry
+            set tail = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                        then substring(k.tail from 1 + (k.base_at - k.tail_at)::int) else k.tail end
+                    || int8send(mask) || int4send(octet_length(entry)) || entry
                     || int8send(coalesce(moment, {schema}.clock())),
+                tail_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                    then k.base_at else k.tail_at end,
+                base = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                    then new_base else k.base end,
+                base_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                    then known_end else k.base_at end,
                 touched = {schema}.clock()
             where k.key = wanted and k.format = wanted_format
                 and (since is null or {schema}.era(k.record) = known_record
@@ -220,7 +239,7 @@ begin
     moment := {schema}.clock();
     for place in 1 .. cardinality(wanted) loop
         return query select * from {schema}.append(wanted[place], wanted_format,
-            known_record[place], known_end[place], entry[place], 0, since, moment) a
+            known_record[place], known_end[place], entry[place], 0, since, moment, null, null) a
             where a.appended;
         if not found then
             raise exception using errcode = 'LH003';
@@ -233,7 +252,7 @@ $$;
 -- where somebody else is just now: nobody waits here for what others do with another key.
 create function {schema}.append_each(
     wanted text[], wanted_format int, known_record bigint[], known_end bigint[],
-    entry bytea[], since bigint[], standbys int
+    entry bytea[], since bigint[], standbys int, new_base bytea[], replaced bigint[]
 )
     returns table (
         key text, appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
@@ -251,11 +270,19 @@ begin
             select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
         )
         update {schema}.keys k
-            set tail = k.tail || int8send(0) || int4send(octet_length(w.entry)) || w.entry
+            set tail = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                        then substring(k.tail from 1 + (k.base_at - k.tail_at)::int) else k.tail end
+                    || int8send(0) || int4send(octet_length(w.entry)) || w.entry
                     || int8send({schema}.clock()),
+                tail_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                    then k.base_at else k.tail_at end,
+                base = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                    then w.new_base else k.base end,
+                base_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                    then w.ends else k.base_at end,
                 touched = {schema}.clock()
-            from free, unnest(wanted, known_record, known_end, entry, since)
-                as w (key, record, ends, entry, since)
+            from free, unnest(wanted, known_record, known_end, entry, since, new_base, replaced)
+                as w (key, record, ends, entry, since, new_base, replaced)
             where free.key = k.key and w.key = k.key and k.format = wanted_format
                 and (w.since is null or {schema}.era(k.record) = w.record
                     and k.tail_at + octet_length(k.tail) = w.ends
@@ -285,7 +312,7 @@ $$;
 -- Appends an entry and rings: in a transaction of its own, behind that of the entry.
 create procedure {schema}.append_and_ring(
     wanted text, wanted_format int, known_record bigint, known_end bigint, entry bytea,
-    inboxes text[], since bigint, standbys int,
+    inboxes text[], since bigint, standbys int, new_base bytea, replaced bigint,
     inout appended boolean, inout at bigint, inout record bigint, inout ends bigint,
     inout base bytea, inout entries bytea, inout since_base bigint, inout base_length bigint
 )
@@ -301,27 +328,12 @@ begin
         perform {schema}.commit_when(standbys);
     end if;
     select * from {schema}.append(wanted, wanted_format, known_record, known_end, entry, mask,
-        since, null)
+        since, null, new_base, replaced)
         into appended, at, record, ends, base, entries, since_base, base_length;
     commit;
     if appended then
         perform {schema}.notify(wanted, inboxes, mask);
     end if;
-end
-$$;
-
--- Takes a new base. What the last one already stood for goes.
-create function {schema}.write_base(wanted text, of_record bigint, new_at bigint, new_base bytea)
-    returns void
-    language plpgsql
-    as $$
-begin
-    perform set_config('synchronous_commit', 'off', true);
-    update {schema}.keys k
-        set tail = substring(k.tail from 1 + (k.base_at - k.tail_at)::int), tail_at = k.base_at,
-            base = new_base, base_at = new_at
-        where k.key = wanted and {schema}.era(k.record) = of_record and k.base_at < new_at
-            and k.tail_at + octet_length(k.tail) >= new_at;
 end
 $$;
 

@@ -306,15 +306,6 @@ impl Journal for Nodes {
         news
     }
 
-    fn base_after(&self) -> u64 {
-        // Each step brings one.
-        u64::MAX
-    }
-
-    async fn write_base(&self, _key: &Key, _base: &[u8], _at: Position) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         let session = self.sessions.get().await?;
         let client = &session.client;

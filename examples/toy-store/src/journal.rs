@@ -18,6 +18,9 @@ use leasehold_store::{Capabilities, Listening, StoreError, clock, random::random
 /// How long an idle key keeps its last token.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long a journal gets at least before a base takes the place of its entries.
+pub const BASE_AFTER: u64 = 16 * 1024;
+
 /// Where the journals are. All clones are one place.
 #[derive(Debug, Clone, Default)]
 pub struct Shelf(Arc<Mutex<Contents>>);
@@ -64,8 +67,23 @@ impl Record {
         self.entries.get(skipped..).unwrap_or_default()
     }
 
+    fn bytes_since_base(&self) -> u64 {
+        let entries = self.entries_since(self.base_at);
+        entries.iter().map(|entry| entry.bytes.len() as u64).sum()
+    }
+
+    /// Takes a base in the place of the entries up to there, unless there is a later one.
+    fn take_base(&mut self, base: Vec<u8>, at: Position) {
+        if self.number == at.record && self.base_at < at.offset {
+            let dropped = usize::try_from(self.base_at - self.dropped).unwrap_or_default();
+            self.entries.drain(..dropped);
+            self.dropped = self.base_at;
+            self.base = base;
+            self.base_at = at.offset;
+        }
+    }
+
     fn news_since(&self, known: Option<Position>) -> News {
-        let bytes = |entries: &[Entry]| entries.iter().map(|entry| entry.bytes.len() as u64).sum();
         let follows = |known: &Position| {
             known.record == self.number
                 && (self.dropped..=self.end().offset).contains(&known.offset)
@@ -75,7 +93,7 @@ impl Record {
             base: known.is_none().then(|| self.base.clone()),
             entries: self.entries_since(known.unwrap_or(self.base_at)).to_vec(),
             end: Some(self.end()),
-            since_base: bytes(self.entries_since(self.base_at)),
+            since_base: self.bytes_since_base(),
             base_length: self.base.len() as u64,
             ..News::default()
         }
@@ -127,6 +145,15 @@ pub struct ToyJournal {
     inbox: Inbox,
 }
 
+impl ToyJournal {
+    /// Takes a base that comes by itself, as from a backend that writes a record anew at each step.
+    pub fn take_base(&self, key: &Key, base: Vec<u8>, at: Position) {
+        if let Some(record) = self.shelf.lock().records.get_mut(key.as_str()) {
+            record.take_base(base, at);
+        }
+    }
+}
+
 #[async_trait]
 impl Journal for ToyJournal {
     fn capabilities(&self) -> Capabilities {
@@ -164,6 +191,9 @@ impl Journal for ToyJournal {
                 news.dead |= u64::from(!shelf.ring(part.key, inbox)) << bit;
             }
             if let Some(record) = shelf.records.get_mut(part.key.as_str()) {
+                if let Some(((base, _), known)) = part.new_base(BASE_AFTER)?.zip(part.known) {
+                    record.take_base(base, known);
+                }
                 record.entries.push(Entry {
                     at,
                     dead: news.dead,
@@ -171,7 +201,8 @@ impl Journal for ToyJournal {
                 });
                 record.touched = at;
                 news.end = Some(record.end());
-                news.since_base += part.bytes.len() as u64;
+                news.since_base = record.bytes_since_base();
+                news.base_length = record.base.len() as u64;
             }
         }
         Ok(Appended { at, appended, news })
@@ -186,21 +217,6 @@ impl Journal for ToyJournal {
             .iter()
             .map(|(key, known)| shelf.news_since(key, *known));
         Ok((now(), news.collect()))
-    }
-
-    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {
-        let mut shelf = self.shelf.lock();
-        let record = shelf.records.get_mut(key.as_str());
-        let Some(record) = record.filter(|one| one.number == at.record && one.base_at < at.offset)
-        else {
-            return Ok(());
-        };
-        let dropped = usize::try_from(record.base_at - record.dropped).unwrap_or_default();
-        record.entries.drain(..dropped);
-        record.dropped = record.base_at;
-        record.base = base.to_vec();
-        record.base_at = at.offset;
-        Ok(())
     }
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use leasehold_core::{Command, Event, Inbox, Outcome, Push, StoreTime};
 
 use super::copy::Copy;
 use super::entry::{self, Steps};
-use super::keys::{Keys, Slot, Writing};
+use super::keys::{Keys, Slot};
 use super::page::Sweep;
 use super::{Append, Journal, News, RUNG};
 use crate::error::{ErrorKind, StoreError};
@@ -93,7 +93,6 @@ impl<J: Journal> Client<J> {
                 let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
                 taken.push(outcomes);
                 self.tell(part.slot, told, &steps.ring);
-                self.write_base_if_long(part);
             }
         }
         Ok(answer.appended.then_some(taken))
@@ -170,27 +169,6 @@ impl<J: Journal> Client<J> {
                 client.journal.ring(&slot.key, &later).await.ok();
             });
         }
-    }
-
-    /// Writes the queue down, if there are many entries since that was done. Nobody waits for it.
-    fn write_base_if_long(self: &Arc<Self>, part: &Part<'_>) {
-        let is_long = part.copy.is_long(self.journal.base_after());
-        let Some(at) = part.copy.known.filter(|_| is_long) else {
-            return;
-        };
-        let Some(writing) = Writing::begin(part.slot) else {
-            return;
-        };
-        let Ok(base) = part.copy.base() else {
-            return;
-        };
-        let client = self.clone();
-        tokio::spawn(async move {
-            let key = &writing.0.key;
-            if let Err(error) = client.journal.write_base(key, &base, at).await {
-                tracing::debug!(%key, %error, "cannot shorten the journal; later");
-            }
-        });
     }
 }
 

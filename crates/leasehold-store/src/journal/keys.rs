@@ -8,7 +8,7 @@ use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::copy::Copy;
 use crate::error::StoreError;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// How many keys are known for long, and how many bytes of their journals, beside those that concern the
 /// client.
@@ -25,8 +25,6 @@ pub(super) struct Slot {
     /// Locked during a round trip.
     pub(super) turn: Turn<Copy>,
     pub(super) asked: Mutex<Vec<Asked>>,
-    /// Whether a base is being written.
-    writes_base: AtomicBool,
     /// When it was last used, and how large it is.
     used: AtomicU64,
     pub(super) size: AtomicU64,
@@ -66,24 +64,6 @@ impl Drop for Pending {
         if !self.is_taken {
             lock(&self.slot.asked).clear();
         }
-    }
-}
-
-/// A base that is being written, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Writing(pub(super) Arc<Slot>);
-
-impl Writing {
-    /// None if one is being written already.
-    pub(super) fn begin(slot: &Arc<Slot>) -> Option<Self> {
-        let writes = slot.writes_base.swap(true, Ordering::AcqRel);
-        (!writes).then(|| Self(slot.clone()))
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        self.0.writes_base.store(false, Ordering::Release);
     }
 }
 
@@ -132,7 +112,6 @@ impl Keys {
             key: key.clone(),
             turn: Turn::default(),
             asked: Mutex::default(),
-            writes_base: AtomicBool::new(false),
             used: AtomicU64::new(uses),
             size: AtomicU64::new(0),
         });

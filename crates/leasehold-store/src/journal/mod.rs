@@ -97,16 +97,6 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
         keys: &[(&Key, Option<Position>)],
     ) -> Result<(StoreTime, Vec<News>), StoreError>;
 
-    /// Returns how many bytes of entries there are before a base is written, if the last base is
-    /// shorter.
-    fn base_after(&self) -> u64 {
-        16 * 1024
-    }
-
-    /// Takes a base in the place of the entries up to `at`. It may keep some of those, for clients
-    /// that are not far behind. Does nothing if there is a later base, or another record.
-    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError>;
-
     /// Rings inboxes without appending anything.
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError>;
 
@@ -185,6 +175,20 @@ impl Append<'_> {
     /// `Refused` if it cannot be written down.
     pub fn base(&self) -> Result<Vec<u8>, StoreError> {
         self.copy.base()
+    }
+
+    /// Writes it down if it is time for that: the entries since the last base are longer than that,
+    /// and than `least` bytes. The backend keeps it in the place of the entries up to
+    /// [`known`](Self::known), and may keep some of those, for clients that are not far behind. With
+    /// it comes how many bytes these entries have: if another client has written a base meanwhile,
+    /// they have fewer, and this one can go.
+    ///
+    /// # Errors
+    /// As [`base`](Self::base).
+    pub fn new_base(&self, least: u64) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
+        let is_due = self.known.is_some() && self.copy.is_long(least);
+        let base = is_due.then(|| self.base()).transpose()?;
+        Ok(base.map(|base| (base, self.copy.since_base)))
     }
 
     /// How many claims the queue has before this entry.

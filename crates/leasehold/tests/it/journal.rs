@@ -22,7 +22,7 @@ use leasehold_testkit::dice::Dice;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
-use toy_store::journal::{Shelf, ToyJournal};
+use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
 use super::support::{in_line, soon};
 
@@ -110,12 +110,15 @@ impl Journal for Fickle {
         }
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
-        if answer.appended && self.rewrites {
-            // The queue before, and the entry.
-            for part in parts {
-                if let Some(known) = part.known {
-                    self.toy.write_base(part.key, &part.base()?, known).await?;
-                }
+        for part in parts.iter().filter(|_| answer.appended) {
+            if let Some((base, _)) = part.new_base(BASE_AFTER)? {
+                self.seen.bases_written.fetch_add(1, Ordering::Relaxed);
+                let bytes = base.len() as u64;
+                self.seen.bytes_of_bases.fetch_add(bytes, Ordering::Relaxed);
+            }
+            if let Some(known) = part.known.filter(|_| self.rewrites) {
+                // The queue before, and the entry.
+                self.toy.take_base(part.key, part.base()?, known);
             }
         }
         self.note(&self.seen.appends, &answer.news);
@@ -136,15 +139,6 @@ impl Journal for Fickle {
         self.note(&self.seen.reads, &answer.1);
         self.hesitate().await;
         self.lose(answer)
-    }
-
-    async fn write_base(&self, key: &Key, base: &[u8], at: Position) -> Result<(), StoreError> {
-        self.hesitate().await;
-        self.seen.bases_written.fetch_add(1, Ordering::Relaxed);
-        self.seen
-            .bytes_of_bases
-            .fetch_add(base.len() as u64, Ordering::Relaxed);
-        self.toy.write_base(key, base, at).await
     }
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {

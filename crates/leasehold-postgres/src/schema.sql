@@ -1,4 +1,4 @@
--- The schema of leasehold's locks, version 1. "leasehold init" makes it; nothing else is needed.
+-- The schema of leasehold's locks, version 2. "leasehold init" makes it; nothing else is needed.
 --
 -- A key is a row: the queue of its claims as somebody wrote it down last (base), and what was asked
 -- of it since, in order (tail). The server understands neither. Whoever may read the rows can
@@ -366,4 +366,4 @@ begin
 end
 $$;
 
-insert into {schema}.about (version) values (1);
+insert into {schema}.about (version) values (2);

@@ -85,7 +85,9 @@ impl<J: Journal> Client<J> {
                 commands: part.commands,
             })
             .collect();
-        let answer = self.journal.append(&appends, unchanged_since).await?;
+        let answer = self.journal.append(&appends, unchanged_since).await;
+        let answer =
+            answer.inspect_err(|_| parts.iter_mut().for_each(|part| part.copy.put_base_off()))?;
         let mut taken = Vec::new();
         for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
             self.follow(part, news, answer.at)?;

@@ -26,6 +26,8 @@ pub(super) struct Copy {
     /// How many bytes of the journal there are.
     pub(super) since_base: u64,
     pub(super) base_length: u64,
+    /// How many there have to be before a base is tried again that did not come through.
+    no_base_before: u64,
     /// What the backend wants to have back.
     pub(super) kept: Option<Arc<[u8]>>,
 }
@@ -81,6 +83,9 @@ impl Copy {
         let silent_now = self.silent.get(inbox).copied();
         heard.silent = silent_now.filter(|_| known.is_some() && silent_now != silent);
         self.known = news.end;
+        if news.since_base < self.since_base {
+            self.no_base_before = 0;
+        }
         self.since_base = news.since_base;
         self.base_length = news.base_length;
         self.kept.clone_from(&news.kept);
@@ -154,10 +159,17 @@ impl Copy {
         self.queue.clone().apply(command, now(self.at, listens))
     }
 
+    /// A step has failed, perhaps because of the base that went with it: steps go without one until the
+    /// journal is twice as long. A renewal is not to fail again and again for the size of the queue.
+    pub(super) fn put_base_off(&mut self) {
+        self.no_base_before = 2 * self.since_base;
+    }
+
     /// Whether it is time for a base. A step may cost as much as the journal is long, and a base as much
     /// as it is long, shared by the steps since the last: the sum is least at the root of twice that by
     /// the length of a step.
     pub(super) fn is_long(&self, least: u64) -> bool {
+        let least = least.max(self.no_base_before);
         self.since_base > least.max((2 * STEP * self.base_length).isqrt())
     }
 }

@@ -37,6 +37,8 @@ struct Seen {
     bytes_since_base: AtomicU64,
     bytes_of_bases: AtomicU64,
     doubts: AtomicU64,
+    /// Steps whose base did not come through.
+    too_long: AtomicU64,
 }
 
 /// A journal that does its work after a while, and does not always say so.
@@ -55,6 +57,8 @@ struct Fickle {
     is_half_open: AtomicBool,
     /// How many claims have room in a queue.
     room: usize,
+    /// No base comes through.
+    is_narrow: bool,
 }
 
 impl Fickle {
@@ -107,6 +111,13 @@ impl Journal for Fickle {
             .any(|part| part.grows() && part.claims() >= self.room)
         {
             return Err(StoreError::new(ErrorKind::Refused, "there is no room"));
+        }
+        if self.is_narrow && parts[0].new_base(BASE_AFTER)?.is_some() {
+            self.seen.too_long.fetch_add(1, Ordering::Relaxed);
+            return Err(StoreError::new(
+                ErrorKind::Unavailable,
+                "the answer came too late",
+            ));
         }
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
@@ -192,6 +203,7 @@ struct Place {
     losses: u64,
     rewrites: bool,
     room: Option<usize>,
+    is_narrow: bool,
 }
 
 impl Place {
@@ -224,6 +236,7 @@ impl Place {
             rewrites: self.rewrites,
             is_half_open: AtomicBool::new(is_half_open),
             room: self.room.unwrap_or(usize::MAX),
+            is_narrow: self.is_narrow,
         };
         JournalStore::new(fickle, Duration::from_secs(60))
     }
@@ -363,6 +376,19 @@ async fn who_has_no_room_holds_up_nobody() {
     }
     assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", waiter).await.unwrap().unwrap());
+}
+
+/// Where a base cannot be sent, as over a slow line with many in line, steps go on without it.
+#[tokio::test]
+async fn a_base_that_does_not_come_through_holds_up_few_steps() {
+    let place = Place {
+        is_narrow: true,
+        ..Place::default()
+    };
+    take(&place.connect().await, "k", 400).await;
+    let failed = place.count(|seen| &seen.too_long);
+    assert!((1..10).contains(&failed), "{failed}");
+    assert_eq!(place.count(|seen| &seen.bases_written), 0);
 }
 
 /// Who was away while others wrote bases takes the last of them, once.

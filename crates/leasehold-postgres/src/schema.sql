@@ -23,8 +23,7 @@ create table {schema}.keys (
     touched bigint not null,
     -- The base stands for what was asked up to here, in bytes.
     base_at bigint not null default 0,
-    -- Where the tail begins. It keeps a part from before the base, for clients that are a little
-    -- behind.
+    -- Where the tail begins: it may keep a part from before the base.
     tail_at bigint not null default 0,
     tail bytea not null,
     base bytea not null default ''
@@ -123,9 +122,19 @@ create function {schema}.takes(
     select replaced is not null and base_at = replaced and {schema}.era(record) = known_record
     $$;
 
+-- Where the tail begins behind a new base: it keeps what came since the last one, for clients that are
+-- a little behind, unless that is long. It is written anew at each step.
+create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base bytea)
+    returns bigint
+    language sql immutable parallel safe
+    as $$
+    select case when new_base_at - base_at <= greatest(65536, octet_length(new_base) / 16)
+        then base_at else new_base_at end
+    $$;
+
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
 -- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed. A new base
--- goes before the entry; what the last one already stood for goes.
+-- goes before the entry.
 create function {schema}.append(
     wanted text, wanted_format int, known_record bigint, known_end bigint,
     entry bytea, mask bigint, since bigint, moment bigint, new_base bytea, replaced bigint,
@@ -140,11 +149,13 @@ begin
     loop
         update {schema}.keys k
             set tail = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
-                        then substring(k.tail from 1 + (k.base_at - k.tail_at)::int) else k.tail end
+                        then substring(k.tail from 1 + ({schema}.kept_from(k.base_at, known_end, new_base)
+                            - k.tail_at)::int)
+                        else k.tail end
                     || int8send(mask) || int4send(octet_length(entry)) || entry
                     || int8send(coalesce(moment, {schema}.clock())),
                 tail_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
-                    then k.base_at else k.tail_at end,
+                    then {schema}.kept_from(k.base_at, known_end, new_base) else k.tail_at end,
                 base = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
                     then new_base else k.base end,
                 base_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
@@ -271,11 +282,13 @@ begin
         )
         update {schema}.keys k
             set tail = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
-                        then substring(k.tail from 1 + (k.base_at - k.tail_at)::int) else k.tail end
+                        then substring(k.tail from 1 + ({schema}.kept_from(k.base_at, w.ends, w.new_base)
+                            - k.tail_at)::int)
+                        else k.tail end
                     || int8send(0) || int4send(octet_length(w.entry)) || w.entry
                     || int8send({schema}.clock()),
                 tail_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
-                    then k.base_at else k.tail_at end,
+                    then {schema}.kept_from(k.base_at, w.ends, w.new_base) else k.tail_at end,
                 base = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
                     then w.new_base else k.base end,
                 base_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)

@@ -85,8 +85,9 @@ pub(crate) struct Step {
     pub(crate) entry: Vec<u8>,
     /// Appended only if nothing has changed since then.
     pub(crate) since: Option<i64>,
-    /// What stands for all up to that end, if the last base ends there still.
+    /// A base for all up to `end`, if it is due.
     pub(crate) base: Option<Vec<u8>>,
+    /// Where the last base ends. The new one is taken if that is still so.
     pub(crate) replaced: Option<i64>,
 }
 

@@ -100,10 +100,9 @@ impl Rows {
         since: Option<i64>,
     ) -> Result<Appended, StoreError> {
         let (record, end) = split(part.known);
-        let (base, replaced) = match part.new_base(BASE_AFTER)? {
-            Some((base, since)) => (Some(base), end.map(|end| end - number(since))),
-            None => (None, None),
-        };
+        let new_base = part.new_base(BASE_AFTER)?.zip(end);
+        let new_base = new_base.map(|((base, bytes), end)| (base, end - number(bytes)));
+        let (base, replaced) = new_base.unzip();
         if part.ring.is_empty() {
             let row = self.batch.take(Step {
                 key: part.key.clone(),

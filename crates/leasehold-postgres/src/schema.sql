@@ -112,18 +112,20 @@ begin
 end
 $$;
 
--- Whether a new base is taken that stands for what a client knew: if the last one still ends where it
--- did then, as the client says.
+-- Whether a new base is taken, for all up to where a client knew the record: if the last base still ends
+-- where it did then ("replaced", null if there is no new one), and nothing was forgotten since.
 create function {schema}.takes(
-    record bigint, base_at bigint, known_record bigint, replaced bigint
+    record bigint, base_at bigint, ends bigint,
+    known_record bigint, known_end bigint, replaced bigint
 ) returns boolean
     language sql stable parallel safe
     as $$
-    select replaced is not null and base_at = replaced and {schema}.era(record) = known_record
+    select replaced is not null and base_at = replaced and known_end <= ends
+        and {schema}.era(record) = known_record
     $$;
 
--- Where the tail begins behind a new base: it keeps what came since the last one, for clients that are
--- a little behind, unless that is long. It is written anew at each step.
+-- Where the tail begins after a new base: it keeps what came since the last one, for clients that are a
+-- little behind, unless that is long: the tail is written anew at each step.
 create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base bytea)
     returns bigint
     language sql immutable parallel safe
@@ -148,17 +150,21 @@ declare
 begin
     loop
         update {schema}.keys k
-            set tail = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
-                        then substring(k.tail from 1 + ({schema}.kept_from(k.base_at, known_end, new_base)
-                            - k.tail_at)::int)
-                        else k.tail end
+            set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        known_record, known_end, replaced)
+                    then substring(k.tail from 1
+                        + ({schema}.kept_from(k.base_at, known_end, new_base) - k.tail_at)::int)
+                    else k.tail end
                     || int8send(mask) || int4send(octet_length(entry)) || entry
                     || int8send(coalesce(moment, {schema}.clock())),
-                tail_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        known_record, known_end, replaced)
                     then {schema}.kept_from(k.base_at, known_end, new_base) else k.tail_at end,
-                base = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                base = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        known_record, known_end, replaced)
                     then new_base else k.base end,
-                base_at = case when {schema}.takes(k.record, k.base_at, known_record, replaced)
+                base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        known_record, known_end, replaced)
                     then known_end else k.base_at end,
                 touched = {schema}.clock()
             where k.key = wanted and k.format = wanted_format
@@ -281,17 +287,21 @@ begin
             select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
         )
         update {schema}.keys k
-            set tail = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
-                        then substring(k.tail from 1 + ({schema}.kept_from(k.base_at, w.ends, w.new_base)
-                            - k.tail_at)::int)
-                        else k.tail end
+            set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        w.record, w.ends, w.replaced)
+                    then substring(k.tail from 1
+                        + ({schema}.kept_from(k.base_at, w.ends, w.new_base) - k.tail_at)::int)
+                    else k.tail end
                     || int8send(0) || int4send(octet_length(w.entry)) || w.entry
                     || int8send({schema}.clock()),
-                tail_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        w.record, w.ends, w.replaced)
                     then {schema}.kept_from(k.base_at, w.ends, w.new_base) else k.tail_at end,
-                base = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                base = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        w.record, w.ends, w.replaced)
                     then w.new_base else k.base end,
-                base_at = case when {schema}.takes(k.record, k.base_at, w.record, w.replaced)
+                base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                        w.record, w.ends, w.replaced)
                     then w.ends else k.base_at end,
                 touched = {schema}.clock()
             from free, unnest(wanted, known_record, known_end, entry, since, new_base, replaced)

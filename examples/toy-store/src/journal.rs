@@ -165,6 +165,8 @@ impl Journal for ToyJournal {
         parts: &[Append<'_>],
         unchanged_since: Option<StoreTime>,
     ) -> Result<Appended, StoreError> {
+        let bases = parts.iter().map(|part| part.new_base(BASE_AFTER));
+        let bases = bases.collect::<Result<Vec<_>, _>>()?;
         let mut shelf = self.shelf.lock();
         let at = now();
         let news = |part: &Append<'_>| shelf.news_since(part.key, part.known);
@@ -177,7 +179,7 @@ impl Journal for ToyJournal {
         if !appended {
             return Ok(Appended { at, appended, news });
         }
-        for (part, news) in parts.iter().zip(&mut news) {
+        for ((part, news), base) in parts.iter().zip(&mut news).zip(bases) {
             if news.end.is_none() {
                 shelf.made += 1;
                 let number = shelf.made;
@@ -191,7 +193,7 @@ impl Journal for ToyJournal {
                 news.dead |= u64::from(!shelf.ring(part.key, inbox)) << bit;
             }
             if let Some(record) = shelf.records.get_mut(part.key.as_str()) {
-                if let Some(((base, _), known)) = part.new_base(BASE_AFTER)?.zip(part.known) {
+                if let Some(((base, _), known)) = base.zip(part.known) {
                     record.take_base(base, known);
                 }
                 record.entries.push(Entry {

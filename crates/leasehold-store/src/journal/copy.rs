@@ -26,7 +26,7 @@ pub(super) struct Copy {
     /// How many bytes of the journal there are.
     pub(super) since_base: u64,
     pub(super) base_length: u64,
-    /// How many there have to be before a base is tried again that did not come through.
+    /// From how many bytes on a base is tried again, after a step that failed.
     no_base_before: u64,
     /// What the backend wants to have back.
     pub(super) kept: Option<Arc<[u8]>>,
@@ -159,8 +159,8 @@ impl Copy {
         self.queue.clone().apply(command, now(self.at, listens))
     }
 
-    /// A step has failed, perhaps because of the base that went with it: steps go without one until the
-    /// journal is twice as long. A renewal is not to fail again and again for the size of the queue.
+    /// A step has failed, perhaps since its base was too large for the line: the next ones go without, until
+    /// the journal is twice as long. Renewals must not fail again and again for that.
     pub(super) fn put_base_off(&mut self) {
         self.no_base_before = 2 * self.since_base;
     }

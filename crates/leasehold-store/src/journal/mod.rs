@@ -177,11 +177,12 @@ impl Append<'_> {
         self.copy.base()
     }
 
-    /// Writes it down if it is time for that: the entries since the last base are longer than that,
-    /// and than `least` bytes. The backend keeps it in the place of the entries up to
-    /// [`known`](Self::known), and may keep some of those, for clients that are not far behind. With
-    /// it comes how many bytes these entries have: if another client has written a base meanwhile,
-    /// they have fewer, and this one can go.
+    /// Writes the queue down as [`base`](Self::base) does, if it is time to: once the entries since the
+    /// last base have more than `least` bytes, and are long beside it. It stands for all up to
+    /// [`known`](Self::known); some of the entries before may stay, for clients that are not far behind.
+    ///
+    /// Also returns how many bytes of entries the client knows of since the last base. If that base
+    /// has been replaced meanwhile, the new one is not needed.
     ///
     /// # Errors
     /// As [`base`](Self::base).

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Release, Token};
-use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Mutex, Released};
+use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Mutex, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
@@ -512,6 +512,62 @@ async fn what_many_tasks_ask_goes_together() {
     );
     let looks = calls("news");
     assert!(looks < 320, "{looks} statements for 640 looks");
+}
+
+/// However steps are sent, one of them soon brings a base, and the row keeps no long part from before.
+#[tokio::test]
+async fn a_row_stays_short_however_its_steps_are_sent() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await.to_owned();
+    let connect = async || {
+        let settings = Settings::default().with_ttl(Duration::from_secs(900));
+        let settings = settings.with_waiter_ttl(Duration::from_secs(900));
+        let builder = Client::builder().store(&url).settings(settings);
+        builder.connect().await.unwrap()
+    };
+    let (one, other) = (connect().await, connect().await);
+    let longest = |column: &str, key: &str| {
+        let longest = format!("select max({column}) from {{schema}}.keys where key like '{key}'");
+        sql(&url, &longest).parse::<u64>().unwrap()
+    };
+    let since_base = "tail_at + octet_length(tail) - base_at";
+
+    for _ in 0..10 {
+        let lease = try_lock(&one, "alone").await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
+    }
+    use_keys(&one, 0..64).await;
+    use_keys(&one, 0..64).await;
+    for keys in ["alone", "k%"] {
+        assert!(longest(since_base, keys) < 2048, "{keys}");
+        assert!(longest("octet_length(tail)", keys) < 4096, "{keys}");
+    }
+
+    // From here on each release rings the other client.
+    let mut leases = Vec::new();
+    for number in 0..20 {
+        let client = [&one, &other][number % 2];
+        leases.push(waiting(client, "rung"));
+        in_line(&one, "rung", number).await;
+    }
+    for lease in leases {
+        let lease = soon("the grant", lease).await.unwrap().unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
+    }
+    assert!(longest(since_base, "rung") < 2048);
+
+    // One entry that is longer than all that follows.
+    let held = try_lock(&one, "burst").await.unwrap();
+    let waiters: Vec<_> = (0..1000).map(|_| waiting(&other, "burst")).collect();
+    in_line(&one, "burst", waiters.len()).await;
+    assert!(longest("octet_length(tail)", "burst") > 200 * 1024);
+    for _ in 0..3 {
+        held.renew().await.unwrap();
+    }
+    assert!(longest("octet_length(tail)", "burst") < 4096);
+    for waiter in waiters {
+        waiter.abort();
+    }
 }
 
 /// What goes together at one client finds at each key what the others do there.

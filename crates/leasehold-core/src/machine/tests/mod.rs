@@ -685,7 +685,7 @@ fn a_shutdown_ends_whatever_there_is() {
     }
     assert_eq!(holds.state(), Some(LeaseState::Lost(Loss::Shutdown)));
     assert!(matches!(holds.collect(at(11)), Poll::Ready(Err(_))));
-    // Nobody is told that a lease was given back whose time was over: its holder relied on nothing.
+    // A lease whose time was over was lost before, and nothing was given back.
     let (mut late, mut handed) = (held(terms()), held(terms()));
     late.shut_down(at(30_000));
     handed.hand_over(at(30_000));

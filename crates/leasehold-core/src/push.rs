@@ -87,7 +87,8 @@ pub enum Push {
         /// The proof that it comes from the store.
         proof: Proof,
     },
-    /// A claim is next in the queue.
+    /// A claim is next in the queue. A store may leave it out where the client renews the claim, at a
+    /// third of its TTL, before the claim ahead can expire.
     Next {
         /// The key.
         key: Key,

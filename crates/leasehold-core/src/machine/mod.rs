@@ -67,6 +67,7 @@ pub use self::push_validation::HintLimit;
 pub use self::rejoining::Rejoining;
 use self::runs::{Remembered, Run};
 pub use self::timing::GRACE;
+pub(crate) use self::timing::RENEW_WAITING_AT;
 pub use self::types::{
     Acknowledges, Change, ChangeId, Changed, ClaimNumber, Deadlines, End, Failure, LeaseState,
     Loss, Phase, RenewalPolicy, Response, Terms, Transmit,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A waiting claim is renewed when this part of its TTL is over, so that two requests may fail;
 /// and so is the first renewal of a lease that was granted from the queue.
-pub(super) const RENEW_WAITING_AT: u32 = 3;
+pub(crate) const RENEW_WAITING_AT: u32 = 3;
 
 /// After the time at which the claim ahead can expire, each place in the queue waits this much
 /// longer before it looks: the next in line asks, the others only if it does not.

@@ -1,6 +1,7 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use super::{Entry, Place, Queue};
+use super::{Entry, PROMOTED_FLOOR, Place, Queue};
+use crate::machine::RENEW_WAITING_AT;
 use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
 
 /// How many of those who wait are named: the one that is granted, and the one that is next then.
@@ -30,9 +31,39 @@ impl Queue {
             .values()
             .filter(|entry| Some(&entry.id) != actor);
         let next = waiting.take(NAMED).filter(|entry| entry.listens);
+        let next = next.filter(|entry| !self.asks_behind_first(entry));
         let next = next.filter_map(|entry| entry.inbox.as_ref());
         let watchers = self.watchers.iter().map(|(inbox, _)| inbox);
         next.chain(watchers).filter(|_| frees).collect()
+    }
+
+    /// Whether the first in line, if it is granted now, holds for longer than this one, which is next
+    /// then, waits before it asks.
+    fn asks_behind_first(&self, entry: &Entry) -> bool {
+        let first = self.waiting.values().next();
+        first.is_some_and(|first| {
+            let (now, _) = self.now(self.last_seen);
+            let alone = first.mode.is_exclusive() && entry.secret.is_none();
+            let holds_until = first.deadline.max(now + PROMOTED_FLOOR);
+            alone && first.id != entry.id && asks_until(entry, now) <= holds_until
+        })
+    }
+
+    /// Returns whether nobody need be told of this event of a step at `at`: that a claim is next
+    /// in line is known to its client in time if that renews its place before the claim ahead can
+    /// expire.
+    #[must_use]
+    pub fn is_known_in_time(&self, event: &Event, at: StoreTime) -> bool {
+        let Event::Next {
+            arrival,
+            blocked_until,
+            ..
+        } = event
+        else {
+            return false;
+        };
+        let entry = self.waiting.get(arrival);
+        entry.is_some_and(|entry| asks_until(entry, at) <= *blocked_until)
     }
 
     /// Returns what this client was told by the steps between `before` and this queue, of which
@@ -112,4 +143,10 @@ impl Queue {
         let blocked_until = self.earliest;
         (stands && is_plain && is_new && fits).then_some(Reply::Busy { blocked_until })
     }
+}
+
+/// When the client of a claim that waits has renewed its place at the latest, if it lives. It does so
+/// after a third of its TTL; that is at most what is left, counted from when the claim came.
+fn asks_until(entry: &Entry, now: StoreTime) -> StoreTime {
+    now + entry.deadline.since(entry.since) / RENEW_WAITING_AT
 }

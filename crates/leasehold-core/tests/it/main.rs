@@ -10,6 +10,7 @@
 
 mod client_machines;
 mod deadlocks;
+mod foretold;
 mod kinds;
 mod queue_holds;
 mod queue_properties;

@@ -153,7 +153,7 @@ pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) 
 /// and the claim cannot be renewed.
 pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
-    let hold = LONG / 2;
+    let hold = LONG / 4;
     let (arrival, token) = a.granted(kept(1, hold)).await;
     let waiting = b.waiting(2).await.arrival;
     assert_eq!(a.release(1).await, RELEASED);
@@ -171,7 +171,7 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     assert_eq!(a.ask(kept(1, hold)).await.reply, ClaimReply::Gone);
     assert_eq!(a.release(1).await, ReleaseReply::Absent);
     if b.is_pushed_to() {
-        // It was told of the lease, which would have lasted longer.
+        // It was told of the lease, which would have lasted longer, and renews its place later.
         match b.hears().await {
             Push::Next { arrival, left, .. } => assert!(arrival == waiting && left <= hold),
             other => panic!("{other:?} where a hint was due"),

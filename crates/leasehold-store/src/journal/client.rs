@@ -94,7 +94,7 @@ impl<J: Journal> Client<J> {
             if answer.appended {
                 let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
                 taken.push(outcomes);
-                self.tell(part.slot, told, &steps.ring);
+                self.tell(part, told, &steps.ring);
             }
         }
         Ok(answer.appended.then_some(taken))
@@ -152,12 +152,12 @@ impl<J: Journal> Client<J> {
     }
 
     /// Tells what a step of this client has to tell. Those that were not rung with it are now.
-    fn tell(self: &Arc<Self>, slot: &Arc<Slot>, told: Vec<(StoreTime, Event)>, rung: &[Inbox]) {
-        let mut later = Vec::new();
+    fn tell(self: &Arc<Self>, part: &Part<'_>, told: Vec<(StoreTime, Event)>, rung: &[Inbox]) {
+        let (slot, queue, mut later) = (part.slot, &part.copy.queue, Vec::new());
         for (at, event) in told {
             if event.inbox() == self.journal.inbox() {
                 self.push(Push::of(&event, &slot.key, at, self.journal.epoch()));
-            } else if !rung.contains(event.inbox()) {
+            } else if !rung.contains(event.inbox()) && !queue.is_known_in_time(&event, at) {
                 later.push(event.inbox().clone());
             }
         }

@@ -56,7 +56,7 @@ def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, ha
     said, may_go_on = [], threading.Event()
 
     def emit(record):
-        may_go_on.wait()
+        may_go_on.wait(60)
         said.append(record.getMessage())
 
     handler.emit = emit
@@ -89,7 +89,7 @@ def test_the_end_of_a_process_is_said():
 
 def test_a_handler_that_hangs_holds_up_a_close_no_longer_than_asked(leasehold_url, handler):
     hangs = threading.Event()
-    handler.emit = lambda record: hangs.wait()
+    handler.emit = lambda record: hangs.wait(60)
     client = lh.connect(leasehold_url)
     lease = client.mutex("k").lease()
     client.break_key("k")

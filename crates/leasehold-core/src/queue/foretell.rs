@@ -37,8 +37,8 @@ impl Queue {
         next.chain(watchers).filter(|_| frees).collect()
     }
 
-    /// Whether the first in line, if it is granted now, holds for longer than this one, which is next
-    /// then, waits before it asks.
+    /// Whether this one is not the first in line, and asks by itself before the lease of the first, if
+    /// that is granted now, can end.
     fn asks_behind_first(&self, entry: &Entry) -> bool {
         let first = self.waiting.values().next();
         first.is_some_and(|first| {
@@ -49,9 +49,9 @@ impl Queue {
         })
     }
 
-    /// Returns whether nobody need be told of this event of a step at `at`: that a claim is next
-    /// in line is known to its client in time if that renews its place before the claim ahead can
-    /// expire.
+    /// Returns whether this event of a step at `at` says only that a claim is next in line, and its
+    /// client renews the claim, and so learns it, before the claim ahead can expire. Nobody need be
+    /// told then.
     #[must_use]
     pub fn is_known_in_time(&self, event: &Event, at: StoreTime) -> bool {
         let Event::Next {
@@ -145,8 +145,8 @@ impl Queue {
     }
 }
 
-/// When the client of a claim that waits has renewed its place at the latest, if it lives. It does so
-/// after a third of its TTL; that is at most what is left, counted from when the claim came.
+/// Until when a client that lives has renewed the place of its claim: for a third of its TTL it may be
+/// silent. The TTL is at most the time from when the claim came until its deadline.
 fn asks_until(entry: &Entry, now: StoreTime) -> StoreTime {
     now + entry.deadline.since(entry.since) / RENEW_WAITING_AT
 }

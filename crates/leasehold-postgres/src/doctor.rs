@@ -23,7 +23,9 @@ const SETTINGS: &str = "select current_setting('server_version'), \
     current_setting('synchronous_standby_names'), current_setting('wal_writer_delay'), \
     current_setting('log_statement'), current_setting('log_min_duration_statement'), \
     (select count(*) from pg_stat_activity where backend_type = 'client backend')::int, \
-    current_setting('max_connections')::int";
+    current_setting('max_connections')::int, \
+    pg_stat_get_dead_tuples('{schema}.keys'::regclass), \
+    pg_stat_get_live_tuples('{schema}.keys'::regclass)";
 
 /// What a server says of itself.
 struct Facts {
@@ -36,16 +38,20 @@ struct Facts {
     writer_delay: String,
     logs: bool,
     connections: (i32, i32),
+    /// Old and current.
+    rows: (i64, i64),
     is_async: bool,
     is_deaf: bool,
 }
 
 impl Facts {
     async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let rows = pool.ask(SETTINGS, &[]).await?;
-        let row = rows.first().ok_or_else(no_answer)?;
+        let settings = SETTINGS.replace("{schema}", &options.schema);
+        let answer = pool.ask(&settings, &[]).await?;
+        let row = answer.first().ok_or_else(no_answer)?;
         let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();
         let number = |column: usize| Row::try_get(row, column).unwrap_or_default();
+        let rows = |column: usize| Row::try_get(row, column).unwrap_or_default();
         Ok(Self {
             version: text(0),
             number: number(1),
@@ -56,6 +62,7 @@ impl Facts {
             writer_delay: text(6),
             logs: text(7) == "all" || text(7) == "mod" || text(8) != "-1",
             connections: (number(9), number(10)),
+            rows: (rows(11), rows(12)),
             is_async: options.commit == Commit::Async,
             is_deaf: false,
         })
@@ -141,13 +148,25 @@ const RULES: &[Rule] = &[
         "connections",
         |it| {
             let (used, most) = it.connections;
-            when(used > most / 10 * 8, || {
+            when(used * 10 > most * 8, || {
                 format!("{used} of {most} connections are in use")
             })
         },
         Severity::Warning,
         "clients that find no connection wait, as in an outage",
         "use a pooler in transaction mode with listen=, a smaller pool=, or raise max_connections",
+    ),
+    (
+        "rows",
+        |it| {
+            let (old, current) = it.rows;
+            when(old > 10_000.max(10 * current), || {
+                format!("{old} old rows are kept beside {current}")
+            })
+        },
+        Severity::Warning,
+        "keys in heavy use get slower, the longer the more",
+        "end the transaction with the oldest xact_start in pg_stat_activity, and let autovacuum run",
     ),
     (
         "pushes",

@@ -3,8 +3,10 @@
 use crate::common::{leasehold, run_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::expect::says;
+use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::{Program, RedisServer};
+use leasehold_testkit::zookeeper::ZooKeeper;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -345,6 +347,82 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
     let seen = doctor(&other).await;
     seen.has_code(Some(2));
     seen.has_shown("other settings");
+}
+
+#[tokio::test]
+async fn what_puts_a_postgres_at_risk_is_named() {
+    let server = Postgres::start();
+    run_at(&server.url(), "init").await.has_code(Some(0));
+    let seen = doctor(&server.url()).await;
+    assert_eq!(complaints(&seen), ["note standbys"]);
+
+    let server = Postgres::start_with(
+        "fsync = off\nsynchronous_commit = off\nlog_statement = all\nmax_connections = 20",
+    );
+    let bouncer = PgBouncer::start(&server);
+    server.sql("create database risky encoding 'SQL_ASCII' template template0");
+    let url = server.url_of("risky");
+    run_at(&url, "init").await.has_code(Some(0));
+    // An open transaction keeps old rows.
+    let asleep = "begin; select txid_current(); select pg_sleep(600)";
+    let sessions = [(); 16].map(|()| Process::spawn(psql(&url, asleep)));
+    let until_asleep = |sessions: &str| {
+        let count = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
+        let begun = Instant::now();
+        while server.sql(count) != sessions {
+            assert!(begun.elapsed() < PATIENCE, "not {sessions} sessions");
+        }
+    };
+    until_asleep("16");
+    let many = "insert into leasehold.keys (key, format, touched, tail) \
+                select n, 1, 0, '' from generate_series(1, 10001) n";
+    sql_at(&url, many);
+    sql_at(&url, "delete from leasehold.keys");
+    sql_at(&url, "vacuum leasehold.keys");
+    let through = format!("{url}?listen={}", bouncer.url_of("risky"));
+    let seen = doctor(&through).await;
+    let all = [
+        "warning encoding",
+        "warning fsync",
+        "note commit",
+        "note standbys",
+        "note log",
+        "warning connections",
+        "warning rows",
+        "note pushes",
+    ];
+    assert_eq!(complaints(&seen), all, "{seen}");
+
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'";
+    server.sql(end);
+    until_asleep("0");
+    drop(sessions);
+    sql_at(&url, "vacuum leasehold.keys");
+    let seen = doctor(&url).await;
+    let fewer: Vec<_> = all
+        .into_iter()
+        .filter(|words| {
+            !["connections", "rows", "pushes"]
+                .iter()
+                .any(|over| words.ends_with(over))
+        })
+        .collect();
+    assert_eq!(complaints(&seen), fewer, "{seen}");
+}
+
+#[tokio::test]
+async fn what_puts_a_zookeeper_at_risk_is_named() {
+    let server = ZooKeeper::shared();
+    let url = server.url_of(&server.chroot());
+    let seen = doctor(&format!("{url}?session_timeout=300ms")).await;
+    let all = ["note ensemble", "note session", "note access"];
+    assert_eq!(complaints(&seen), all, "{seen}");
+    seen.has_shown("after 400ms, not 300ms");
+
+    let url = server.url_of(&server.chroot());
+    let named = url.replace("zookeeper://", "zookeeper://app:secret@");
+    let seen = doctor(&named).await;
+    assert_eq!(complaints(&seen), ["note ensemble"], "{seen}");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Who follows comes to the same, and what cannot be read is not believed.
 
+mod ringing;
+
 use std::borrow::Cow;
 use std::time::Duration;
 

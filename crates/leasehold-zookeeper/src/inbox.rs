@@ -12,7 +12,7 @@ use leasehold_store::journal::Doorbell;
 use leasehold_store::sync::{AtomicU64, Ordering, sleep};
 use leasehold_store::{Listening, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
-use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, Stat};
+use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
 
 use super::node::path_of_inbox;
 use super::session::{Failure, Session, Sessions};
@@ -192,6 +192,7 @@ impl Bell {
         let watched = client.watch(&self.path, AddWatchMode::Persistent);
         let mut watcher = sessions.ask(watched).await?;
         let (tell, news) = mpsc::unbounded_channel();
+        let (client, path) = (client.clone(), self.path.clone());
         // A watcher may be asked only as long as its session has a runtime.
         session.runtime.spawn(async move {
             loop {
@@ -201,6 +202,13 @@ impl Bell {
                 };
                 let is_over = event.event_type == EventType::NodeDeleted
                     || event.session_state.is_terminated();
+                // The client crate does not ask anew for a watch like this one after a new connection.
+                if event.session_state == SessionState::SyncConnected
+                    && event.event_type == EventType::Session
+                    && let Ok(again) = client.watch(&path, AddWatchMode::Persistent).await
+                {
+                    watcher = again;
+                }
                 if is_over || tell.send(event.event_type).is_err() {
                     return;
                 }

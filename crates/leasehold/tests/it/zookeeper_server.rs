@@ -11,6 +11,7 @@ use leasehold_store::scheme::Scheme as _;
 use leasehold_store::{PushSink, Verbs as _};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
@@ -149,6 +150,44 @@ async fn a_waiter_that_has_died_holds_up_nobody() {
     until("a session to expire", async || !both().await).await;
     assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", alive).await.unwrap().unwrap());
+}
+
+/// The server forgets what a client watched when its connection ends, also where the session goes on.
+#[tokio::test]
+async fn who_is_connected_again_is_rung() {
+    struct Pushes(UnboundedSender<Push>);
+    impl PushSink for Pushes {
+        fn push(&self, push: Push) {
+            self.0.send(push).ok();
+        }
+    }
+    let Far {
+        proxy, far, near, ..
+    } = Far::new().await;
+    let far = far.replace("400ms", "60s");
+    let other = connect(&near).await;
+    let held = other.mutex("k").unwrap().lock().await.unwrap();
+    let access = Access::default();
+    let opened = leasehold_zookeeper::ZooKeeper.open(&far, &access).await;
+    let (sink, mut pushes) = unbounded_channel();
+    let waiter = opened.unwrap().store;
+    let _listening = waiter.listen(Arc::new(Pushes(sink))).await.unwrap();
+    // It asks for nothing by itself meanwhile.
+    let long = 10 * LIMIT;
+    let claim = Claim {
+        inbox: Some(waiter.inbox().clone()),
+        waiter_ttl: long,
+        ..Claim::new(id(1), Mode::EXCLUSIVE, long)
+    };
+    let _waits = waiter.claim(&key("k"), &claim).await.unwrap();
+    proxy.reset();
+    until("the connection", async || {
+        waiter.inspect(&key("k")).await.is_ok()
+    })
+    .await;
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+    let granted = async { while !matches!(pushes.recv().await, Some(Push::Granted { .. })) {} };
+    soon("the grant", granted).await;
 }
 
 /// What cannot be read is left as it is, and other keys go on.

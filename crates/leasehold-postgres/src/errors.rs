@@ -25,16 +25,32 @@ const TOO_FEW_STANDBYS: &str = "LH004";
 const MORE_ROOM: &str =
     "raise max_connections, or lower pool= in the URL: who waits has two connections";
 
+/// What to do where only another server helps.
+const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
+
+/// Whether the server takes no writes, or no more.
+pub(crate) fn is_read_only(error: &Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let Some(said) = error.as_db_error() else {
-        let message = format!(
-            "PostgreSQL at {server} cannot be reached: {}",
-            cause(&error)
-        );
-        return StoreError::new(ErrorKind::Unavailable, message)
-            .with_hint("check that the server runs and that the URL names its host and port")
-            .with_source(error);
+        let cause = cause(&error);
+        let unavailable = |message| StoreError::new(ErrorKind::Unavailable, message);
+        // What the client finds out before it asks the server has no code.
+        let said = match &*cause {
+            "database does not allow writes" => {
+                unavailable(format!("PostgreSQL at {server} is read-only")).with_hint(OTHER_HOSTS)
+            }
+            "password missing" => refused(format!("PostgreSQL at {server} wants a password"))
+                .with_hint("it can stand in ~/.pgpass, in PGPASSWORD or in a file for passwords"),
+            "server does not support TLS" => refused(format!("PostgreSQL at {server} has no TLS"))
+                .with_hint("set ssl = on there"),
+            _ => unavailable(format!("PostgreSQL at {server} cannot be reached: {cause}"))
+                .with_hint("check that the server runs and that the URL names its host and port"),
+        };
+        return said.with_source(error);
     };
     let (code, message) = (said.code(), said.message().to_owned());
     let class = code.code().get(..2).unwrap_or_default();
@@ -58,7 +74,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             ErrorKind::Unavailable,
             format!("{server} is read-only: {message}"),
         )
-        .with_hint("name all hosts in the URL: the one that accepts writes is used"),
+        .with_hint(OTHER_HOSTS),
         (&SqlState::DISK_FULL | &SqlState::OUT_OF_MEMORY, _) => {
             refused(format!("PostgreSQL: {message}")).with_hint("make room on the server")
         }
@@ -68,8 +84,8 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
         }
-        // No room, shutting down, gone: it passes.
-        (_, "53" | "57" | "08") => {
+        // No room, shutting down, gone, in the way of others: it passes.
+        (&SqlState::LOCK_NOT_AVAILABLE, _) | (_, "08" | "25" | "40" | "53" | "57") => {
             let passes = format!("PostgreSQL at {server}: {message}");
             let passes = StoreError::new(ErrorKind::Unavailable, passes);
             match *code {

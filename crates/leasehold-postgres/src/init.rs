@@ -11,7 +11,7 @@ use super::errors;
 use super::pool::{Failure, Param, Pool};
 
 /// The version of the schema that this build uses.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {

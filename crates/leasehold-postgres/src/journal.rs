@@ -64,7 +64,8 @@ impl Statements {
                  order by k.key",
             ),
             forget: calls(
-                "delete from {schema}.keys where key = $1 and {schema}.era(record) = $2 \
+                "delete from {schema}.keys where key = $1 \
+                 and {schema}.record_at(record, tail_at, tail, $3) = $2 \
                  and tail_at + octet_length(tail) = $3",
             ),
         }

@@ -224,6 +224,32 @@ fn check_host(config: &Config) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// The port of each host.
+pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
+    let ports = config.get_ports();
+    (0..config.get_hosts().len()).map(move |place| {
+        let port = ports.get(place).or_else(|| ports.first());
+        port.copied().unwrap_or(PORT)
+    })
+}
+
+/// The lines of the file that `PGPASSFILE` names or `~/.pgpass`, which can be renewed at any time.
+fn password_lines() -> Vec<Vec<String>> {
+    let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
+    let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual);
+    let text = path.and_then(|path| String::from_utf8(read_file(&path).ok()?).ok());
+    let text = text.unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(fields_of).collect()
+}
+
+/// The password of a line, if it is for this host, port, database and user.
+fn password_for<'a>(fields: &'a [String], wanted: [&str; 4]) -> Option<&'a String> {
+    let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
+    let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
+    names.iter().zip(wanted).all(fits).then_some(password)
+}
+
 /// The servers, the user and the database as a URL, with `***` in the place of the password.
 fn shown(config: &Config) -> String {
     let mut url = "postgres://".to_owned();
@@ -233,8 +259,7 @@ fn shown(config: &Config) -> String {
         url += password;
         url.push('@');
     }
-    let ports = config.get_ports();
-    for (place, host) in config.get_hosts().iter().enumerate() {
+    for (place, (host, port)) in config.get_hosts().iter().zip(ports_of(config)).enumerate() {
         if place > 0 {
             url.push(',');
         }
@@ -243,9 +268,8 @@ fn shown(config: &Config) -> String {
             Host::Tcp(name) => url += &encoded(name),
             Host::Unix(path) => url += &encoded(&path.to_string_lossy()),
         }
-        match ports.get(place).or_else(|| ports.first()) {
-            Some(port) if *port != PORT => url += &format!(":{port}"),
-            _ => {}
+        if port != PORT {
+            url += &format!(":{port}");
         }
     }
     if let Some(database) = config.get_dbname() {
@@ -388,42 +412,54 @@ impl PostgresOptions {
             self.config.password(password);
         } else if self.config.get_password().is_none()
             && !self.access.may_change()
-            && let Some(password) = var("PGPASSWORD").ok().or_else(|| self.password_in_file())
+            && let Ok(password) = var("PGPASSWORD")
         {
             self.config.password(password);
         }
         Ok(self)
     }
 
-    /// The password of the first line that fits the first host.
-    fn password_in_file(&self) -> Option<String> {
-        let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
-        let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual)?;
-        let text = String::from_utf8(read_file(&path).ok()?).ok()?;
-        let host = match self.config.get_hosts().first()? {
-            Host::Tcp(name) => name.clone(),
-            Host::Unix(path) => path.to_string_lossy().into_owned(),
+    /// The same for each of its hosts, with the password that the file of passwords has for it.
+    pub(crate) fn each_host(&self, config: &Config) -> Vec<Config> {
+        let of_file = config.get_password().is_none() && !self.access.may_change();
+        let lines = if of_file {
+            password_lines()
+        } else {
+            Vec::new()
         };
-        let port = self
-            .config
-            .get_ports()
-            .first()
-            .copied()
-            .unwrap_or(PORT)
-            .to_string();
-        let user = self.config.get_user()?;
-        let wanted = [
-            &*host,
-            &port,
-            self.config.get_dbname().unwrap_or(user),
-            user,
-        ];
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        lines.map(fields_of).find_map(|fields| {
-            let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
-            let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
-            names.iter().zip(wanted).all(fits).then(|| password.clone())
-        })
+        let hosts = config.get_hosts().iter().zip(ports_of(config));
+        hosts
+            .map(|(host, port)| {
+                let mut one = Config::new();
+                let user = config.get_user().map(str::to_owned);
+                let user = user.or_else(|| var("USER").ok()).unwrap_or_default();
+                let name = match host {
+                    Host::Tcp(name) => {
+                        one.host(name);
+                        name.clone()
+                    }
+                    Host::Unix(path) => {
+                        one.host_path(path);
+                        path.to_string_lossy().into_owned()
+                    }
+                };
+                let database = config.get_dbname().unwrap_or(&user);
+                let wanted = [&*name, &*port.to_string(), database, &*user];
+                let of_file = lines.iter().find_map(|fields| password_for(fields, wanted));
+                if let Some(password) = config
+                    .get_password()
+                    .or_else(|| of_file.map(String::as_bytes))
+                {
+                    one.password(password);
+                }
+                config.get_user().map(|user| one.user(user));
+                config.get_dbname().map(|name| one.dbname(name));
+                one.port(port)
+                    .application_name("leasehold")
+                    .target_session_attrs(TargetSessionAttrs::ReadWrite);
+                one
+            })
+            .collect()
     }
 
     /// The URL as people may see it. It reads back the same but for the password.
@@ -458,8 +494,6 @@ impl PostgresOptions {
     /// Those of [`Access::login`].
     pub(crate) async fn with_login(&self, config: &Config) -> Result<Config, StoreError> {
         let mut config = config.clone();
-        config.application_name("leasehold");
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let is_own = config.get_password() != self.config.get_password();
         if self.access.may_change() && !is_own {
             let login = self.access.login(self.connect_timeout).await?;

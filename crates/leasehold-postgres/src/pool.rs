@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fmt, iter};
 
@@ -19,7 +19,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
 use super::errors;
-use super::options::PostgresOptions;
+use super::options::{PostgresOptions, ports_of};
 use super::tls::{self, Wire};
 
 /// How long a connection is kept that nobody uses, beside one.
@@ -40,6 +40,8 @@ pub(crate) struct Pool {
     /// Closes those that are idle; ends with its runtime.
     closer: Mutex<Option<JoinHandle<()>>>,
     room: Semaphore,
+    /// Which of the hosts was connected to last.
+    host: AtomicUsize,
     /// Whether a connection was opened with these settings before.
     worked: AtomicBool,
 }
@@ -71,6 +73,7 @@ impl Pool {
             idle: Mutex::default(),
             closer: Mutex::default(),
             room: Semaphore::new(options.pool as usize),
+            host: AtomicUsize::new(0),
             worked: AtomicBool::new(false),
         })
     }
@@ -100,7 +103,11 @@ impl Pool {
                 return Err(Failure::Other(self.late("did not answer")));
             };
             let warned = lock(&warning).take();
-            if !client.is_closed() {
+            let is_read_only = matches!(&answer, Err(error) if errors::is_read_only(error));
+            if is_read_only {
+                // Another host may accept writes: only a new connection finds out.
+                lock(&self.idle).clear();
+            } else if !client.is_closed() {
                 self.put_back((client, warning));
             }
             if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
@@ -204,26 +211,48 @@ impl Pool {
         let opened = self.open(config).await;
         let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
         let may_change = self.options.access.may_change();
-        opened.map_err(|failure| match &failure {
-            Failure::Server(error) if !may_change || !errors::is_of_login(error) => failure,
-            _ if worked => Failure::Other(self.meaning(failure).into_unavailable()),
-            _ => failure,
+        opened.map_err(|failure| {
+            let passes = match &failure {
+                Failure::Server(error) => worked && may_change && errors::is_of_login(error),
+                Failure::Other(_) => worked,
+            };
+            let error = match failure {
+                Failure::Server(error) => errors::meaning(error, &self.schema, &server(config)),
+                Failure::Other(error) => error,
+            };
+            Failure::Other(if passes {
+                error.into_unavailable()
+            } else {
+                error
+            })
         })
     }
 
     async fn open(&self, config: &Config) -> Result<(Client, Wire), Failure> {
         let tls = tls::connect(&self.options).map_err(Failure::Other)?;
-        let mut config = self
+        let config = self
             .options
             .with_login(config)
             .await
             .map_err(Failure::Other)?;
-        tls::apply(&mut config, &self.options);
-        let connected = timeout(self.options.connect_timeout, config.connect(tls)).await;
-        match connected {
-            Ok(connected) => connected.map_err(Failure::Server),
-            Err(_) => Err(Failure::Other(self.late("took no connection"))),
+        let hosts = self.options.each_host(&config);
+        // One that does not answer leaves time for the others, and they are asked first the next time.
+        let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let first = self.host.load(Ordering::Relaxed);
+        let mut failure = Failure::Other(self.late("took no connection"));
+        for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
+            let mut host = hosts[place].clone();
+            tls::apply(&mut host, &self.options);
+            match timeout(each, host.connect(tls.clone())).await {
+                Ok(Ok(connected)) => {
+                    self.host.store(place, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Ok(Err(error)) => failure = Failure::Server(error),
+                Err(_) => failure = Failure::Other(self.late("took no connection")),
+            }
         }
+        Err(failure)
     }
 
     pub(crate) fn late(&self, what: &str) -> StoreError {
@@ -249,21 +278,10 @@ impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
 
 /// The hosts, for messages.
 fn server(config: &Config) -> String {
-    let ports = config.get_ports();
-    let port = |place: usize| {
-        ports
-            .get(place)
-            .or_else(|| ports.first())
-            .copied()
-            .unwrap_or(5432)
-    };
-    let hosts = config
-        .get_hosts()
-        .iter()
-        .enumerate()
-        .map(|(place, host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", port(place)),
-            Host::Unix(path) => path.display().to_string(),
-        });
+    let hosts = config.get_hosts().iter().zip(ports_of(config));
+    let hosts = hosts.map(|(host, port)| match host {
+        Host::Tcp(name) => format!("{name}:{port}"),
+        Host::Unix(path) => path.display().to_string(),
+    });
     hosts.collect::<Vec<_>>().join(",")
 }

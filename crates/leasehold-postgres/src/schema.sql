@@ -1,10 +1,15 @@
--- The schema of leasehold's locks, version 2. "leasehold init" makes it; nothing else is needed.
+-- The schema of leasehold's locks, version 3. "leasehold init" makes it; nothing else is needed.
 --
 -- A key is a row: the queue of its claims as somebody wrote it down last (base), and what was asked
 -- of it since, in order (tail). The server understands neither. Whoever may read the rows can
 -- release every claim.
 
-create schema if not exists {schema};
+-- A role that owns a schema need not be allowed to make one.
+do $$ begin
+    if to_regnamespace('{schema}') is null then
+        create schema {schema};
+    end if;
+end $$;
 
 create table {schema}.about (
     version int not null,
@@ -46,13 +51,18 @@ create function {schema}.clock() returns bigint
     language sql volatile parallel safe
     as $$ select (extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
 
--- The number of a record for clients: another one after the server has started anew or has been
--- replaced. It may have lost its last commits then, and no position from before counts.
-create function {schema}.era(record bigint) returns bigint
+-- The number of a record for clients that know it up to a place in its tail, null if that is not there.
+-- It is another one where the last entry before has another time, or the server has started anew: with
+-- commits that did not wait for the disk a crash takes back what clients know, and others append
+-- something else.
+create function {schema}.record_at(record bigint, tail_at bigint, tail bytea, place bigint)
+    returns bigint
     language sql stable parallel safe
     as $$
-    select hashint8extended(record,
-        (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint)
+    select case when place between tail_at + 8 and tail_at + octet_length(tail) then
+        hashint8extended(record, (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint)
+            # ('x' || encode(substring(tail from (place - tail_at)::int - 7 for 8), 'hex'))::bit(64)::bigint
+        end
     $$;
 
 -- The advisory lock that a client holds as long as it listens.
@@ -84,14 +94,19 @@ create function {schema}.commit_when(standbys int) returns void
 declare
     names text := current_setting('synchronous_standby_names');
     waits int := case when names = '' then 0
-        else coalesce(substring(names from '(?i)^\s*(?:first|any)?\s*(\d+)\s*\(')::int, 1) end;
+        else coalesce(substring(names from
+            '(?i)^[[:space:]]*(?:first|any)?[[:space:]]*([0-9]+)[[:space:]]*[(]')::int, 1) end;
 begin
     if standbys < 0 then
         perform set_config('synchronous_commit', 'off', true);
     elsif standbys > waits then
         raise exception using errcode = 'LH004', message = waits::text, detail = standbys::text;
-    elsif standbys > 0 and current_setting('synchronous_commit') <> 'remote_apply' then
-        perform set_config('synchronous_commit', 'on', true);
+    elsif standbys > 0 then
+        -- Who has not waited until the end is only warned.
+        perform set_config('client_min_messages', 'warning', true);
+        if current_setting('synchronous_commit') <> 'remote_apply' then
+            perform set_config('synchronous_commit', 'on', true);
+        end if;
     end if;
 end
 $$;
@@ -115,23 +130,24 @@ $$;
 -- Whether a new base is taken, for all up to where a client knew the record: if the last base still ends
 -- where it did then ("replaced", null if there is no new one), and nothing was forgotten since.
 create function {schema}.takes(
-    record bigint, base_at bigint, ends bigint,
+    record bigint, base_at bigint, tail_at bigint, tail bytea,
     known_record bigint, known_end bigint, replaced bigint
 ) returns boolean
     language sql stable parallel safe
     as $$
-    select replaced is not null and base_at = replaced and known_end <= ends
-        and {schema}.era(record) = known_record
+    select replaced is not null and base_at = replaced
+        and {schema}.record_at(record, tail_at, tail, known_end) = known_record
     $$;
 
 -- Where the tail begins after a new base: it keeps what came since the last one, for clients that are a
--- little behind, unless that is long: the tail is written anew at each step.
+-- little behind, unless that is long: the tail is written anew at each step. And the time before, by which
+-- those are known that know nothing of it.
 create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base bytea)
     returns bigint
     language sql immutable parallel safe
     as $$
-    select case when new_base_at - base_at <= greatest(65536, octet_length(new_base) / 16)
-        then base_at else new_base_at end
+    select greatest(0, case when new_base_at - base_at <= greatest(65536, octet_length(new_base) / 16)
+        then base_at else new_base_at end - 8)
     $$;
 
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
@@ -150,31 +166,32 @@ declare
 begin
     loop
         update {schema}.keys k
-            set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+            set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
                         known_record, known_end, replaced)
                     then substring(k.tail from 1
                         + ({schema}.kept_from(k.base_at, known_end, new_base) - k.tail_at)::int)
                     else k.tail end
                     || int8send(mask) || int4send(octet_length(entry)) || entry
                     || int8send(coalesce(moment, {schema}.clock())),
-                tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
                         known_record, known_end, replaced)
                     then {schema}.kept_from(k.base_at, known_end, new_base) else k.tail_at end,
-                base = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                base = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
                         known_record, known_end, replaced)
                     then new_base else k.base end,
-                base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
+                base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
                         known_record, known_end, replaced)
                     then known_end else k.base_at end,
                 touched = {schema}.clock()
             where k.key = wanted and k.format = wanted_format
-                and (since is null or {schema}.era(k.record) = known_record
+                and (since is null or {schema}.record_at(k.record, k.tail_at, k.tail, known_end) = known_record
                     and k.tail_at + octet_length(k.tail) = known_end and {schema}.clock() >= since)
-            returning true, k.touched, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
-                case when {schema}.era(k.record) = known_record and known_end >= k.tail_at then null
+            returning true, k.touched, {schema}.record_at(k.record, k.tail_at, k.tail,
+                k.tail_at + octet_length(k.tail)), k.tail_at + octet_length(k.tail),
+                case when {schema}.record_at(k.record, k.tail_at, k.tail, known_end) = known_record then null
                     else k.base end,
                 substring(k.tail from 1 + (case
-                    when {schema}.era(k.record) = known_record and known_end >= k.tail_at then known_end
+                    when {schema}.record_at(k.record, k.tail_at, k.tail, known_end) = known_record then known_end
                     else k.base_at end - k.tail_at)::int),
                 k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)
             into appended, at, record, ends, base, entries, since_base, base_length;
@@ -198,7 +215,8 @@ begin
                     int8send(mask) || int4send(octet_length(entry)) || entry
                         || int8send(coalesce(moment, {schema}.clock())))
                 on conflict do nothing
-                returning true, k.touched, {schema}.era(k.record), octet_length(k.tail), k.base, k.tail,
+                returning true, k.touched, {schema}.record_at(k.record, k.tail_at, k.tail,
+                k.tail_at + octet_length(k.tail)), octet_length(k.tail), k.base, k.tail,
                     octet_length(k.tail), 0
                 into appended, at, record, ends, base, entries, since_base, base_length;
             if found then
@@ -222,11 +240,13 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
 begin
     for place in 1 .. cardinality(wanted) loop
         return query
-            select {schema}.clock(), k.format, {schema}.era(k.record), k.tail_at + octet_length(k.tail),
-                case when {schema}.era(k.record) = known_record[place]
-                    and known_end[place] >= k.tail_at then null else k.base end,
-                substring(k.tail from 1 + (case when {schema}.era(k.record) = known_record[place]
-                    and known_end[place] >= k.tail_at then known_end[place]
+            select {schema}.clock(), k.format, {schema}.record_at(k.record, k.tail_at, k.tail,
+                k.tail_at + octet_length(k.tail)), k.tail_at + octet_length(k.tail),
+                case when {schema}.record_at(k.record, k.tail_at, k.tail, known_end[place])
+                    = known_record[place] then null else k.base end,
+                substring(k.tail from 1 + (case
+                    when {schema}.record_at(k.record, k.tail_at, k.tail, known_end[place])
+                        = known_record[place] then known_end[place]
                     else k.base_at end - k.tail_at)::int),
                 k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)::bigint
                 from (select) one left join {schema}.keys k on k.key = wanted[place];
@@ -283,52 +303,58 @@ begin
         perform {schema}.commit_when(standbys);
     end if;
     return query
-        with free as (
+        -- First those of which there is no row: who makes the same key is waited for, and so far nobody
+        -- waits for this.
+        with made as (
+            insert into {schema}.keys as k (key, format, touched, tail)
+                select w.key, wanted_format, {schema}.clock(),
+                    int8send(0) || int4send(octet_length(w.entry)) || w.entry
+                        || int8send({schema}.clock())
+                    from unnest(wanted, known_record, entry, since) as w (key, record, entry, since)
+                    where (w.since is null or w.record is null)
+                        and not exists (select 1 from {schema}.keys o where o.key = w.key)
+                on conflict do nothing
+                returning k.key, true, k.touched, {schema}.record_at(k.record, k.tail_at, k.tail,
+                    k.tail_at + octet_length(k.tail)),
+                    octet_length(k.tail)::bigint, k.base, k.tail, octet_length(k.tail)::bigint, 0::bigint
+        ), free as (
             select k.key from {schema}.keys k where k.key = any(wanted) for update skip locked
+        ), changed as (
+            update {schema}.keys k
+                set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
+                            w.record, w.ends, w.replaced)
+                        then substring(k.tail from 1
+                            + ({schema}.kept_from(k.base_at, w.ends, w.new_base) - k.tail_at)::int)
+                        else k.tail end
+                        || int8send(0) || int4send(octet_length(w.entry)) || w.entry
+                        || int8send({schema}.clock()),
+                    tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
+                            w.record, w.ends, w.replaced)
+                        then {schema}.kept_from(k.base_at, w.ends, w.new_base) else k.tail_at end,
+                    base = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
+                            w.record, w.ends, w.replaced)
+                        then w.new_base else k.base end,
+                    base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at, k.tail,
+                            w.record, w.ends, w.replaced)
+                        then w.ends else k.base_at end,
+                    touched = {schema}.clock()
+                from free, unnest(wanted, known_record, known_end, entry, since, new_base, replaced)
+                    as w (key, record, ends, entry, since, new_base, replaced)
+                where free.key = k.key and w.key = k.key and k.format = wanted_format
+                    and (w.since is null or {schema}.record_at(k.record, k.tail_at, k.tail, w.ends) = w.record
+                        and k.tail_at + octet_length(k.tail) = w.ends
+                        and {schema}.clock() >= w.since)
+                returning k.key, true, k.touched, {schema}.record_at(k.record, k.tail_at, k.tail,
+                    k.tail_at + octet_length(k.tail)),
+                    k.tail_at + octet_length(k.tail),
+                    case when {schema}.record_at(k.record, k.tail_at, k.tail, w.ends) = w.record then null
+                        else k.base end,
+                    substring(k.tail from 1 + (case
+                        when {schema}.record_at(k.record, k.tail_at, k.tail, w.ends) = w.record then w.ends
+                        else k.base_at end - k.tail_at)::int),
+                    k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)::bigint
         )
-        update {schema}.keys k
-            set tail = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
-                        w.record, w.ends, w.replaced)
-                    then substring(k.tail from 1
-                        + ({schema}.kept_from(k.base_at, w.ends, w.new_base) - k.tail_at)::int)
-                    else k.tail end
-                    || int8send(0) || int4send(octet_length(w.entry)) || w.entry
-                    || int8send({schema}.clock()),
-                tail_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
-                        w.record, w.ends, w.replaced)
-                    then {schema}.kept_from(k.base_at, w.ends, w.new_base) else k.tail_at end,
-                base = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
-                        w.record, w.ends, w.replaced)
-                    then w.new_base else k.base end,
-                base_at = case when {schema}.takes(k.record, k.base_at, k.tail_at + octet_length(k.tail),
-                        w.record, w.ends, w.replaced)
-                    then w.ends else k.base_at end,
-                touched = {schema}.clock()
-            from free, unnest(wanted, known_record, known_end, entry, since, new_base, replaced)
-                as w (key, record, ends, entry, since, new_base, replaced)
-            where free.key = k.key and w.key = k.key and k.format = wanted_format
-                and (w.since is null or {schema}.era(k.record) = w.record
-                    and k.tail_at + octet_length(k.tail) = w.ends
-                    and {schema}.clock() >= w.since)
-            returning k.key, true, k.touched, {schema}.era(k.record),
-                k.tail_at + octet_length(k.tail),
-                case when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then null
-                    else k.base end,
-                substring(k.tail from 1 + (case
-                    when {schema}.era(k.record) = w.record and w.ends >= k.tail_at then w.ends
-                    else k.base_at end - k.tail_at)::int),
-                k.tail_at + octet_length(k.tail) - k.base_at, octet_length(k.base)::bigint;
-    return query
-        insert into {schema}.keys as k (key, format, touched, tail)
-            select w.key, wanted_format, {schema}.clock(),
-                int8send(0) || int4send(octet_length(w.entry)) || w.entry
-                    || int8send({schema}.clock())
-                from unnest(wanted, known_record, entry, since) as w (key, record, entry, since)
-                where (w.since is null or w.record is null)
-                    and not exists (select 1 from {schema}.keys o where o.key = w.key)
-            on conflict do nothing
-            returning k.key, true, k.touched, {schema}.era(k.record),
-                octet_length(k.tail)::bigint, k.base, k.tail, octet_length(k.tail)::bigint, 0::bigint;
+        select * from made union all select * from changed;
 end
 $$;
 
@@ -389,4 +415,4 @@ begin
 end
 $$;
 
-insert into {schema}.about (version) values (2);
+insert into {schema}.about (version) values (3);

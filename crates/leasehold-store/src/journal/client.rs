@@ -133,7 +133,9 @@ impl<J: Journal> Client<J> {
     /// Takes what others have appended, and hears what it tells this client.
     fn follow(&self, part: &mut Part<'_>, news: &News, at: StoreTime) -> Result<(), StoreError> {
         let (key, inbox) = (&part.slot.key, self.journal.inbox());
-        let heard = part.copy.follow(key, news, inbox)?;
+        let heard = part.copy.follow(key, news, inbox);
+        // Of what cannot be followed nothing is written down.
+        let heard = heard.inspect_err(|_| *part.copy = Copy::default())?;
         part.copy.at = at;
         let size = news.since_base + news.base_length;
         part.slot.size.store(size, Ordering::Relaxed);

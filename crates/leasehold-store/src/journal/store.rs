@@ -237,14 +237,15 @@ impl<J: Journal> Client<J> {
             };
             read = self.read(&mut [part]).await;
         }
+        let is_missed = read.is_err();
         if !looks.is_empty() {
             let seen = read.map(|()| copy.queue.look(copy.at));
             looks
                 .into_iter()
                 .for_each(|look| _ = look.send(seen.clone()));
         }
-        if is_rung && !was_known {
-            // What it was rung for may have been in what the base stands for.
+        if is_rung && (!was_known || is_missed) {
+            // What it was rung for may have been in what the base stands for, or was not to be had.
             self.push(Push::Reset);
         }
     }

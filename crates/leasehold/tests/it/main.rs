@@ -50,6 +50,7 @@ mod observing;
 mod outside_runtime;
 mod postgres_guard;
 mod postgres_server;
+mod postgres_settings;
 mod postgres_standbys;
 mod postgres_store;
 #[cfg(feature = "redis")]

@@ -439,6 +439,7 @@ async fn connections_are_encrypted() {
     let error = leasehold::connect(format!("{plain}?sslmode=require"))
         .await
         .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("TLS"), "{error}");
 }
 

@@ -1,0 +1,224 @@
+//! `postgres://` where roles and servers are set otherwise than usual.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
+
+use leasehold::{ErrorKind, Released};
+use leasehold_store::access::Access;
+use leasehold_store::scheme::Scheme as _;
+use leasehold_testkit::postgres::{Postgres, psql, sql_at};
+use leasehold_testkit::process::Process;
+use leasehold_testkit::proxy::Proxy;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::postgres_store::Fresh;
+use super::support::{in_line, soon, until, waiting};
+
+/// The same for a role of its own, which may use the locks.
+async fn as_role(fresh: &Fresh, settings: &[&str]) -> String {
+    let url = fresh.url().await;
+    let (server, schema) = url.split_once("?schema=").unwrap();
+    let schema = schema.split('&').next().unwrap();
+    let role = format!("set_{schema}");
+    sql_at(server, &format!("create role {role} login"));
+    for setting in settings {
+        sql_at(server, &format!("alter role {role} set {setting}"));
+    }
+    let theirs = url.replace("postgres@", &format!("{role}@"));
+    let error = leasehold::connect(&theirs).await.unwrap_err();
+    let grants = error.hint().expect("what to grant").replace("ROLE", &role);
+    sql_at(server, &grants);
+    theirs
+}
+
+/// Who is in the way of others tries again, and keeps its place.
+#[tokio::test]
+async fn a_lock_that_came_too_late_is_waited_for() {
+    let server = Postgres::start_with("fsync = off");
+    let fresh = Fresh::at(&server.url(), "");
+    let strict = [
+        "lock_timeout = '20ms'",
+        "default_transaction_isolation = 'repeatable read'",
+    ];
+    let url = as_role(&fresh, &strict).await;
+    let client = leasehold::connect(&url).await.unwrap();
+    let holder = client.mutex("k").unwrap().lock().await.unwrap();
+    let locked = "begin; lock table locks_keys in exclusive mode; select pg_sleep(600)";
+    let schema = url
+        .split_once("schema=")
+        .unwrap()
+        .1
+        .split('&')
+        .next()
+        .unwrap();
+    let locked = locked.replace("locks_keys", &format!("{schema}.keys"));
+    let _session = Process::spawn(psql(&server.url(), &locked));
+    let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
+    until("the table is locked", async || server.sql(asleep) == "1").await;
+    let waiter = waiting(&client, "k");
+    until("it came too late", async || {
+        server.log().contains("lock timeout")
+    })
+    .await;
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'";
+    server.sql(end);
+    in_line(&client, "k", 1).await;
+    assert_eq!(holder.release().await.unwrap(), Released::Held);
+    drop(soon("the grant", waiter).await.unwrap().unwrap());
+
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = leasehold::connect(&url).await.unwrap();
+        let lock = client.mutex("hot").unwrap();
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let lease = lock.lock().await.unwrap();
+                assert_eq!(lease.release().await.unwrap(), Released::Held);
+            }
+        });
+    }
+    soon("everyone's turns", tasks.join_all()).await;
+}
+
+/// One that accepts connections and says nothing leaves time for the next.
+#[tokio::test]
+async fn a_host_that_does_not_answer_is_passed_over() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    let both = url.replace(
+        "postgres@",
+        &format!("postgres@{},", silent.local_addr().unwrap()),
+    );
+    let client = leasehold::connect(format!("{both}&connect_timeout=4s")).await;
+    let lease = client.unwrap().mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+}
+
+/// A planned switch: the server that had the locks takes no more writes.
+#[tokio::test]
+async fn a_host_that_becomes_read_only_is_left() {
+    let servers = [(); 2].map(|()| Postgres::start_with("fsync = off"));
+    for server in &servers {
+        let url = format!("{}?schema=locks", server.url());
+        let access = Access::default();
+        let made = leasehold_postgres::Postgres.initialise(&url, &access);
+        made.await.unwrap();
+    }
+    let first = format!("postgres@{},", servers[0].address());
+    let url = servers[1].url().replace("postgres@", &first);
+    let client = leasehold::connect(format!("{url}?schema=locks"))
+        .await
+        .unwrap();
+    let lock = client.mutex("k").unwrap();
+    assert_eq!(
+        lock.lock().await.unwrap().release().await.unwrap(),
+        Released::Held
+    );
+    servers[0].sql("alter system set default_transaction_read_only = on");
+    servers[0].sql("select pg_reload_conf()");
+    let setting = "show default_transaction_read_only";
+    until("it is read-only", async || servers[0].sql(setting) == "on").await;
+    drop(soon("the other server", lock.lock()).await.unwrap());
+    let used = "select count(*) from locks.keys where key = 'k'";
+    until("it is used", async || servers[1].sql(used) == "1").await;
+
+    let alone = format!("{}?schema=locks", servers[0].url());
+    let error = leasehold::connect(alone).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    assert!(error.hint().unwrap().contains("all hosts"), "{error:?}");
+}
+
+/// What waiting does not mend is said at once.
+#[tokio::test]
+async fn a_password_that_is_missing_is_not_waited_for() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    // Asks for a password, as a server does.
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut startup = [0; 512];
+            let _ = stream.read(&mut startup);
+            let _ = stream.write_all(&[b'R', 0, 0, 0, 8, 0, 0, 0, 3]);
+        }
+    });
+    let url = format!("postgres://nobody@{address}/nowhere?sslmode=disable");
+    let error = leasehold::connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("wants a password"), "{error}");
+}
+
+/// Who owns a schema need not be allowed to make one.
+#[tokio::test]
+async fn a_schema_that_was_made_for_a_role_is_filled() {
+    let server = Postgres::shared();
+    let database = server.url_of(&server.database());
+    let owner = "create role filler login; create schema made authorization filler";
+    sql_at(&database, owner);
+    let url = database.replace("postgres@", "filler@") + "?schema=made";
+    let access = Access::default();
+    leasehold_postgres::Postgres
+        .initialise(&url, &access)
+        .await
+        .unwrap();
+    let client = leasehold::connect(&url).await.unwrap();
+    drop(client.mutex("k").unwrap().lock().await.unwrap());
+}
+
+/// A crash of one process of the server takes back commits that did not wait for the disk, and what is
+/// appended then may end where they did.
+#[tokio::test]
+async fn what_a_crash_has_taken_back_is_not_believed() {
+    let server = Postgres::start();
+    let fresh = Fresh::at(&server.url(), "&commit=async");
+    let later = fresh.connect().await;
+    let proxy = Proxy::start(server.address());
+    let port = |port: u16| format!("127.0.0.1:{port}");
+    let far = fresh
+        .bare_url()
+        .replace(&port(server.port()), &port(proxy.port()));
+    let former = leasehold::connect(far).await.unwrap();
+    let lock = former.mutex("k").unwrap();
+    assert_eq!(
+        lock.lock().await.unwrap().release().await.unwrap(),
+        Released::Held
+    );
+    server.sql("checkpoint");
+    // These write what has been committed.
+    let writers = ["walwriter", "background writer", "checkpointer"];
+    let writers = writers.map(|writer| {
+        let pid = format!("select pid from pg_stat_activity where backend_type = '{writer}'");
+        Pid::from_raw(server.sql(&pid).parse().unwrap()).unwrap()
+    });
+    for writer in writers {
+        kill_process(writer, Signal::STOP).unwrap();
+    }
+    let lost = lock.lock().await.unwrap();
+    let schema = fresh.bare_url().split_once("schema=").unwrap().1;
+    let schema = schema.split('&').next().unwrap();
+    let end = format!("select tail_at + octet_length(tail) from {schema}.keys where key = 'k'");
+    let ended = server.sql(&end);
+    let starts = || server.log().matches("ready to accept connections").count();
+    let before = starts();
+    // The former asks nothing before somebody else has what it has.
+    proxy.refuse();
+    for writer in writers {
+        kill_process(writer, Signal::KILL).unwrap();
+    }
+    until("the server to recover", async || starts() > before).await;
+    assert_ne!(server.sql(&end), ended, "the commit is undone");
+    let lease = soon("a grant", later.mutex("k").unwrap().lock())
+        .await
+        .unwrap();
+    assert_eq!(server.sql(&end), ended, "as long as the one that is undone");
+    proxy.accept();
+    soon("the former learns of it", async {
+        while lost.is_valid() {
+            let _ = lost.renew().await;
+        }
+    })
+    .await;
+    lease.renew().await.unwrap();
+}

@@ -182,6 +182,21 @@ def _release_at_exit() -> None:
         _native.Client.close_all(clients, 1).wait()
 
 
+_released_with: int | None = None
+
+
+def _release_with_process() -> None:
+    global _released_with
+    if _released_with != os.getpid():
+        _released_with = os.getpid()
+        process = sys.modules.get("multiprocessing.process")
+        # A child of ``multiprocessing`` ends with ``os._exit``, and without ``atexit``.
+        if process is not None and process.parent_process() is not None:
+            from multiprocessing.util import Finalize
+
+            Finalize(None, _release_at_exit, exitpriority=0)
+
+
 _LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}
 _logger: logging.Logger | None = None
 #: The process that logs, and from which level on.
@@ -219,7 +234,11 @@ def _log(logger: logging.Logger) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         for level, message in _native.records().wait():
-            logger.log(_LEVELS[level], "%s", message)
+            try:
+                logger.log(_LEVELS[level], "%s", message)
+            except Exception as error:
+                # Of a handler, and it is nobody's: others are still to be told.
+                sys.excepthook(type(error), error, error.__traceback__)
 
 
 class RwLock(Generic[_Lock]):
@@ -389,6 +408,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
     def _claim(self, limit: Seconds | None, or_none: bool) -> Coroutine[Any, Any, Any]:
         """Waits for a lease of the core, which with ``or_none`` may be none."""
         _listen()
+        _release_with_process()
         return self._client._run(self._core.acquire(limit, or_none, self._who()))
 
     async def __aenter__(self) -> _LeaseT:

@@ -7,10 +7,13 @@ import os
 import threading
 import urllib.parse
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ._errors import LeaseholdError, Timeout
 from ._threads import Client, Lease
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _clients: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
 
@@ -86,6 +89,14 @@ class FileLock(contextlib.ContextDecorator):
             self._levels.pop()
         elif self._levels:
             self._levels.pop().__exit__(None)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Holds it while ``function`` runs."""
+        import inspect
+
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError("FileLock holds for plain functions only: use a block in this one")
+        return super().__call__(function)
 
     def __enter__(self) -> FileLock:
         self.acquire()

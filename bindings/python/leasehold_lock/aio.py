@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
 from ._base import BaseClient, BaseElection, BaseLease, BaseLock, LossEvent, RwLock, numbers
+from ._errors import LeaseholdError
 from ._types import ConnectOptions
 
 if TYPE_CHECKING:
@@ -44,26 +45,35 @@ class Lease(BaseLease):
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Runs ``work``, and cancels it as soon as the lease ends; then raises ``Lost``.
 
-        Work under a lease that has ended is not begun.
+        Work under a lease that has ended is not begun. The work is a part of this task: it may
+        enter a lock again, and ends before this does.
         """
         try:
             self.check()
         except BaseException:
-            work.close()
+            if asyncio.iscoroutine(work):
+                work.close()
             raise
         task = asyncio.ensure_future(work)
+        _numbers.setdefault(task, _number())
         loss = asyncio.ensure_future(self.lost.wait())
         try:
             await asyncio.wait((task, loss), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await _end(task)
+        except asyncio.CancelledError:
+            failed = await _end(task, loss)
+            if failed is not None:
+                raise failed
+            raise
+        in_time = task.done()
+        failed = await _end(task, loss)
+        if not in_time:
+            try:
                 self.check()
-            done = await task
-            self.check()
-            return done
-        finally:
-            await _end(loss)
-            await _end(task)
+            except LeaseholdError as lost:
+                raise lost from failed
+        done = await task
+        self.check()
+        return done
 
 
 class Lock(BaseLock[Lease]):
@@ -110,13 +120,24 @@ class Client(BaseClient[Lock, Election]):
         return self.__aenter__().__await__()
 
 
-async def _end(task: asyncio.Future[Any]) -> None:
-    """Cancels it, and waits until it has ended. Whatever it ends with is not for us."""
-    if not task.done():
-        task.cancel()
-        await asyncio.wait((task,))
-    if not task.cancelled():
-        task.exception()
+async def _end(task: asyncio.Future[Any], *others: asyncio.Future[Any]) -> BaseException | None:
+    """Cancels these, and waits until they have ended, also if it is cancelled meanwhile.
+
+    Returns what the first has failed with.
+    """
+    cancelled = None
+    for one in (task, *others):
+        one.cancel()
+    while pending := [one for one in (task, *others) if not one.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            for one in pending:
+                one.cancel()
+    if cancelled is not None:
+        raise cancelled
+    return None if task.cancelled() else task.exception()
 
 
 class _Bridge:

@@ -56,6 +56,8 @@ def check(done: Any) -> int:
     ``done`` is what SQLAlchemy, a cursor, or ``QuerySet.update`` has returned.
     """
     count: int = getattr(done, "rowcount", done)
+    if count < 0:
+        raise ValueError("the driver does not know how many rows were changed: it fences nothing")
     if not count:
         raise Fenced("no row was changed: there is none, or it has seen a higher token")
     return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 
 import leasehold_lock as lh
@@ -36,6 +37,11 @@ def test_a_gate_is_shared_by_threads():
     for thread in threads:
         thread.join()
     assert gate.seen == tokens[-1] and tokens[-1] not in refused
+
+
+def test_a_count_that_nobody_knows_guards_nothing():
+    with pytest.raises(ValueError, match="fences nothing"):
+        fence.check(sqlite3.connect(":memory:").cursor())
 
 
 def test_statements_of_sqlalchemy_are_guarded():

@@ -94,6 +94,18 @@ def test_it_decorates_a_function(path):
     assert work() and not lock.is_locked
 
 
+def test_what_runs_after_the_call_is_not_decorated(path):
+    async def work():
+        pass
+
+    def rows():
+        yield 1
+
+    for function in (work, rows):
+        with pytest.raises(TypeError, match="use a block"):
+            lh.FileLock(path)(function)
+
+
 def test_processes_exclude_each_other(path):
     text = "import sys, leasehold_lock as lh\nlh.FileLock(sys.argv[1], 0).acquire()\n"
     command = [sys.executable, "-c", text, str(path)]

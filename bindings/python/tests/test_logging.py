@@ -69,6 +69,27 @@ def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, ha
     assert any("lost: no renewal succeeded" in message and "key=k" in message for message in said)
 
 
+def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handler, capsys):
+    said = []
+
+    def emit(record):
+        said.append(record.getMessage())
+        if len(said) == 1:
+            raise OSError("the server of the logs is down")
+
+    handler.emit = emit
+    client = lh.connect(leasehold_url)
+    leases = [client.mutex(key).lease() for key in ("k", "other")]
+    leasehold_clock.advance(30)
+    client.close(60)
+    assert not any(lease.is_valid() for lease in leases)
+    assert {key for key in ("k", "other") for message in said if f"key={key}" in message} == {
+        "k",
+        "other",
+    }
+    assert "the server of the logs is down" in capsys.readouterr().err
+
+
 ENDS = """
 import logging, sys, threading
 class Slow(logging.StreamHandler):

@@ -286,6 +286,24 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "done\n"
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_child_of_multiprocessing_releases_at_its_end(tmp_path, url, method):
+    text = f"""
+import multiprocessing
+def work():
+    global lock
+    lock = lh.connect(url, ttl=3600).mutex("left")
+    lock.acquire()
+if __name__ == "__main__":
+    child = multiprocessing.get_context({method!r}).Process(target=work)
+    child.start()
+    child.join()
+    with lh.connect(url) as client, client.mutex("left", timeout=30):
+        print(child.exitcode)
+"""
+    assert run(tmp_path, text, url) == "0\n"
+
+
 def test_an_interrupt_is_noticed_while_other_threads_wait(url):
     client = lh.connect(url)
     with client.mutex("k") as lease:

@@ -271,3 +271,61 @@ def until_nobody_waits(client):
     end = time.monotonic() + 20
     while client.inspect("k").waiters:
         assert time.monotonic() < end, "it waits on"
+
+
+async def cancelled(client, work, times=1):
+    """What came of a task that held a lock for ``work`` when it was cancelled so often."""
+    begun = asyncio.Event()
+
+    async def job():
+        async with client.mutex("k") as lease:
+            await lease.run(work(begun))
+
+    task = asyncio.ensure_future(job())
+    await begun.wait()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait((task,))
+    return task
+
+
+@scenario
+async def test_work_has_ended_when_its_lease_is_released(client):
+    steps = []
+
+    async def work(begun):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # As `anyio` does it: each turn of the loop cancels once more.
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            steps.append(await client.mutex("k").locked())
+
+    assert (await cancelled(client, work, times=2)).cancelled()
+    assert steps == [True]
+
+
+@scenario
+async def test_what_fails_while_work_is_cancelled_is_raised(client):
+    async def work(begun):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("the disk is full")
+
+    assert isinstance((await cancelled(client, work)).exception(), ValueError)
+
+
+@scenario
+async def test_guarded_work_enters_again(client):
+    lock = client.reentrant("k", timeout=60)
+
+    @lock.guard()
+    async def deep(times):
+        return 0 if times == 0 else 1 + await deep(times - 1)
+
+    assert await deep(2) == 2

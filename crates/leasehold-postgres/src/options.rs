@@ -211,6 +211,10 @@ fn no_pool() -> Invalid {
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
 /// a password.
 fn parse(url: &str) -> Result<Config, Invalid> {
+    if url.matches('@').count() > 1 {
+        // A part of a password would be taken for a host, and shown.
+        return Err(not_encoded("the URL of PostgreSQL has more than one @"));
+    }
     let config = url.parse().map_err(|_| invalid("cannot be read"))?;
     check_host(&config).map(|()| config)
 }
@@ -286,8 +290,12 @@ fn discreet(url: &str, invalid: Invalid) -> Invalid {
     if !behind.is_some_and(|behind| behind.contains('@')) {
         return invalid;
     }
+    not_encoded("the URL of PostgreSQL cannot be read, and it has an @ after its first / or ?")
+}
+
+fn not_encoded(message: &str) -> Invalid {
     Invalid::new(
-        "the URL of PostgreSQL cannot be read, and it has an @ after its first / or ?",
+        message,
         "percent-encode special characters in user and password, and in parameters: %2F for /, %3F for \
          ?, %40 for @",
     )
@@ -642,6 +650,8 @@ mod tests {
                 "postgres://h/d?listen=postgres://h/d%3Foptions=x",
                 "has parameters",
             ),
+            ("postgres://u:se@secret@h/d", "more than one @"),
+            ("postgres://u:se/secret@h/d@b", "has an @ after"),
             ("postgres://", "names no host"),
             ("postgres://://", "names no host"),
             ("postgres://u:secret@h:port/d", "cannot be read"),

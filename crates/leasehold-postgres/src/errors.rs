@@ -36,21 +36,7 @@ pub(crate) fn is_read_only(error: &Error) -> bool {
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let Some(said) = error.as_db_error() else {
-        let cause = cause(&error);
-        let unavailable = |message| StoreError::new(ErrorKind::Unavailable, message);
-        // What the client finds out before it asks the server has no code.
-        let said = match &*cause {
-            "database does not allow writes" => {
-                unavailable(format!("PostgreSQL at {server} is read-only")).with_hint(OTHER_HOSTS)
-            }
-            "password missing" => refused(format!("PostgreSQL at {server} wants a password"))
-                .with_hint("it can stand in ~/.pgpass, in PGPASSWORD or in a file for passwords"),
-            "server does not support TLS" => refused(format!("PostgreSQL at {server} has no TLS"))
-                .with_hint("set ssl = on there"),
-            _ => unavailable(format!("PostgreSQL at {server} cannot be reached: {cause}"))
-                .with_hint("check that the server runs and that the URL names its host and port"),
-        };
-        return said.with_source(error);
+        return of_client(&cause(&error), server).with_source(error);
     };
     let (code, message) = (said.code(), said.message().to_owned());
     let class = code.code().get(..2).unwrap_or_default();
@@ -96,6 +82,23 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         _ => refused(format!("PostgreSQL: {message} ({})", code.code())),
     };
     said.with_source(error)
+}
+
+/// What the client finds out by itself has no code.
+fn of_client(cause: &str, server: &str) -> StoreError {
+    let unavailable = |message| StoreError::new(ErrorKind::Unavailable, message);
+    match cause {
+        "database does not allow writes" => {
+            unavailable(format!("PostgreSQL at {server} is read-only")).with_hint(OTHER_HOSTS)
+        }
+        "password missing" => refused(format!("PostgreSQL at {server} wants a password"))
+            .with_hint("it can stand in ~/.pgpass, in PGPASSWORD or in a file for passwords"),
+        "server does not support TLS" => {
+            refused(format!("PostgreSQL at {server} has no TLS")).with_hint("set ssl = on there")
+        }
+        _ => unavailable(format!("PostgreSQL at {server} cannot be reached: {cause}"))
+            .with_hint("check that the server runs and that the URL names its host and port"),
+    }
 }
 
 /// The class of what a server says of a user or a password.

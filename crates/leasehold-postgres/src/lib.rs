@@ -17,7 +17,7 @@
 //! of the repository says what is promised.
 //!
 //! - `options`: the URL;
-//! - `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
+//! - `hosts`: the hosts one by one, and their passwords; `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
 //! - `journal`: the statements, and what is read of their answers; `batch`: steps that go together;
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
@@ -33,6 +33,7 @@ mod errors;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hosts;
 mod init;
 mod journal;
 mod listener;

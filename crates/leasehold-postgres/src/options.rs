@@ -3,20 +3,20 @@
 use std::env::var;
 use std::fmt;
 use std::iter;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_store::access::{Access, read_file};
+use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
 use leasehold_store::params::{Param, Params, add_params, check_times, encode};
 use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::config::Host;
+
+use super::hosts::{PORT, Passwords, one_by_one, ports_of};
 
 const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
-const PORT: u16 = 5432;
 const MOST_CONNECTIONS: u32 = 100;
 const MOST_STANDBYS: u32 = 100;
 const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -228,32 +228,6 @@ fn check_host(config: &Config) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The port of each host.
-pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
-    let ports = config.get_ports();
-    (0..config.get_hosts().len()).map(move |place| {
-        let port = ports.get(place).or_else(|| ports.first());
-        port.copied().unwrap_or(PORT)
-    })
-}
-
-/// The lines of the file that `PGPASSFILE` names or `~/.pgpass`, which can be renewed at any time.
-fn password_lines() -> Vec<Vec<String>> {
-    let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
-    let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual);
-    let text = path.and_then(|path| String::from_utf8(read_file(&path).ok()?).ok());
-    let text = text.unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(fields_of).collect()
-}
-
-/// The password of a line, if it is for this host, port, database and user.
-fn password_for<'a>(fields: &'a [String], wanted: [&str; 4]) -> Option<&'a String> {
-    let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
-    let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
-    names.iter().zip(wanted).all(fits).then_some(password)
-}
-
 /// The servers, the user and the database as a URL, with `***` in the place of the password.
 fn shown(config: &Config) -> String {
     let mut url = "postgres://".to_owned();
@@ -430,44 +404,10 @@ impl PostgresOptions {
     /// The same for each of its hosts, with the password that the file of passwords has for it.
     pub(crate) fn each_host(&self, config: &Config) -> Vec<Config> {
         let of_file = config.get_password().is_none() && !self.access.may_change();
-        let lines = if of_file {
-            password_lines()
-        } else {
-            Vec::new()
-        };
-        let hosts = config.get_hosts().iter().zip(ports_of(config));
-        hosts
-            .map(|(host, port)| {
-                let mut one = Config::new();
-                let user = config.get_user().map(str::to_owned);
-                let user = user.or_else(|| var("USER").ok()).unwrap_or_default();
-                let name = match host {
-                    Host::Tcp(name) => {
-                        one.host(name);
-                        name.clone()
-                    }
-                    Host::Unix(path) => {
-                        one.host_path(path);
-                        path.to_string_lossy().into_owned()
-                    }
-                };
-                let database = config.get_dbname().unwrap_or(&user);
-                let wanted = [&*name, &*port.to_string(), database, &*user];
-                let of_file = lines.iter().find_map(|fields| password_for(fields, wanted));
-                if let Some(password) = config
-                    .get_password()
-                    .or_else(|| of_file.map(String::as_bytes))
-                {
-                    one.password(password);
-                }
-                config.get_user().map(|user| one.user(user));
-                config.get_dbname().map(|name| one.dbname(name));
-                one.port(port)
-                    .application_name("leasehold")
-                    .target_session_attrs(TargetSessionAttrs::ReadWrite);
-                one
-            })
-            .collect()
+        one_by_one(
+            config,
+            &of_file.then(Passwords::of_file).unwrap_or_default(),
+        )
     }
 
     /// The URL as people may see it. It reads back the same but for the password.
@@ -540,21 +480,6 @@ impl fmt::Debug for PostgresOptions {
             .field(&self.redacted_url())
             .finish()
     }
-}
-
-/// The fields of a line of a password file: between colons; a backslash stands before a colon or a
-/// backslash that is meant.
-fn fields_of(line: &str) -> Vec<String> {
-    let (mut fields, mut chars) = (vec![String::new()], line.chars());
-    while let Some(c) = chars.next() {
-        match (c, fields.last_mut()) {
-            (':', _) => fields.push(String::new()),
-            ('\\', Some(field)) => field.extend(chars.next()),
-            (c, Some(field)) => field.push(c),
-            (_, None) => {}
-        }
-    }
-    fields
 }
 
 #[cfg(test)]
@@ -661,14 +586,5 @@ mod tests {
             assert!(!refused.message.contains("secret"), "{refused}");
             assert!(refused.hint.is_some(), "{refused}");
         }
-    }
-
-    #[test]
-    fn a_line_of_a_password_file_has_five_fields() {
-        assert_eq!(fields_of("h:5432:*:u:p"), ["h", "5432", "*", "u", "p"]);
-        assert_eq!(
-            fields_of(r"a\:b:1:d:u:p\\w\:x"),
-            ["a:b", "1", "d", "u", r"p\w:x"]
-        );
     }
 }

@@ -19,7 +19,8 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
 use super::errors;
-use super::options::{PostgresOptions, ports_of};
+use super::hosts::ports_of;
+use super::options::PostgresOptions;
 use super::tls::{self, Wire};
 
 /// How long a connection is kept that nobody uses, beside one.

@@ -1,0 +1,130 @@
+//! The hosts of a URL one by one, each with its password.
+
+use std::env::var;
+use std::path::PathBuf;
+
+use leasehold_store::access::read_file;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+
+pub(crate) const PORT: u16 = 5432;
+
+/// The port of each host.
+pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
+    let ports = config.get_ports();
+    (0..config.get_hosts().len()).map(move |place| {
+        let port = ports.get(place).or_else(|| ports.first());
+        port.copied().unwrap_or(PORT)
+    })
+}
+
+/// One configuration for each host, for a session that writes.
+pub(crate) fn one_by_one(config: &Config, passwords: &Passwords) -> Vec<Config> {
+    let user = config.get_user().map(str::to_owned);
+    // Whom the client takes by default.
+    let user = user.or_else(|| var("USER").ok()).unwrap_or_default();
+    let database = config.get_dbname().unwrap_or(&user);
+    let hosts = config.get_hosts().iter().zip(ports_of(config));
+    hosts
+        .map(|(host, port)| {
+            let mut one = Config::new();
+            let name = match host {
+                Host::Tcp(name) => {
+                    one.host(name);
+                    name.clone()
+                }
+                Host::Unix(path) => {
+                    one.host_path(path);
+                    path.to_string_lossy().into_owned()
+                }
+            };
+            let of_file = passwords.of([&name, &port.to_string(), database, &user]);
+            let password = config.get_password();
+            if let Some(password) = password.or_else(|| of_file.map(str::as_bytes)) {
+                one.password(password);
+            }
+            if let Some(user) = config.get_user() {
+                one.user(user);
+            }
+            if let Some(database) = config.get_dbname() {
+                one.dbname(database);
+            }
+            one.port(port)
+                .application_name("leasehold")
+                .target_session_attrs(TargetSessionAttrs::ReadWrite);
+            one
+        })
+        .collect()
+}
+
+/// The lines of a file of passwords: host, port, database, user and password.
+#[derive(Default)]
+pub(crate) struct Passwords(Vec<Vec<String>>);
+
+impl Passwords {
+    /// Of the file that `PGPASSFILE` names, or `~/.pgpass`: as it is now.
+    pub(crate) fn of_file() -> Self {
+        let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
+        let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual);
+        let text = path.and_then(|path| String::from_utf8(read_file(&path).ok()?).ok());
+        Self::read(&text.unwrap_or_default())
+    }
+
+    fn read(text: &str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        Self(lines.map(fields_of).collect())
+    }
+
+    /// That of the first line which fits.
+    fn of(&self, wanted: [&str; 4]) -> Option<&str> {
+        self.0.iter().find_map(|fields| {
+            let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
+            let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
+            names.iter().zip(wanted).all(fits).then_some(&**password)
+        })
+    }
+}
+
+/// The fields of a line: between colons; a backslash stands before a colon or a backslash that is
+/// meant.
+fn fields_of(line: &str) -> Vec<String> {
+    let (mut fields, mut chars) = (vec![String::new()], line.chars());
+    while let Some(c) = chars.next() {
+        match (c, fields.last_mut()) {
+            (':', _) => fields.push(String::new()),
+            ('\\', Some(field)) => field.extend(chars.next()),
+            (c, Some(field)) => field.push(c),
+            (_, None) => {}
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_password_file_has_five_fields() {
+        assert_eq!(fields_of("h:5432:*:u:p"), ["h", "5432", "*", "u", "p"]);
+        assert_eq!(
+            fields_of(r"a\:b:1:d:u:p\\w\:x"),
+            ["a:b", "1", "d", "u", r"p\w:x"]
+        );
+    }
+
+    #[test]
+    fn each_host_has_its_own_password() {
+        let passwords = Passwords::read("# a:1:*:*:no\na:1:d:u:of a\nb:*:*:u:of b\n");
+        let of = |url: &str| {
+            let config = url.parse().unwrap();
+            let each = one_by_one(&config, &passwords).into_iter();
+            each.map(|one| one.get_password().map(<[u8]>::to_vec))
+                .collect::<Vec<_>>()
+        };
+        let found = ["of a", "of b"].map(|password| Some(password.into()));
+        assert_eq!(of("postgres://u@a:1,b:2/d"), found);
+        assert_eq!(of("postgres://other@a:1/d"), [None]);
+        assert_eq!(of("postgres://u:own@a:1/d"), [Some(b"own".to_vec())]);
+    }
+}

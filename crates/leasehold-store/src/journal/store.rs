@@ -18,7 +18,10 @@ use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records, Step, Taken, Transacted};
-use crate::sync::{Mutex, check_runtime, lock};
+use crate::sync::{Mutex, check_runtime, lock, sleep};
+
+/// When a look that a ring has asked for is tried again.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// A store on a journal. Each value is one client.
 pub struct JournalStore<J>(Arc<Client<J>>);
@@ -237,15 +240,22 @@ impl<J: Journal> Client<J> {
             };
             read = self.read(&mut [part]).await;
         }
-        let is_missed = read.is_err();
+        if is_rung && read.is_err() && self.journal.listens() {
+            // Who has rung does not ring again.
+            let (client, key) = (self.clone(), slot.key.clone());
+            tokio::spawn(async move {
+                sleep(AGAIN).await;
+                client.ask(&key, Asked::Ring);
+            });
+        }
         if !looks.is_empty() {
             let seen = read.map(|()| copy.queue.look(copy.at));
             looks
                 .into_iter()
                 .for_each(|look| _ = look.send(seen.clone()));
         }
-        if is_rung && (!was_known || is_missed) {
-            // What it was rung for may have been in what the base stands for, or was not to be had.
+        if is_rung && !was_known {
+            // What it was rung for may have been in what the base stands for.
             self.push(Push::Reset);
         }
     }

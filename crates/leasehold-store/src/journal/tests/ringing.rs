@@ -1,31 +1,64 @@
 //! Whom a client rings, on a journal that writes it down.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, ClaimId, Command, Inbox, Key, Mode, Release, StoreTime};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use leasehold_core::{Claim, ClaimId, Command, Inbox, Key, Mode, Push, Release, StoreTime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::entry::{self, Steps};
 use super::super::{
     Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
 };
-use crate::error::StoreError;
-use crate::port::{Capabilities, Listening};
+use crate::error::{ErrorKind, StoreError};
+use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records as _, Step};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, timeout};
 
+const PATIENCE: Duration = Duration::from_secs(60);
 const START: StoreTime = StoreTime(1_700_000_000_000_000);
 
-#[derive(Debug)]
 struct OneKey {
     entries: Mutex<Vec<Entry>>,
     inbox: Inbox,
     rung: UnboundedSender<Vec<Inbox>>,
+    bell: Mutex<Option<Arc<dyn Doorbell>>>,
+    /// How many reads fail.
+    failing: AtomicU32,
+}
+
+impl fmt::Debug for OneKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*lock(&self.entries)).finish()
+    }
 }
 
 impl OneKey {
+    fn store() -> (JournalStore<Self>, UnboundedReceiver<Vec<Inbox>>) {
+        let (rung, heard) = unbounded_channel();
+        let key = Self {
+            entries: Mutex::default(),
+            inbox: Inbox::from_random(1),
+            rung,
+            bell: Mutex::default(),
+            failing: AtomicU32::new(0),
+        };
+        (JournalStore::new(key, Duration::from_secs(60)), heard)
+    }
+
+    /// Others ask.
+    fn others(&self, command: Command) {
+        let steps = Steps {
+            listens: true,
+            ring: Vec::new().into(),
+            commands: vec![command].into(),
+        };
+        self.write(&entry::encode(&steps).unwrap());
+    }
+
     fn news(&self, known: Option<Position>) -> News {
         let entries = lock(&self.entries);
         let seen = known.map_or(0, |known| usize::try_from(known.offset).unwrap());
@@ -75,6 +108,11 @@ impl Journal for OneKey {
         &self,
         keys: &[(&Key, Option<Position>)],
     ) -> Result<(StoreTime, Vec<News>), StoreError> {
+        let left = self.failing.load(Ordering::Relaxed);
+        if left > 0 {
+            self.failing.store(left - 1, Ordering::Relaxed);
+            return Err(StoreError::new(ErrorKind::Unavailable, "not now"));
+        }
         let news = keys.iter().map(|(_, known)| self.news(*known));
         Ok((START, news.collect()))
     }
@@ -103,7 +141,8 @@ impl Journal for OneKey {
         1
     }
 
-    async fn listen(&self, _bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+    async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
+        *lock(&self.bell) = Some(bell);
         Ok(Box::new(Open))
     }
 }
@@ -124,39 +163,53 @@ fn claim(number: u64) -> Command {
     })
 }
 
+fn release(number: u64) -> Command {
+    Command::Release(Release {
+        id: ClaimId::from_random(number.into()),
+        hand_off: true,
+        settled: true,
+        unused: false,
+    })
+}
+
+async fn step(store: &JournalStore<OneKey>, command: Command) {
+    let key = Key::new("k").unwrap();
+    let taken = store.transact(&[&key], Step::One(&command)).await.unwrap();
+    let _ = taken.taken.unwrap();
+}
+
 /// Who came while a client did not look is rung once its step has shown them, and who is next then and
 /// asks in time is left alone.
 #[tokio::test]
 async fn whom_a_step_did_not_foretell_is_rung_behind_it() {
-    let (rung, mut heard) = unbounded_channel();
-    let store = JournalStore::new(
-        OneKey {
-            entries: Mutex::default(),
-            inbox: Inbox::from_random(1),
-            rung,
-        },
-        Duration::from_secs(60),
-    );
-    let key = Key::new("k").unwrap();
-    let step = async |command: Command| {
-        let taken = store.transact(&[&key], Step::One(&command)).await.unwrap();
-        taken.taken.unwrap()
-    };
-    step(claim(1)).await;
-    for others in [2, 3] {
-        let steps = Steps {
-            listens: true,
-            ring: Vec::new().into(),
-            commands: vec![claim(others)].into(),
-        };
-        store.journal().write(&entry::encode(&steps).unwrap());
+    let (store, mut heard) = OneKey::store();
+    step(&store, claim(1)).await;
+    store.journal().others(claim(2));
+    store.journal().others(claim(3));
+    step(&store, release(1)).await;
+    let rung = timeout(PATIENCE, heard.recv()).await.unwrap();
+    assert_eq!(rung, Some(vec![Inbox::from_random(2)]));
+}
+
+/// Whoever has rung does not ring again.
+#[tokio::test]
+async fn a_look_that_fails_is_tried_again() {
+    struct Pushes(UnboundedSender<Push>);
+    impl PushSink for Pushes {
+        fn push(&self, push: Push) {
+            self.0.send(push).unwrap();
+        }
     }
-    step(Command::Release(Release {
-        id: ClaimId::from_random(1),
-        hand_off: true,
-        settled: true,
-        unused: false,
-    }))
-    .await;
-    assert_eq!(heard.recv().await, Some(vec![Inbox::from_random(2)]));
+    let (store, _rung) = OneKey::store();
+    let (sink, mut pushes) = unbounded_channel();
+    let _listening = store.listen(Arc::new(Pushes(sink))).await.unwrap();
+    let journal = store.journal();
+    journal.others(claim(2));
+    step(&store, claim(1)).await;
+    journal.others(release(2));
+    journal.failing.store(2, Ordering::Relaxed);
+    let bell = lock(&journal.bell).clone().unwrap();
+    bell.ring(&Key::new("k").unwrap());
+    let push = timeout(PATIENCE, pushes.recv()).await.unwrap();
+    assert!(matches!(push, Some(Push::Granted { .. })), "{push:?}");
 }

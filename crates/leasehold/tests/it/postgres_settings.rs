@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 
-use leasehold::{ErrorKind, Released};
+use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
@@ -13,7 +13,7 @@ use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::postgres_store::Fresh;
-use super::support::{in_line, soon, until, waiting};
+use super::support::{LIMIT, in_line, soon, until, waiting};
 
 /// The same for a role of its own, which may use the locks.
 async fn as_role(fresh: &Fresh, settings: &[&str]) -> String {
@@ -38,7 +38,7 @@ async fn a_lock_that_came_too_late_is_waited_for() {
     let server = Postgres::start_with("fsync = off");
     let fresh = Fresh::at(&server.url(), "");
     let strict = [
-        "lock_timeout = '20ms'",
+        "lock_timeout = '200ms'",
         "default_transaction_isolation = 'repeatable read'",
     ];
     let url = as_role(&fresh, &strict).await;
@@ -173,7 +173,11 @@ async fn a_schema_that_was_made_for_a_role_is_filled() {
 async fn what_a_crash_has_taken_back_is_not_believed() {
     let server = Postgres::start();
     let fresh = Fresh::at(&server.url(), "&commit=async");
-    let later = fresh.connect().await;
+    // It asks once, however slow the machine is.
+    let slow = format!("{}&response_timeout=5m", fresh.url().await);
+    let settings = Settings::default().with_operation_timeout(LIMIT);
+    let later = Client::builder().store(slow).settings(settings);
+    let later = later.connect().await.unwrap();
     let proxy = Proxy::start(server.address());
     let port = |port: u16| format!("127.0.0.1:{port}");
     let far = fresh

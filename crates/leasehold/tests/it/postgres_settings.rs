@@ -175,7 +175,7 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     let fresh = Fresh::at(&server.url(), "&commit=async");
     // It asks once, however slow the machine is.
     let slow = format!("{}&response_timeout=5m", fresh.url().await);
-    let settings = Settings::default().with_operation_timeout(LIMIT);
+    let settings = Settings::default().with_operation_timeout(LIMIT / 2);
     let later = Client::builder().store(slow).settings(settings);
     let later = later.connect().await.unwrap();
     let proxy = Proxy::start(server.address());

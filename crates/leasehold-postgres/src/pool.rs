@@ -230,7 +230,6 @@ impl Pool {
     }
 
     async fn open(&self, config: &Config) -> Result<(Client, Wire), Failure> {
-        let tls = tls::connect(&self.options).map_err(Failure::Other)?;
         let config = self
             .options
             .with_login(config)
@@ -243,8 +242,9 @@ impl Pool {
         let mut failure = Failure::Other(self.late("took no connection"));
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
             let mut host = hosts[place].clone();
+            let tls = tls::connect(&self.options).map_err(Failure::Other)?;
             tls::apply(&mut host, &self.options);
-            match timeout(each, host.connect(tls.clone())).await {
+            match timeout(each, host.connect(tls)).await {
                 Ok(Ok(connected)) => {
                     self.host.store(place, Ordering::Relaxed);
                     return Ok(connected);

@@ -94,7 +94,8 @@ class FileLock(contextlib.ContextDecorator):
         """Holds it while ``function`` runs."""
         import inspect
 
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        kinds = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+        if any(is_of(function) for is_of in kinds):
             raise TypeError("FileLock holds for plain functions only: use a block in this one")
         return super().__call__(function)
 

@@ -101,7 +101,10 @@ def test_what_runs_after_the_call_is_not_decorated(path):
     def rows():
         yield 1
 
-    for function in (work, rows):
+    async def events():
+        yield 1
+
+    for function in (work, rows, events):
         with pytest.raises(TypeError, match="use a block"):
             lh.FileLock(path)(function)
 

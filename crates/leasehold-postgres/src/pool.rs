@@ -214,6 +214,8 @@ impl Pool {
         let may_change = self.options.access.may_change();
         opened.map_err(|failure| {
             let passes = match &failure {
+                // Without a code it is of this side: the file of passwords may be written just now.
+                Failure::Server(error) if error.code().is_none() => worked,
                 Failure::Server(error) => worked && may_change && errors::is_of_login(error),
                 Failure::Other(_) => worked,
             };

@@ -140,8 +140,8 @@ create function {schema}.takes(
     $$;
 
 -- Where the tail begins after a new base: it keeps what came since the last one, for clients that are a
--- little behind, unless that is long: the tail is written anew at each step. And the time before, by which
--- those are known that know nothing of it.
+-- little behind, unless that is long: the tail is written anew at each step. It also keeps the time of the
+-- entry before that: record_at needs it.
 create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base bytea)
     returns bigint
     language sql immutable parallel safe
@@ -303,8 +303,8 @@ begin
         perform {schema}.commit_when(standbys);
     end if;
     return query
-        -- First those of which there is no row: who makes the same key is waited for, and so far nobody
-        -- waits for this.
+        -- First those of which there is no row. Whoever makes the same key is waited for, and this holds
+        -- no row then for which others wait.
         with made as (
             insert into {schema}.keys as k (key, format, touched, tail)
                 select w.key, wanted_format, {schema}.clock(),

@@ -144,7 +144,8 @@ pub trait Doorbell: PushSink {
 /// A position in the journal of a key. The engine only compares positions, and hands them back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// Which record of the key: another one after it was removed.
+    /// Which record of the key: another one after it was removed, and where the entries before are not
+    /// those that a client knows.
     pub record: u64,
     /// How far in its journal.
     pub offset: u64,

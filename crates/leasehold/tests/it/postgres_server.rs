@@ -31,12 +31,12 @@ async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
     servers.pop().expect("one server").outcome
 }
 
-fn schema(url: &str) -> &str {
+pub(crate) fn schema(url: &str) -> &str {
     let (_, rest) = url.split_once("schema=").unwrap();
     rest.split('&').next().unwrap()
 }
 
-fn sql(url: &str, text: &str) -> String {
+pub(crate) fn sql(url: &str, text: &str) -> String {
     let text = text.replace("{schema}", schema(url));
     sql_at(url.split('?').next().unwrap(), &text)
 }

@@ -12,23 +12,22 @@ use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::postgres_server::{schema, sql};
 use super::postgres_store::Fresh;
 use super::support::{LIMIT, in_line, soon, until, waiting};
 
 /// The same for a role of its own, which may use the locks.
 async fn as_role(fresh: &Fresh, settings: &[&str]) -> String {
     let url = fresh.url().await;
-    let (server, schema) = url.split_once("?schema=").unwrap();
-    let schema = schema.split('&').next().unwrap();
-    let role = format!("set_{schema}");
-    sql_at(server, &format!("create role {role} login"));
+    let role = format!("set_{}", schema(url));
+    sql(url, &format!("create role {role} login"));
     for setting in settings {
-        sql_at(server, &format!("alter role {role} set {setting}"));
+        sql(url, &format!("alter role {role} set {setting}"));
     }
     let theirs = url.replace("postgres@", &format!("{role}@"));
     let error = leasehold::connect(&theirs).await.unwrap_err();
     let grants = error.hint().expect("what to grant").replace("ROLE", &role);
-    sql_at(server, &grants);
+    sql(url, &grants);
     theirs
 }
 
@@ -44,15 +43,8 @@ async fn a_lock_that_came_too_late_is_waited_for() {
     let url = as_role(&fresh, &strict).await;
     let client = leasehold::connect(&url).await.unwrap();
     let holder = client.mutex("k").unwrap().lock().await.unwrap();
-    let locked = "begin; lock table locks_keys in exclusive mode; select pg_sleep(600)";
-    let schema = url
-        .split_once("schema=")
-        .unwrap()
-        .1
-        .split('&')
-        .next()
-        .unwrap();
-    let locked = locked.replace("locks_keys", &format!("{schema}.keys"));
+    let keys = format!("{}.keys", schema(&url));
+    let locked = format!("begin; lock table {keys} in exclusive mode; select pg_sleep(600)");
     let _session = Process::spawn(psql(&server.url(), &locked));
     let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
     until("the table is locked", async || server.sql(asleep) == "1").await;
@@ -79,6 +71,33 @@ async fn a_lock_that_came_too_late_is_waited_for() {
         });
     }
     soon("everyone's turns", tasks.join_all()).await;
+}
+
+/// A batch waits for a key that somebody makes just now, and nobody for the batch.
+#[tokio::test]
+async fn what_waits_for_a_new_key_holds_no_other() {
+    let server = Postgres::start_with("fsync = off");
+    let fresh = Fresh::at(&server.url(), "");
+    let url = fresh.url().await;
+    let append = "select * from {schema}.append_each";
+    let nulls = "array[null, null]::bigint[]";
+    let each = format!(
+        "{append}(array['held', 'new'], 1, {nulls}, {nulls}, array['a', 'b']::bytea[], {nulls}, 0, \
+         array[null, null]::bytea[], {nulls})"
+    );
+    sql(url, &each.replace("'new'", "'other'"));
+    let named = |text: &str| text.replace("{schema}", schema(url));
+    let making = named(&format!("begin; {each}; select pg_sleep(600)").replace("'held'", "'mine'"));
+    let _making = Process::spawn(psql(&server.url(), &making));
+    let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
+    until("a key is made", async || server.sql(asleep) == "1").await;
+    let _batch = Process::spawn(psql(&server.url(), &named(&each)));
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    until("a batch waits for it", async || server.sql(waits) == "1").await;
+    sql(
+        url,
+        "select 1 from {schema}.keys where key = 'held' for update nowait",
+    );
 }
 
 /// One that accepts connections and says nothing leaves time for the next.
@@ -200,10 +219,9 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
         kill_process(writer, Signal::STOP).unwrap();
     }
     let lost = lock.lock().await.unwrap();
-    let schema = fresh.bare_url().split_once("schema=").unwrap().1;
-    let schema = schema.split('&').next().unwrap();
-    let end = format!("select tail_at + octet_length(tail) from {schema}.keys where key = 'k'");
-    let ended = server.sql(&end);
+    let end = "select tail_at + octet_length(tail) from {schema}.keys where key = 'k'";
+    let end = || sql(fresh.bare_url(), end);
+    let ended = end();
     let starts = || server.log().matches("ready to accept connections").count();
     let before = starts();
     // The former asks nothing before somebody else has what it has.
@@ -212,11 +230,11 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
         kill_process(writer, Signal::KILL).unwrap();
     }
     until("the server to recover", async || starts() > before).await;
-    assert_ne!(server.sql(&end), ended, "the commit is undone");
+    assert_ne!(end(), ended, "the commit is undone");
     let lease = soon("a grant", later.mutex("k").unwrap().lock())
         .await
         .unwrap();
-    assert_eq!(server.sql(&end), ended, "as long as the one that is undone");
+    assert_eq!(end(), ended, "as long as the one that is undone");
     proxy.accept();
     soon("the former learns of it", async {
         while lost.is_valid() {

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
+use std::time::Duration;
 
 use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_store::access::Access;
@@ -11,6 +12,7 @@ use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::timeout;
 
 use super::postgres_server::{schema, sql};
 use super::postgres_store::Fresh;
@@ -110,7 +112,9 @@ async fn a_host_that_does_not_answer_is_passed_over() {
         "postgres@",
         &format!("postgres@{},", silent.local_addr().unwrap()),
     );
-    let client = leasehold::connect(format!("{both}&connect_timeout=4s")).await;
+    let limit = Duration::from_secs(6);
+    let client = leasehold::connect(format!("{both}&connect_timeout=6s"));
+    let client = timeout(limit, client).await.expect("time for the next");
     let lease = client.unwrap().mutex("k").unwrap().lock().await.unwrap();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
@@ -111,7 +111,7 @@ class Client(BaseClient[Lock, Election]):
                 "leasehold_lock.aio needs a running asyncio event loop: "
                 "use leasehold_lock.connect elsewhere, also under trio"
             ) from None
-        bridge = self._bridge = self._bridge or await _Bridge.of(loop)
+        bridge = self._bridge = self._bridge or _Bridge.of(loop)
         if bridge.loop is not loop:
             raise RuntimeError(f"{self!r} belongs to {bridge.loop!r}, and was called in {loop!r}")
         return await bridge.run(op)
@@ -143,33 +143,16 @@ async def _end(task: asyncio.Future[Any], *others: asyncio.Future[Any]) -> BaseE
 class _Bridge:
     """The bridge of one event loop: see ``src/bridge.rs``. It is closed with its loop."""
 
-    _closing: AsyncGenerator[None, None]
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._core = _native.Bridge()
-        loop.add_reader(self._core.fileno(), self._drain)
-
-    def _drain(self) -> None:
-        self._core.drain()
+        self.loop, self._core = loop, _native.Bridge()
+        loop.add_reader(self._core.fileno(), _Reader(self))
 
     @classmethod
-    async def of(cls, loop: asyncio.AbstractEventLoop) -> _Bridge:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> _Bridge:
         bridge = _bridges.get(id(loop))
         if bridge is None or bridge.loop is not loop:
             bridge = _bridges[id(loop)] = cls(loop)
-            bridge._closing = bridge._until_closed()
-            await bridge._closing.__anext__()
         return bridge
-
-    async def _until_closed(self) -> AsyncGenerator[None, None]:
-        # An event loop closes its asynchronous generators last: nothing else tells of its end.
-        try:
-            yield
-        finally:
-            if not self.loop.is_closed():
-                self.loop.remove_reader(self._core.fileno())
-            self._core.close()
 
     async def run(self, op: _native.Op[_T]) -> _T:
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
@@ -185,5 +168,18 @@ class _Bridge:
             raise
 
 
-# A loop holds its bridge as a reader, and so do clients: this does not.
+class _Reader:
+    """What a loop drops when it is closed, after its generators: nothing else tells of its end."""
+
+    def __init__(self, bridge: _Bridge) -> None:
+        self.bridge = bridge
+
+    def __call__(self) -> None:
+        self.bridge._core.drain()
+
+    def __del__(self) -> None:
+        self.bridge._core.close()
+
+
+# A loop holds its bridge by its reader, and so do clients: this does not.
 _bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionary()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import inspect
 import os
 import random
@@ -265,6 +266,50 @@ def test_a_loop_that_is_only_closed_is_garbage(url):
     until_nobody_waits(other)
     assert lease.release()
     other.close()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop(request):
+    loop = importlib.import_module(request.param).new_event_loop()
+    yield loop
+    loop.close()
+
+
+def test_a_closed_loop_that_is_kept_waits_for_nothing(url, loop):
+    other = lh.connect(url)
+    lease = other.mutex("k").lease()
+
+    async def wait():
+        client = await lh.aio.connect(url)
+        waiter = asyncio.ensure_future(client.mutex("k").acquire())
+        await faces.waiting(tasks, client, "k", 1)
+        return client, waiter
+
+    kept = loop.run_until_complete(wait())
+    loop.set_exception_handler(lambda *_: None)
+    loop.close()
+    until_nobody_waits(other)
+    assert lease.release()
+    with other, other.mutex("k", timeout=0):
+        del kept
+
+
+def test_a_generator_that_the_end_of_a_loop_finds_in_a_block_leaves_it(url, loop):
+    async def holds(client):
+        async with client.mutex("k") as lease:
+            yield lease
+
+    async def hold():
+        held = holds(await lh.aio.connect(url))
+        assert (await held.__anext__()).is_valid()
+        return held
+
+    # As asyncio.run ends it, which would wait for ever.
+    held = loop.run_until_complete(hold())
+    loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), 20))
+    loop.close()
+    with lh.connect(url) as other, other.mutex("k", timeout=0):
+        del held
 
 
 def until_nobody_waits(client):

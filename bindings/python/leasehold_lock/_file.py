@@ -45,8 +45,8 @@ class FileLock(contextlib.ContextDecorator):
 
     @property
     def _levels(self) -> list[Lease]:
-        """The lease of this thread, as many times as it has acquired it."""
-        levels: list[Lease] = self._of_thread.__dict__.setdefault("levels", [])
+        """The lease of this thread, as many times as it has acquired it in this process."""
+        levels: list[Lease] = self._of_thread.__dict__.setdefault(str(os.getpid()), [])
         return levels
 
     @property

@@ -11,6 +11,7 @@ import threading
 
 import leasehold_lock as lh
 import pytest
+from test_processes import run
 
 
 @pytest.fixture
@@ -119,6 +120,28 @@ def test_processes_exclude_each_other(path):
     # What it held is released when it ends.
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0
     assert is_free(path)
+
+
+FORKED = """
+lock, (told, tells) = lh.FileLock(url), os.pipe()
+with lock:
+    child = os.fork()
+    if child == 0:
+        assert (lock.is_locked, lock.lock_counter) == (False, 0)
+        try:
+            lock.acquire(timeout=0)
+        except lh.Timeout:
+            os.write(tells, b"busy")
+        with lock:
+            os._exit(7 if lock.is_locked else 8)
+    os.close(tells)
+    assert os.read(told, 4) == b"busy" and lock.is_locked
+assert os.waitpid(child, 0)[1] == 7 << 8
+"""
+
+
+def test_a_child_acquires_anew_what_its_parent_held_at_the_fork(path, tmp_path):
+    assert run(tmp_path, FORKED, str(path)) == ""
 
 
 def test_a_loss_is_said(path):

@@ -27,6 +27,7 @@ from ._types import (
 
 if TYPE_CHECKING:
     import logging
+    from types import FrameType
 
     from typing_extensions import Self, Unpack
 
@@ -263,8 +264,8 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
     def __init__(self, client: BaseClient[Any, Any], core: _native.Lock) -> None:
         self._client, self._core = client, core
         self._detects = core.detects_deadlocks
-        #: What is held by this object: by whom, and whether by a block. The last one is last.
-        self._leases: dict[_LeaseT, tuple[int, bool]] = {}
+        #: What is held by this object: by whom, and by which block, if any. The last is last.
+        self._leases: dict[_LeaseT, tuple[int, object]] = {}
 
     @property
     def key(self) -> str:
@@ -289,7 +290,8 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         """Acquires it for this thread or task, and returns whether it did.
 
         A ``timeout`` of -1 is that of the lock, and ``None`` is for ever. ``blocking_timeout`` is
-        its name in redis-py; ``sleep`` is ignored, since the store wakes who waits.
+        its name in redis-py; ``sleep`` is ignored, since the store wakes who waits. What is
+        acquired in a block after its ``release()`` is released at the end of the block.
         """
         limit = timeout if blocking_timeout is None else blocking_timeout
         if blocking is not None and not blocking:
@@ -299,7 +301,10 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         core = await self._claim(limit, True)
         if core is None:
             return False
-        self._leases[self._makes(self._client, core)] = (self._holder(), False)
+        me, held = self._holder(), self._leases
+        blocks = [it for it, (by, block) in list(held.items()) if block and by == me]
+        left = [it for it in blocks if not it._core.is_open]
+        held[self._makes(self._client, core)] = held.pop(left[-1]) if left else (me, None)
         return True
 
     async def lease(self, timeout: Seconds | None = -1) -> _LeaseT:
@@ -412,30 +417,38 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         return self._client._run(self._core.acquire(limit, or_none, self._who()))
 
     async def __aenter__(self) -> _LeaseT:
+        block = self._block(sys._getframe())
         lease = self._makes(self._client, await self._claim(-1, False))
-        self._leases[lease] = (self._holder(), True)
+        self._leases[lease] = (self._holder(), block)
         return lease
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
-        lease = self._of_block()
+        lease = self._of_block(self._block(sys._getframe()))
         self._leases.pop(lease, None)
         await BaseLease.__aexit__(lease, kind)
 
     def _is_here(self, holder: int) -> bool:
         return holder == self._holder()
 
-    def _of_block(self) -> _LeaseT:
-        """Of the last block of this thread or task; else of the first, which another has entered.
+    def _block(self, frame: FrameType | None) -> object:
+        """The frame that has the block, which a generator may leave on another thread.
+
+        An object that keeps it leaves it in another function, perhaps in a frame of that address.
+        """
+        for _ in range(1 if self._for_tasks else 3):
+            frame = frame and frame.f_back
+        return id(frame), frame and frame.f_code
+
+    def _of_block(self, block: object) -> _LeaseT:
+        """Of that block; if an object keeps it, of the last of this thread or task, or the first.
 
         Fixtures and dependencies leave a block where they have not entered it.
         """
-        found = None
-        for lease, (by, in_block) in reversed(list(self._leases.items())):
-            if in_block:
-                found = lease
-                if self._is_here(by):
-                    break
-        return found or self._held("leave")
+        blocks = [(it, by, of) for it, (by, of) in reversed(list(self._leases.items())) if of]
+        ours = [it for it, _, of in blocks if of == block]
+        ours = ours or [it for it, by, _ in blocks if self._is_here(by)]
+        ours = ours or [it for it, _, _ in reversed(blocks)] or [self._held("leave")]
+        return ours[0]
 
     def _held(self, to: str) -> _LeaseT:
         """The last of this thread or task; among tasks, else the first that another acquired."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import datetime
 import functools
 import gc
@@ -215,6 +216,37 @@ async def test_a_thread_releases_what_it_has_acquired_and_any_task_does(face, cl
         await lock.release()
     with pytest.raises(lh.NotHeld):
         await lock.release()
+
+
+@scenario
+async def test_what_a_block_acquires_after_its_release_ends_with_it(face, client, url):
+    lock = client.mutex("k", timeout=5)
+    async with lock as lease:
+        await lock.release()
+        assert not lock.owned()
+        assert await lock.acquire() and lock.owned() and not lease.is_valid()
+    assert not lock.owned() and not await lock.locked()
+    # What it acquires beside its own lease outlives it, as without a block.
+    pool = client.semaphore("pool", 2, timeout=5)
+    async with pool as lease:
+        assert await pool.acquire()
+    assert pool.owned() and not lease.is_valid()
+    await pool.release()
+
+
+def test_a_generator_that_another_thread_closes_leaves_its_own_block():
+    def block(lock):
+        with lock as lease:
+            yield lease
+
+    with lh.connect("memory:") as client, concurrent.futures.ThreadPoolExecutor() as others:
+        pool = client.semaphore("k", 2)
+        of_another = block(pool)
+        lease = others.submit(next, of_another).result()
+        with pool as mine:
+            of_another.close()
+            assert mine.is_valid() and not lease.is_valid()
+        assert not pool.locked()
 
 
 @scenario

@@ -171,6 +171,25 @@ async def test_a_guarded_task_is_cancelled_when_its_lease_is_lost(client):
 
 
 @scenario
+async def test_a_generator_that_another_task_closes_leaves_its_own_block(client):
+    pool = client.semaphore("k", 2)
+
+    async def block():
+        async with pool as lease:
+            yield lease
+
+    async def enter(block):
+        return await block.__anext__()
+
+    of_another = block()
+    lease = await asyncio.ensure_future(enter(of_another))
+    async with pool as mine:
+        await of_another.aclose()
+        assert mine.is_valid() and not lease.is_valid()
+    assert not await pool.locked()
+
+
+@scenario
 async def test_an_object_for_threads_is_no_asynchronous_block(client):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It blocks this loop.

@@ -392,9 +392,9 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         def decorate(function: _Function) -> _Function:
             import inspect
 
-            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            if is_any(function, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
                 raise TypeError("guard() cannot hold a lock for a generator: use a block in it")
-            if inspect.iscoroutinefunction(function) is not self._for_tasks:
+            if is_any(function, inspect.iscoroutinefunction) is not self._for_tasks:
                 face = "connect() for a plain" if self._for_tasks else "aio.connect() for an async"
                 raise TypeError(f"guard() needs a lock of leasehold_lock.{face} function")
             return functools.wraps(function)(self._guarded(function, skip_if_busy))  # type: ignore
@@ -465,6 +465,11 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
     def __repr__(self) -> str:
         return f"<{_name(self)} of {self.key!r}>"
+
+
+def is_any(function: Any, *kinds: Callable[[Any], bool]) -> bool:
+    """Whether a function, or an object that is called like one, is of one of these kinds."""
+    return any(is_of(it) for it in (function, type(function).__call__) for is_of in kinds)
 
 
 #: By it threads and tasks are owners that nobody else can guess, and by a number of their own:

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ._base import is_any
 from ._errors import LeaseholdError, Timeout
 from ._threads import Client, Lease
 
@@ -95,7 +96,7 @@ class FileLock(contextlib.ContextDecorator):
         import inspect
 
         kinds = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
-        if any(is_of(function) for is_of in kinds):
+        if is_any(function, *kinds):
             raise TypeError("FileLock holds for plain functions only: use a block in this one")
         return super().__call__(function)
 

@@ -105,7 +105,11 @@ def test_what_runs_after_the_call_is_not_decorated(path):
     async def events():
         yield 1
 
-    for function in (work, rows, events):
+    class Work:
+        async def __call__(self):
+            pass
+
+    for function in (work, rows, events, Work()):
         with pytest.raises(TypeError, match="use a block"):
             lh.FileLock(path)(function)
 

@@ -376,10 +376,28 @@ async def test_a_guard_of_what_it_cannot_hold_is_refused(face, client, url):
     def items():
         yield
 
+    class Task:
+        async def __call__(self):
+            assert await client.mutex("k").locked()
+            return "done"
+
+    class Tasks:
+        async def __call__(self):
+            yield
+
+    class Items:
+        def __call__(self):
+            yield
+
+    if isinstance(face, faces.Tasks):
+        assert await client.mutex("k").guard()(Task())() == "done"
+    else:
+        with pytest.raises(TypeError, match="aio.connect.. for an async function"):
+            client.mutex("k").guard()(Task())
     wrong = face.run if isinstance(face, faces.Tasks) else task
     with pytest.raises(TypeError, match="guard.. needs a lock of leasehold_lock"):
         client.mutex("k").guard()(wrong)
-    for generator in (tasks, items):
+    for generator in (tasks, items, Tasks(), Items()):
         with pytest.raises(TypeError, match="use a block in it"):
             client.mutex("k").guard()(generator)
 

@@ -190,6 +190,21 @@ async def test_a_generator_that_another_task_closes_leaves_its_own_block(client)
 
 
 @scenario
+async def test_a_close_does_not_wait_for_observers_that_were_cancelled(client):
+    changes = client.election("k").leaders()
+    assert await changes.__anext__() is None
+    next_change = asyncio.ensure_future(changes.__anext__())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    next_change.cancel()
+    try:
+        await next_change
+    except asyncio.CancelledError:
+        # Its traceback has the iteration.
+        assert await client.close()
+
+
+@scenario
 async def test_an_object_for_threads_is_no_asynchronous_block(client):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It blocks this loop.

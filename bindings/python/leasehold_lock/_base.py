@@ -7,7 +7,6 @@ thread, and ``aio`` lets its event loop await them.
 from __future__ import annotations
 
 import atexit
-import datetime
 import functools
 import itertools
 import os
@@ -98,6 +97,8 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         ...     lock.owned()
         True
         """
+        if not isinstance(owner, (str, type(None))):
+            raise make("Invalid", "an owner must be a text of 32 hexadecimal digits", key=key)
         lock = self._lock("reentrant", [key], options)
         lock._enters, lock._shared_owner = True, owner
         return lock
@@ -363,9 +364,10 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         True
         """
         lease = self._held("extend")
-        if isinstance(additional_time, datetime.timedelta):
-            additional_time = additional_time.total_seconds()
-        await BaseLease.renew(lease, additional_time + (0 if replace_ttl else lease.remaining))
+        if not replace_ttl:
+            additional = _native.duration("additional_time", additional_time).total_seconds()
+            additional_time = additional + lease.remaining
+        await BaseLease.renew(lease, additional_time)
         return True
 
     async def reacquire(self) -> bool:

@@ -12,7 +12,8 @@ use crate::failure::Failure;
 /// A year: a longer time is most likely a mistake in the unit.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A number of seconds, or a `timedelta`.
+/// A number of seconds, or a `timedelta`, which Python gets.
+#[pyfunction]
 pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let number = match value.hasattr("total_seconds")? {
         true => value.call_method0("total_seconds")?,
@@ -46,7 +47,9 @@ pub(crate) fn options(
 ) -> PyResult<()> {
     for (name, value) in given.into_iter().flatten() {
         let name: String = name.extract()?;
-        if !value.is_none() && !each(&name, &value)? {
+        let known = each(&name, &value);
+        // No option takes `None`, so that it has set nothing.
+        if !known.or_else(|error| value.is_none().then_some(true).ok_or(error))? {
             let message = format!("{of}() got an unexpected keyword argument '{name}'");
             return Err(PyTypeError::new_err(message));
         }

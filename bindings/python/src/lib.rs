@@ -23,6 +23,7 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::{
+        args::duration,
         bridge::Bridge,
         client::Client,
         clock::advance,

@@ -39,6 +39,9 @@ async def test_a_named_owner_is_shared(face, client, url):
         with pytest.raises(lh.Invalid, match="32 hexadecimal digits") as caught:
             await other.reentrant("k", "me").acquire()
         assert "me" not in str(caught.value).split()
+        for no_text in (1, b"me", uuid.uuid4()):
+            with pytest.raises(lh.Invalid, match="a text of 32 hexadecimal digits"):
+                other.reentrant("k", no_text)
     await other.close()
 
 

@@ -12,6 +12,7 @@ import signal
 import faces
 import leasehold_lock as lh
 import pytest
+from leasehold_lock._types import LockOptions
 
 
 def scenario(test):
@@ -306,6 +307,9 @@ async def test_the_calls_of_redis_py_and_threading(face, client, url):
         assert await lock.reacquire() and lease.remaining > 190, "it is never shortened"
         with pytest.raises(lh.Invalid, match="ttl=-5 is not a time"):
             await lock.extend(-5, replace_ttl=True)
+        for bad in BAD_TIMES:
+            with pytest.raises(lh.Invalid, match="additional_time=.* is not a time"):
+                await lock.extend(bad)
         with pytest.raises(lh.NotHeld, match="cannot extend 'k': it is not held here"):
             await other.extend(1)
         await client.break_key("k")
@@ -451,6 +455,10 @@ async def test_bad_input_is_refused_in_one_sentence(face, client, url):
         client.semaphore("k", 0)
     with pytest.raises(TypeError, match=r"mutex\(\) got an unexpected keyword argument 'tll'"):
         client.mutex("k", tll=1)
+    with pytest.raises(TypeError, match=r"rwlock\(\) got an unexpected keyword argument 'tll'"):
+        client.rwlock("k", tll=None)
+    async with client.mutex("k", **dict.fromkeys(LockOptions.__annotations__)) as lease:
+        assert lease.remaining > 20
     unconnected = lh.aio.connect("redis://127.0.0.1:1/")
     for key in ("", "a\0b"):
         with pytest.raises(lh.Invalid):
@@ -484,6 +492,8 @@ def test_options_of_connect_are_checked(face):
     async def connect():
         with pytest.raises(TypeError, match="'tll'"):
             await face.connect("memory:", tll=1)
+        with pytest.raises(TypeError, match="'tll'"):
+            await face.connect("memory:", tll=None)
         with pytest.raises(lh.Invalid, match="ttl=-1"):
             await face.connect("memory:", ttl=-1)
         client = await face.connect("memory:", ttl=2, label="jobs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -42,6 +43,36 @@ def test_a_loss_is_a_warning_and_success_is_for_debugging(face, caplog):
         await client.close()
 
     face.run(scenario())
+
+
+def test_a_renewal_that_is_cancelled_has_not_failed(own_server, caplog):
+    def warnings():
+        return [it.getMessage() for it in caplog.records if it.name == "leasehold_lock"]
+
+    async def cancelled(lease):
+        renewal = asyncio.ensure_future(lease.renew())
+        await asyncio.sleep(0)
+        renewal.cancel()
+        await asyncio.wait((renewal,))
+        return renewal.cancelled()
+
+    async def scenario():
+        async with lh.aio.connect(own_server.url) as client:
+            lease = await client.mutex("k", ttl=2).lease()
+            ends = [await cancelled(lease) for _ in range(20)]
+            await client.close()
+            assert True in ends and not warnings()
+        async with lh.aio.connect(own_server.url) as client:
+            lease = await client.mutex("k", ttl=2).lease()
+            await cancelled(lease)
+            # The renewals after that do fail.
+            own_server.stop()
+            await lease.lost.wait(20)
+            await client.close()
+        assert "a renewal failed" in warnings()[0], warnings()
+
+    with caplog.at_level(logging.WARNING, logger="leasehold_lock"):
+        asyncio.run(scenario())
 
 
 @pytest.fixture

@@ -146,13 +146,16 @@ impl ClaimSlot {
         (seen.phase, seen.state, seen.position) = is;
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
-        seen.facts.look(claim, now, |fact| {
-            let span = acquisition.as_deref().cloned();
-            if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
-                *acquisition = None;
-            }
-            tell(fact, span.unwrap_or_else(Span::none));
-        });
+        // Without trouble, a caller has cancelled a renewal: no fact, unless the next one fails.
+        if claim.state() != Some(LeaseState::Unknown) || seen.trouble.is_some() {
+            seen.facts.look(claim, now, |fact| {
+                let span = acquisition.as_deref().cloned();
+                if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {
+                    *acquisition = None;
+                }
+                tell(fact, span.unwrap_or_else(Span::none));
+            });
+        }
         if is != was || wakes {
             self.changed.notify_waiters();
         }

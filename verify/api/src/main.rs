@@ -1,8 +1,9 @@
 //! Compares the public API of a crate, as rustdoc writes it to JSON, with the list in `api/`.
 //!
 //! `scripts/public-api` runs it: `leasehold-api LIST JSON` compares, `--update` before them writes the
-//! list anew. `--same JSON JSON` compares all of two APIs, with the traits that are derived or automatic.
-//! `--bare JSON` prints it without documentation and without the paths of this machine.
+//! list anew. `--harmless JSON JSON` says whether all that the first API has is in the second, with the
+//! traits that are derived or automatic, and nothing is added that could break a program: part of an
+//! enum, of a trait or of what a program may make. `--bare JSON` prints it without documentation and without the paths of this machine.
 
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
@@ -32,15 +33,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         println!("{}", bare(serde_json::from_str(&read(json)?)?));
         return Ok(ExitCode::SUCCESS);
     }
-    let (update, same) = (first == Some("--update"), first == Some("--same"));
-    arguments.drain(..usize::from(update || same));
+    let (update, harmless) = (first == Some("--update"), first == Some("--harmless"));
+    arguments.drain(..usize::from(update || harmless));
     let [list, json] = &*arguments else {
         return Err(
-            "usage: leasehold-api [--update] LIST JSON, --same JSON JSON, or --bare JSON".into(),
+            "usage: leasehold-api [--update] LIST JSON, --harmless JSON JSON, or --bare JSON"
+                .into(),
         );
     };
-    if same {
-        return Ok(ExitCode::from(u8::from(whole(list)? != whole(json)?)));
+    if harmless {
+        let passes = is_harmless(&whole(list)?, &whole(json)?);
+        return Ok(ExitCode::from(u8::from(!passes)));
     }
     let written: Written = serde_json::from_str(&read(json)?).map_err(|error| at(json, &error))?;
     if written.format_version != FORMAT {
@@ -91,7 +94,28 @@ fn bare(mut api: Value) -> Value {
     api
 }
 
-fn whole(json: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+fn is_harmless(before: &BTreeSet<String>, now: &BTreeSet<String>) -> bool {
+    const APART: [&str; 5] = [
+        "pub fn ",
+        "pub async fn ",
+        "pub struct ",
+        "pub mod ",
+        "impl",
+    ];
+    let is_name = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+    let traits: Vec<_> = (before.iter())
+        .filter_map(|item| item.split_once("pub trait "))
+        .map(|(_, named)| named.split(|letter| !is_name(letter)).next())
+        .map(|name| format!("{}::", name.unwrap_or_default().trim_end_matches(':')))
+        .collect();
+    let stands_apart = |item: &String| {
+        let mut named = APART.iter().filter_map(|kind| item.strip_prefix(kind));
+        named.any(|name| !traits.iter().any(|of| name.starts_with(of)))
+    };
+    before.is_subset(now) && now.difference(before).all(stands_apart)
+}
+
+fn whole(json: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     let api = Builder::from_rustdoc_json(json).build()?;
     Ok(api.items().map(ToString::to_string).collect())
 }
@@ -123,6 +147,27 @@ fn short(item: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_break_a_program_is_not_harmless() {
+        let set = |items: &[&str]| items.iter().map(ToString::to_string).collect();
+        let before = ["pub trait a::T: Send", "pub enum a::E", "pub struct a::S"];
+        let passes = |now: &[&str]| is_harmless(&set(&before), &set(&[&before, now].concat()));
+        assert!(passes(&[]) && passes(&["pub fn a::S::of(u8, a::T::X)", "pub struct a::T2"]));
+        assert!(passes(&[
+            "pub fn a::T2::of()",
+            "impl core::clone::Clone for a::S"
+        ]));
+        for breaks in [
+            "pub fn a::T::new(&self)",
+            "pub a::E::New",
+            "pub a::S::field: u8",
+            "pub type a::T::X",
+        ] {
+            assert!(!passes(&[breaks]), "{breaks}");
+        }
+        assert!(!is_harmless(&set(&before), &set(&before[1..])));
+    }
 
     #[test]
     fn names_of_the_standard_library_are_short() {

@@ -217,7 +217,7 @@ impl Client {
                 last => ControlFlow::Continue(last),
             }
         });
-        let free = self.session.while_open(free).await.and_then(|free| free);
+        let free = self.session.unless_closed(free).await.and_then(|free| free);
         free.map_err(failed)
     }
 

@@ -100,7 +100,7 @@ impl Observer {
             }
             ControlFlow::Continue(leader.map(|leader| leader.expires_in))
         });
-        let change = self.session.while_open(change).await;
+        let change = self.session.unless_closed(change).await;
         let change = change.and_then(|change| change);
         change.map_err(|error| observe_error(key, error))
     }

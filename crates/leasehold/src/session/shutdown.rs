@@ -131,10 +131,19 @@ impl Session {
         self: &Arc<Self>,
         work: impl Future<Output = T>,
     ) -> Result<T, StoreError> {
+        let _under_way = UnderWay::new(self);
+        self.unless_closed(work).await
+    }
+
+    /// Runs `work`, which makes no claims, unless the client is closed before or during it: no
+    /// shutdown waits for it.
+    pub(crate) async fn unless_closed<T>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
         self.check_caller()?;
         self.check_thread()?;
         let closing = self.shutdown.closing.notified();
-        let _under_way = UnderWay::new(self);
         let _elsewhere = Elsewhere::wait(&self.runtime);
         self.ensure_running();
         let check_open = || match self.shutdown.closed() {

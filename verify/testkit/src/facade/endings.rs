@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use leasehold::{ErrorKind, Loss, RenewalPolicy, Retry, Settings, StoreError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinSet, block_in_place, spawn_blocking};
@@ -167,6 +168,10 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) -> Outcom
     let election = closing.election("e")?;
     let mut leaders = election.observe();
     assert!(soon("who leads", leaders.next()).await?.is_some());
+    let mut left = election.observe();
+    assert!(soon("who leads", left.next()).await?.is_some());
+    // What its stream keeps of a call that was dropped holds nothing up.
+    assert!(left.next().now_or_never().is_none());
     waits.spawn(async move { leaders.next().await.map(drop).expect_err("an observer") });
     waits.spawn(async move {
         election

@@ -28,6 +28,8 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
         | Error::SessionMoved
         | Error::NotReadOnly
         | Error::Throttled
+        // Another client wants room just now.
+        | Error::NotEmpty
         | Error::UnexpectedError(_)
         | Error::Custom(_) => unavailable(format!("ZooKeeper at {hosts}: {error}")),
         Error::SessionExpired | Error::ClientClosed => {

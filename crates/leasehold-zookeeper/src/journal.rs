@@ -17,6 +17,7 @@ use super::errors;
 use super::inbox::Bell;
 use super::node::{self, KEYS, end_of, path_of, path_of_inbox, time_of, version_of};
 use super::options::ZooKeeperOptions;
+use super::room::{self, Room};
 use super::session::{Failure, Sessions};
 use super::transaction::{Op, Transaction, stats};
 
@@ -31,6 +32,7 @@ pub(crate) struct Nodes {
     pub(crate) sessions: Arc<Sessions>,
     inbox: Inbox,
     bell: Arc<Bell>,
+    room: Room,
     last_version: i32,
 }
 
@@ -65,6 +67,7 @@ impl Nodes {
             bell: Arc::new(Bell::new(sessions.clone(), &inbox)),
             sessions,
             inbox,
+            room: Room::default(),
             last_version: LAST_VERSION,
         }
     }
@@ -197,6 +200,7 @@ impl Nodes {
         let mut at = self.sessions.now(client).await?;
         let mut all = Vec::with_capacity(keys.len());
         for ((key, known), found) in keys.iter().zip(found) {
+            self.room.see(key, found.as_ref().map(|(_, stat)| stat));
             all.push(match found {
                 Some((bytes, stat)) => {
                     at = at.max(time_of(&stat));
@@ -211,6 +215,9 @@ impl Nodes {
     /// The answer to a step that was not taken, after a conflict: the server that has told of it has
     /// seen what was in between.
     async fn refused(&self, client: &Client, parts: &[Append<'_>]) -> Result<Appended, StoreError> {
+        for part in parts.iter().filter(|part| part.is_late()) {
+            room::want(&self.sessions, client, part.key, &self.inbox);
+        }
         let (at, news) = self.news(client, &known_of(parts)).await?;
         Ok(Appended {
             at,
@@ -246,6 +253,9 @@ impl Journal for Nodes {
     ) -> Result<Appended, StoreError> {
         let session = self.sessions.get().await?;
         let client = &session.client;
+        for part in parts.iter().filter(|part| part.grows() && !part.is_late()) {
+            self.room.give(&self.sessions, client, part.key).await;
+        }
         // ZooKeeper cannot compare the time: a step that it takes earlier than this is void.
         let floor = unchanged_since.unwrap_or_default();
         if parts.iter().any(|part| part.known.is_none()) {
@@ -280,6 +290,11 @@ impl Journal for Nodes {
         self.sessions.hear(told);
         let mut news = Vec::with_capacity(parts.len());
         for (part, (stat, record, content)) in parts.iter().zip(done) {
+            if part.is_late() {
+                room::leave(client, part.key, &self.inbox);
+            }
+            self.room
+                .see(part.key, Some(&stat).filter(|_| !part.is_late()));
             // The client has taken the steps itself.
             let end = end_of(record, stat.version);
             let mut all = node::news(part.key, &content, (stat.version, told), Some(end))?;

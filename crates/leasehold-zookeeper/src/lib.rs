@@ -37,6 +37,7 @@ mod inbox;
 mod journal;
 mod node;
 mod options;
+mod room;
 mod scheme;
 mod session;
 mod transaction;

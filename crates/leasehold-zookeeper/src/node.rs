@@ -4,6 +4,7 @@
 //! /CHROOT/keys/orders%2F42    the journal of a key: head, length of the base, the base compressed,
 //!                             then the steps since: [time][dead][length][bytes]
 //! /CHROOT/keys/orders%2F42/1f…  the number of the record, which its head has, too
+//! /CHROOT/keys/orders%2F42/late-k3v…  ephemeral: a client that others get ahead of
 //! /CHROOT/inboxes/k3v…        ephemeral: a client that listens; the key that it was rung for last
 //! /CHROOT/clock               written to learn the time of the servers
 //! ```

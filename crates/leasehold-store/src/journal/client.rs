@@ -2,20 +2,23 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_core::{Command, Event, Inbox, Outcome, Push, StoreTime};
+use leasehold_core::{Command, Event, Inbox, Moment, Outcome, Push, StoreTime};
 
 use super::copy::Copy;
 use super::entry::{self, Steps};
 use super::keys::{Keys, Slot};
 use super::page::Sweep;
 use super::{Append, Journal, News, RUNG};
+use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::port::PushSink;
 use crate::sync::{Mutex, Ordering, lock};
 
-/// How often a step is tried anew because others' came in between.
-pub(super) const TRIES: usize = 1000;
+/// How often a step is tried anew because others' came in between, and when that is late.
+const TRIES: usize = 1000;
+const LATE: (usize, Duration) = (2, Duration::from_millis(200));
 
 /// One client: what it knows, and its round trips.
 pub(super) struct Client<J> {
@@ -33,6 +36,26 @@ pub(super) struct Part<'a> {
     pub(super) commands: &'a [Command],
 }
 
+/// How often a step was tried, and since when.
+pub(super) struct Tries(usize, Moment);
+
+impl Tries {
+    pub(super) fn new() -> Self {
+        Self(0, clock::now())
+    }
+
+    /// Whether it is late with the next one.
+    fn next(&mut self) -> Result<bool, StoreError> {
+        let late = self.0 >= LATE.0 && clock::now().since(self.1) >= LATE.1;
+        self.0 += 1;
+        if self.0 > TRIES {
+            let message = "others changed the key each time before this step could be taken";
+            return Err(StoreError::new(ErrorKind::Unavailable, message));
+        }
+        Ok(late)
+    }
+}
+
 impl<J: Journal> Client<J> {
     pub(super) fn push(&self, push: Push) {
         let sink = lock(&self.sink).clone();
@@ -48,17 +71,17 @@ impl<J: Journal> Client<J> {
         copy: &mut Copy,
         commands: &[Command],
     ) -> Result<Vec<Outcome>, StoreError> {
-        for _ in 0..TRIES {
+        let mut tries = Tries::new();
+        loop {
             let part = Part {
                 slot,
                 copy: &mut *copy,
                 commands,
             };
-            if let Some(taken) = self.append(&mut [part], None).await? {
+            if let Some(taken) = self.append(&mut [part], None, &mut tries).await? {
                 return Ok(taken.into_iter().flatten().collect());
             }
         }
-        Err(too_often())
     }
 
     /// One round trip. `None` if nothing was appended, since something had changed.
@@ -66,7 +89,9 @@ impl<J: Journal> Client<J> {
         self: &Arc<Self>,
         parts: &mut [Part<'_>],
         unchanged_since: Option<StoreTime>,
+        tries: &mut Tries,
     ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
+        let is_late = tries.next()?;
         let listens = self.journal.listens();
         let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
         let bytes = steps
@@ -81,6 +106,7 @@ impl<J: Journal> Client<J> {
                 bytes,
                 ring: &steps.ring,
                 kept: part.copy.kept.as_deref(),
+                is_late,
                 copy: part.copy,
                 commands: part.commands,
             })
@@ -174,9 +200,4 @@ impl<J: Journal> Client<J> {
             });
         }
     }
-}
-
-pub(super) fn too_often() -> StoreError {
-    let message = "others changed the key each time before this step could be taken";
-    StoreError::new(ErrorKind::Unavailable, message)
 }

@@ -164,6 +164,7 @@ pub struct Append<'a> {
     pub ring: &'a [Inbox],
     /// What the backend has given to be kept, when the journal ended at [`known`](Self::known).
     pub kept: Option<&'a [u8]>,
+    is_late: bool,
     copy: &'a copy::Copy,
     commands: &'a [Command],
 }
@@ -197,6 +198,13 @@ impl Append<'_> {
     #[must_use]
     pub fn claims(&self) -> usize {
         self.copy.queue.claims()
+    }
+
+    /// Whether others' entries came in between again and again, as for a client that is far away: for a
+    /// backend that compares and sets.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// Whether the entry may add a claim: for a backend that keeps room for renewals.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Outcome, Push, Queue, Snapshot};
 use tokio::sync::oneshot;
 
-use super::client::{Client, Part, TRIES, too_often};
+use super::client::{Client, Part, Tries};
 use super::copy::{Copy, now};
 use super::keys::{Asked, Keys, Pending, Slot};
 use super::page::{Pages, Sweep, sweep};
@@ -295,7 +295,8 @@ impl<J: Journal> Client<J> {
         is_fresh: &mut bool,
     ) -> Result<Outcome, StoreError> {
         let commands = [Command::Claim(claim)];
-        for _ in 0..TRIES {
+        let mut tries = Tries::new();
+        loop {
             let outcome = copy.outcome_of(&commands[0], self.journal.listens());
             let (grants, since) = (outcome.reply.has_token(), copy.at);
             let part = Part {
@@ -304,7 +305,7 @@ impl<J: Journal> Client<J> {
                 commands: &commands,
             };
             if grants {
-                let taken = self.append(&mut [part], Some(since)).await?;
+                let taken = self.append(&mut [part], Some(since), &mut tries).await?;
                 if let Some(outcome) = taken.and_then(|all| all.into_iter().flatten().next()) {
                     return Ok(outcome);
                 }
@@ -315,7 +316,6 @@ impl<J: Journal> Client<J> {
             }
             *is_fresh = true;
         }
-        Err(too_often())
     }
 
     /// Takes a claim on each of several keys, all or none. Whoever reads one of these journals comes
@@ -342,7 +342,8 @@ impl<J: Journal> Client<J> {
         };
         let mut parts: Vec<Part<'_>> = parts.map(part).collect();
         let mut is_fresh = false;
-        for _ in 0..TRIES {
+        let mut tries = Tries::new();
+        loop {
             let since = parts
                 .iter()
                 .map(|part| part.copy.at)
@@ -351,7 +352,7 @@ impl<J: Journal> Client<J> {
             let mut queues: Vec<Queue> = parts.iter().map(|part| part.copy.queue.clone()).collect();
             match Queue::claim_all(&mut queues, claims, now(since, self.journal.listens())) {
                 Ok(_) => {
-                    if let Some(taken) = self.append(&mut parts, Some(since)).await? {
+                    if let Some(taken) = self.append(&mut parts, Some(since), &mut tries).await? {
                         return Ok(Ok(taken.into_iter().flatten().collect()));
                     }
                 }
@@ -360,7 +361,6 @@ impl<J: Journal> Client<J> {
             }
             is_fresh = true;
         }
-        Err(too_often())
     }
 }
 

@@ -114,6 +114,35 @@ async fn a_session_that_expires_takes_nothing_along() {
     assert_eq!(held.release().await.unwrap(), Released::Held);
 }
 
+/// Each step compares and sets: who is far away reads and sets a key that others change meanwhile.
+#[tokio::test]
+async fn who_is_far_away_renews_what_others_keep_changing() {
+    let Far {
+        proxy, far, near, ..
+    } = Far::new().await;
+    let client = connect(&far.replace("400ms", "60s")).await;
+    let held = client.semaphore("k", 4).unwrap().acquire().await.unwrap();
+    proxy.delay(Direction::ToServer, Duration::from_millis(60));
+    let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();
+    for _ in 0..2 {
+        let near = connect(&near).await;
+        changing.spawn(async move {
+            let permits = near.semaphore("k", 4).unwrap();
+            loop {
+                drop(permits.acquire().await?.release().await);
+            }
+        });
+    }
+    for _ in 0..5 {
+        soon("a renewal", held.renew()).await.unwrap();
+    }
+    let late = client.semaphore("k", 4).unwrap();
+    let late = soon("a permit", late.acquire()).await.unwrap();
+    assert!(late.is_valid() && held.is_valid());
+    let ended = changing.try_join_next();
+    assert!(ended.is_none(), "{ended:?}");
+}
+
 /// Who has died is passed over when its session has expired, long before its claim would.
 #[tokio::test]
 async fn a_waiter_that_has_died_holds_up_nobody() {

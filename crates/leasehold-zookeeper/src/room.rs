@@ -1,0 +1,69 @@
+//! Room for clients that are far away: others, who are nearer, would set a node each time before them.
+//! Whoever is late with a step gives the key's node an ephemeral child. Who sees that lets its claims
+//! wait, and nothing that ends or renews one.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_core::{Inbox, Key, Moment};
+use leasehold_store::clock;
+use leasehold_store::sync::{Mutex, lock, sleep};
+use zookeeper_client::{Client, CreateMode, Stat};
+
+use super::node::path_of;
+use super::session::Sessions;
+
+/// How long there is room at most for a step: its client may have died. That is some round trips of one
+/// that is far away.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether the step was taken.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The keys for which others want room: since which change, and since when that is known.
+#[derive(Default)]
+pub(crate) struct Room(Mutex<HashMap<Key, (i64, Moment)>>);
+
+impl Room {
+    /// Takes note of what a node is.
+    pub(crate) fn see(&self, key: &Key, stat: Option<&Stat>) {
+        let mut wanted = lock(&self.0);
+        // One child has the number of the record.
+        match stat.filter(|stat| stat.num_children > 1) {
+            Some(stat) if wanted.get(key).is_some_and(|seen| seen.0 == stat.pzxid) => {}
+            Some(stat) => _ = wanted.insert(key.clone(), (stat.pzxid, clock::now())),
+            None => _ = wanted.remove(key),
+        }
+    }
+
+    /// Waits until nobody wants room.
+    pub(crate) async fn give(&self, sessions: &Sessions, client: &Client, key: &Key) {
+        let is_wanted = || {
+            let since = lock(&self.0).get(key).map(|seen| seen.1);
+            since.is_some_and(|since| clock::now().since(since) < LONGEST)
+        };
+        while is_wanted() {
+            sleep(LOOK).await;
+            // Who cannot look is told by the step.
+            if let Ok(stat) = sessions.ask(client.check_stat(&path_of(key))).await {
+                self.see(key, stat.as_ref());
+            }
+        }
+    }
+}
+
+fn path_of_child(key: &Key, inbox: &Inbox) -> String {
+    format!("{}/late-{}", path_of(key), inbox.as_str())
+}
+
+/// Asks for room, anew each time. That goes before what is asked next, and need not be waited for.
+pub(crate) fn want(sessions: &Sessions, client: &Client, key: &Key, inbox: &Inbox) {
+    leave(client, key, inbox);
+    let made = CreateMode::Ephemeral.with_acls(sessions.acls());
+    drop(client.create(&path_of_child(key, inbox), &[], &made));
+}
+
+/// The step was taken.
+pub(crate) fn leave(client: &Client, key: &Key, inbox: &Inbox) {
+    drop(client.delete(&path_of_child(key, inbox), None));
+}

@@ -28,7 +28,7 @@ pub(crate) struct LifetimeArgs {
     /// The parent is the shell that runs the script. When the lock is lost, the parent gets
     /// SIGTERM, so that the script does not continue without the lock. If sudo starts leasehold,
     /// the parent is sudo and not the script: name the script with =$$. That PID must be the parent
-    /// or one of its parents; a script that has ended already releases the lock at once.
+    /// or one of its parents.
     #[arg(
         long, value_name = "PID", num_args = 0..=1, require_equals = true,
         value_parser = clap::value_parser!(i32).range(1..)
@@ -155,7 +155,7 @@ impl LifetimeArgs {
 /// The process that is meant: the one of that number, or the parent.
 fn parent(asked: Option<i32>, of_subshells: bool) -> Result<Parent, Failure> {
     match asked.and_then(Pid::from_raw) {
-        Some(pid) => Ok(Parent::named(pid)),
+        Some(pid) => Parent::named(pid),
         None => Parent::now(of_subshells),
     }
 }

@@ -59,13 +59,14 @@ impl Parent {
     }
 
     /// The process of that number, if it has started us or one of those that have.
-    pub(crate) fn named(pid: Pid) -> Self {
+    pub(crate) fn named(pid: Pid) -> Result<Self, Failure> {
         let watched = Self::watch(Some(pid), getppid() == Some(pid));
         // Asked with the process pinned: before, its number could become another's.
-        match is_above_us(pid) {
-            true => watched,
-            false => Self::watch(None, true),
+        if is_above_us(pid) {
+            return Ok(watched);
         }
+        let message = format!("process {pid} is none of leasehold's parents, or it has ended");
+        Err(Failure::usage(message).hint("name the script with --while-parent=$$"))
     }
 
     fn watch(pid: Option<Pid>, direct: bool) -> Self {

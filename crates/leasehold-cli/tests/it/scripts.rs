@@ -101,6 +101,18 @@ async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Sto
     }
 }
 
+#[tokio::test]
+async fn a_process_that_is_no_parent_is_named() {
+    let store = Store::local();
+    let lines = "sleep 600 & for p in 2147483647 $!; do \
+        \"$L\" hold --while-parent=$p k 2>&1; echo $?; done; kill $!";
+    let ended = script(&store, lines).finish().await;
+    let said: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!((said.len(), said[2], said[5]), (6, "64", "64"), "{said:?}");
+    assert!(said[0].starts_with("leasehold: process 2147483647 is none"));
+    assert!(said[3].ends_with("parents, or it has ended"), "{said:?}");
+}
+
 /// The parent is gone before leasehold begins: whoever is its parent then has not started it.
 #[tokio::test]
 async fn a_hold_whose_parent_ended_before_it_looked_ends() {

@@ -83,6 +83,8 @@ pub(crate) struct Supervision<'a> {
     refused: BTreeSet<i32>,
     /// Whether it was said that the lease is lost.
     said_lost: bool,
+    /// Why it was told to end.
+    told: Option<Loss>,
     stops: unix::Signal,
     terminal: Option<Terminal>,
 }
@@ -111,6 +113,7 @@ impl<'a> Supervision<'a> {
             typed: None,
             refused: BTreeSet::new(),
             said_lost: false,
+            told: None,
             stops,
             terminal,
         })
@@ -334,9 +337,13 @@ impl<'a> Supervision<'a> {
         self.said_lost |= left.is_zero() && !overdue;
         self.printer.event(match left {
             Duration::ZERO if overdue => Event::overdue(key, reason),
+            Duration::ZERO if reason == Loss::MaxHold && self.told == Some(reason) => {
+                Event::over(&end)
+            }
             Duration::ZERO => Event::lost(&end),
             _ => Event::expiring(&end, left),
         });
+        self.told = Some(reason);
         if let Some(signal) = signal {
             // Said once more when it matters more.
             self.refused.clear();

@@ -320,6 +320,12 @@ impl Event {
         Self::of_end("lost", end, None, sentence).milestone(Milestone::Lost)
     }
 
+    /// The same where the reason was told.
+    pub(crate) fn over(end: &LeaseEnd<'_>) -> Self {
+        let sentence = format!("lost {}", end.key);
+        Self::of_end("lost", end, None, sentence).milestone(Milestone::Lost)
+    }
+
     fn of_end(name: &str, end: &LeaseEnd<'_>, left: Option<Duration>, sentence: String) -> Self {
         Self::of_key(name, end.key, sentence + end.action.words())
             .with("reason", end.reason.name())

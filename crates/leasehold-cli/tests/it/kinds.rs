@@ -219,6 +219,18 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
     assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");
 }
 
+#[tokio::test]
+async fn the_longest_hold_has_one_reason() {
+    let store = Store::local();
+    let mut command = store.command("run --max-hold 400ms k -c");
+    command.arg("trap '' TERM; while :; do sleep 1; done");
+    let ended = Process::spawn(command).finish().await;
+    ended.has_code(Some(79));
+    ended.has_said("lost k; killing the command");
+    let reasons = ended.stderr.matches("maximum time").count();
+    assert_eq!(reasons, 1, "{ended:?}");
+}
+
 async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
     let ended = store.run("run --min-hold 1m k -- true").await;
     assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));

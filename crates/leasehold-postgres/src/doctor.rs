@@ -46,7 +46,7 @@ struct Facts {
 
 impl Facts {
     async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let settings = SETTINGS.replace("{schema}", &options.schema);
+        let settings = SETTINGS.replace("{schema}", &pool.schema);
         let answer = pool.ask(&settings, &[]).await?;
         let row = answer.first().ok_or_else(no_answer)?;
         let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();

@@ -88,7 +88,7 @@ impl Rows {
         Ok(Self {
             batch: Batch::new(&pool, commit_when),
             listener: Listener::new(pool.clone(), at, &inbox),
-            statements: Statements::new(&options.schema),
+            statements: Statements::new(&pool.schema),
             commit_when,
             inbox,
             pool,

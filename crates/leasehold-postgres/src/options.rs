@@ -362,10 +362,11 @@ impl PostgresOptions {
         let named = self
             .schema
             .starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+        let named = named && !self.schema.starts_with("pg_");
         if !named || !self.schema.chars().all(plain) || self.schema.len() > 63 {
             return Err(Invalid::new(
                 "the URL has no name of a schema for schema",
-                "use small letters, digits and underscores, and begin with a letter",
+                "use small letters, digits and underscores, and begin with a letter, but not with pg_",
             ));
         }
         if self.acknowledge > 0 && self.commit == Commit::Async {
@@ -421,6 +422,14 @@ impl PostgresOptions {
     /// The URL without its password, for another process.
     pub(crate) fn url_for_others(&self) -> String {
         self.redacted_url().replace(":***@", "@")
+    }
+
+    /// The schema as statements have it: its name may be a word of SQL.
+    pub(crate) fn quoted_schema(&self) -> String {
+        match &*self.schema {
+            USUAL_SCHEMA => USUAL_SCHEMA.to_owned(),
+            other => format!("\"{other}\""),
+        }
     }
 
     /// When the commit of a step counts, as the functions of the schema have it.
@@ -559,6 +568,7 @@ mod tests {
             ),
             ("postgres://u:secret@h/d?pool=0", "no number of connections"),
             ("postgres://h/d?schema=My%20Locks", "no name of a schema"),
+            ("postgres://h/d?schema=pg_locks", "no name of a schema"),
             ("postgres://h/d?commit=maybe", "unknown value for commit"),
             ("postgres://h/d?acknowledge=0", "\"0\" is not a number"),
             ("postgres://h/d?acknowledge=all", "\"all\" is not a number"),

@@ -69,7 +69,7 @@ impl Pool {
     pub(crate) fn new(options: &PostgresOptions) -> Arc<Self> {
         Arc::new(Self {
             options: options.clone(),
-            schema: options.schema.clone(),
+            schema: options.quoted_schema(),
             server: server(&options.config),
             idle: Mutex::default(),
             closer: Mutex::default(),

@@ -46,7 +46,7 @@ impl Scheme for Postgres {
 
     fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {
         let options = PostgresOptions::from_url(url)?;
-        Ok(Some(init::script(&options.schema)))
+        Ok(Some(init::script(&options.quoted_schema())))
     }
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Release, Token};
+use leasehold::doctor::Severity;
 use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Mutex, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
@@ -78,6 +79,24 @@ async fn a_schema_that_is_not_there_is_made_once() {
     ] {
         assert!(error.contains("has version 9"), "{error}");
     }
+}
+
+/// Also where its name is a word of SQL.
+#[tokio::test]
+async fn a_schema_has_any_name() {
+    let server = Postgres::shared();
+    let url = format!("{}?schema=user", server.url_of(&server.database()));
+    assert_eq!(init(&url).await.unwrap(), leasehold::Marked::New);
+    assert_eq!(init(&url).await.unwrap(), leasehold::Marked::Already);
+    let client = leasehold::connect(&url).await.unwrap();
+    let held = try_lock(&client, "k").await.expect("free");
+    let waiter = waiting(&client, "k");
+    in_line(&client, "k", 1).await;
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+    drop(soon("the grant", waiter).await.unwrap().unwrap());
+    let access = Access::default();
+    let report = leasehold_postgres::Postgres.examine(&url, &access).await;
+    assert!(report.unwrap().worst() < Severity::Unsafe);
 }
 
 /// Two that make it at once are told that one has made it, and the other found it.
@@ -248,7 +267,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
     sql(
         &url,
         "select pg_terminate_backend(pid) from pg_stat_activity \
-               where application_name = 'leasehold' and query ilike '%{schema}.clock%'",
+               where application_name = 'leasehold' and query ilike '%\"{schema}\".clock%'",
     );
     listens(&url).await;
     assert_eq!(lease.release().await.unwrap(), Released::Held);
@@ -260,7 +279,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
 async fn listens(url: &str) {
     let held = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where \
                 l.locktype = 'advisory' and l.granted and a.application_name = 'leasehold' and \
-                a.query ilike '%{schema}.clock%'";
+                a.query ilike '%\"{schema}\".clock%'";
     until("somebody listens", async || sql(url, held) != "0").await;
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_store::StoreError;
 use leasehold_store::report::{Finding, Report, Severity};
 use leasehold_store::trial::{self, Trial};
+use leasehold_store::{LockStore, StoreError};
 use tokio_postgres::Row;
 
 use super::errors::no_answer;
@@ -199,11 +199,9 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
     let store = journal::open(options).await?;
     let pool = &store.journal().pool;
     let mut facts = Facts::ask(pool, options).await?;
-    let trial = match trial::key() {
-        Some(key) => trial::take(&store, &key, trial::TTL).await,
-        None => Trial::default(),
-    };
-    facts.is_deaf = !store.journal().listener.hears();
+    let mut trial = try_locks(&store).await;
+    let deaf = trial.failed.take_if(|(step, _)| *step == trial::LISTEN);
+    facts.is_deaf = deaf.is_none() && !store.journal().listener.hears();
     let mut findings = vec![
         Finding::new(
             Severity::Fine,
@@ -223,6 +221,22 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
             );
         }
     }
+    if let Some((step, error)) = deaf {
+        let meaning = "waiters poll, and nobody sees that one has died";
+        let mut finding = Finding::of_error("pushes", None, &error).meaning(meaning);
+        finding.severity = Severity::Warning;
+        finding.found = format!("cannot {step}: {error}");
+        findings.push(finding);
+        let without = options.clone().listen(None);
+        trial = try_locks(&journal::open(&without).await?).await;
+    }
     findings.extend(trial.findings());
     Ok(findings)
+}
+
+async fn try_locks(store: &impl LockStore) -> Trial {
+    match trial::key() {
+        Some(key) => trial::take(store, &key, trial::TTL).await,
+        None => Trial::default(),
+    }
 }

@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the lock of the trial lives if it is not given back.
 pub const TTL: Duration = Duration::from_secs(5);
 
+/// The step without which locks work, and waiters poll.
+#[doc(hidden)]
+pub const LISTEN: &str = "listen for pushes";
+
 /// The result of using a lock.
 #[derive(Debug, Clone, Default)]
 pub struct Trial {
@@ -132,7 +136,7 @@ async fn steps(
     };
     let (heard, mut pushes) = mpsc::unbounded_channel();
     let listened = store.listen(Arc::new(Heard(heard))).await;
-    let _inbox = listened.map_err(|error| ("listen for pushes", error))?;
+    let _inbox = listened.map_err(|error| (LISTEN, error))?;
 
     let first = claim(false);
     let taken = store.claim(key, &first).await;

@@ -355,6 +355,15 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     run_at(&server.url(), "init").await.has_code(Some(0));
     let seen = doctor(&server.url()).await;
     assert_eq!(complaints(&seen), ["note standbys"]);
+    // Where nobody listens, waiters poll.
+    let seen = doctor(&format!("{}?listen=postgres://127.0.0.1:1/d", server.url())).await;
+    seen.has_code(Some(1));
+    assert_eq!(
+        complaints(&seen),
+        ["note standbys", "warning pushes"],
+        "{seen}"
+    );
+    seen.has_shown("127.0.0.1:1 cannot be reached");
 
     let server = Postgres::start_with(
         "fsync = off\nsynchronous_commit = off\nlog_statement = all\nmax_connections = 20",

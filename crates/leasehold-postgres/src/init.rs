@@ -5,6 +5,7 @@ use std::sync::Arc;
 use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::errors;
@@ -12,6 +13,9 @@ use super::pool::{Failure, Param, Pool};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "3";
+
+/// What to do where the role may not make it.
+const BY_OWNER: &str = "let the owner of the database run what leasehold init --dry-run prints";
 
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
@@ -41,7 +45,10 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
             .batch_execute(&sql(&pool.schema))
             .await
             .map(|()| Marked::New)
-            .map_err(failed),
+            .map_err(|error| match error.code() {
+                Some(&SqlState::INSUFFICIENT_PRIVILEGE) => failed(error).with_hint(BY_OWNER),
+                _ => failed(error),
+            }),
     };
     let end = if made.is_ok() { "commit" } else { "rollback" };
     client.batch_execute(end).await.map_err(failed)?;

@@ -190,6 +190,23 @@ async fn a_schema_that_was_made_for_a_role_is_filled() {
     drop(client.mutex("k").unwrap().lock().await.unwrap());
 }
 
+/// What helps is no right to a schema that is not there.
+#[tokio::test]
+async fn who_may_not_make_a_schema_is_told_who_can() {
+    let server = Postgres::shared();
+    let database = server.url_of(&server.database());
+    sql_at(&database, "create role guest login");
+    let url = database.replace("postgres@", "guest@") + "?schema=made";
+    let access = Access::default();
+    let made = leasehold_postgres::Postgres.initialise(&url, &access).await;
+    let error = match made {
+        Ok(mut servers) => servers.remove(0).outcome.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.hint().unwrap().contains("--dry-run"), "{error:?}");
+}
+
 /// A crash of one process of the server takes back commits that did not wait for the disk, and what is
 /// appended then may end where they did.
 #[tokio::test]

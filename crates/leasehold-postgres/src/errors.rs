@@ -25,12 +25,20 @@ const TOO_FEW_STANDBYS: &str = "LH004";
 const MORE_ROOM: &str =
     "raise max_connections, or lower pool= in the URL: who waits has two connections";
 
+/// What to do where the server cannot forget notifications.
+const OLDEST: &str = "let the transaction with the oldest xact_start in pg_stat_activity end";
+
 /// What to do where only another server helps.
 const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
 
 /// Whether the server takes no writes, or no more.
 pub(crate) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Whether a limit of the server is reached: it has no room for more notifications, for one.
+pub(crate) fn is_full(error: &Error) -> bool {
+    error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
 }
 
 /// What to tell a caller.
@@ -71,11 +79,13 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
         }
         // No room, shutting down, gone, in the way of others: it passes.
-        (&SqlState::LOCK_NOT_AVAILABLE, _) | (_, "08" | "25" | "40" | "53" | "57") => {
+        (&SqlState::LOCK_NOT_AVAILABLE | &SqlState::PROGRAM_LIMIT_EXCEEDED, _)
+        | (_, "08" | "25" | "40" | "53" | "57") => {
             let passes = format!("PostgreSQL at {server}: {message}");
             let passes = StoreError::new(ErrorKind::Unavailable, passes);
             match *code {
                 SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
+                SqlState::PROGRAM_LIMIT_EXCEEDED => passes.with_hint(OLDEST),
                 _ => passes,
             }
         }

@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::batch::{Batch, Step, number, split};
-use super::errors::{CHANGED, no_answer};
+use super::errors::{self, CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::PostgresOptions;
@@ -130,8 +130,20 @@ impl Rows {
             (&replaced, Type::INT8),
         ];
         let statement = &self.statements.append_and_ring;
-        let rows = self.pool.ask(statement, &params).await?;
-        appended(part.key, rows.first().ok_or_else(no_answer)?)
+        match self.pool.query(statement, &params).await {
+            Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
+            Err(Failure::Server(error)) if errors::is_full(&error) => {
+                // Rings come behind the entry, and nobody relies on them.
+                let row = self.batch.look(part.key, part.known).await?;
+                let (_, news) = news(part.key, &row)?;
+                let last = news.entries.last();
+                match last.is_some_and(|last| last.bytes == part.bytes) {
+                    true => taken(part.key, news),
+                    false => Err(self.pool.meaning(Failure::Server(error))),
+                }
+            }
+            Err(failure) => Err(self.pool.meaning(failure)),
+        }
     }
 }
 
@@ -301,16 +313,24 @@ fn is_changed(error: &tokio_postgres::Error) -> bool {
 
 /// The answer of an append.
 fn appended(key: &Key, row: &Row) -> Result<Appended, StoreError> {
-    let appended = get(row, "appended")?;
-    let (mut at, mut news) = news(key, row)?;
-    if appended {
-        // Ours is the last.
-        let ours = news.entries.pop().ok_or_else(|| damaged(key))?;
-        (at, news.dead) = (ours.at, ours.dead);
+    let (at, news) = news(key, row)?;
+    if get(row, "appended")? {
+        return taken(key, news);
     }
     Ok(Appended {
         at,
-        appended,
+        appended: false,
+        news: vec![news],
+    })
+}
+
+/// An append whose entry is the last.
+fn taken(key: &Key, mut news: News) -> Result<Appended, StoreError> {
+    let ours = news.entries.pop().ok_or_else(|| damaged(key))?;
+    news.dead = ours.dead;
+    Ok(Appended {
+        at: ours.at,
+        appended: true,
         news: vec![news],
     })
 }

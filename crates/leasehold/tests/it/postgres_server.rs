@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Release, Token};
+use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Push, Release, Token};
 use leasehold::doctor::Severity;
 use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Mutex, Released, Settings};
 use leasehold_store::access::Access;
+use leasehold_store::contract::Fixture as _;
 use leasehold_store::scheme::Scheme as _;
+use leasehold_store::{LockStore, PushSink, Verbs as _};
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::tls::Certificates;
 
@@ -22,7 +24,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use super::postgres_store::Fresh;
-use super::support::{in_line, skipped, soon, try_lock, until, waiting};
+use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 
 async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
     let access = Access::default();
@@ -97,6 +99,44 @@ async fn a_schema_has_any_name() {
     let access = Access::default();
     let report = leasehold_postgres::Postgres.examine(&url, &access).await;
     assert!(report.unwrap().worst() < Severity::Unsafe);
+}
+
+/// The server keeps what is rung for until the slowest session has heard it, and has a limit: then it
+/// takes no more, behind a step that it has taken.
+#[tokio::test]
+async fn a_step_whose_ring_is_not_taken_is_taken() {
+    struct Ignored;
+    impl PushSink for Ignored {
+        fn push(&self, _: Push) {}
+    }
+    let fresh = Fresh::direct();
+    let (holder, waiter) = (fresh.client().await, fresh.client().await);
+    let _listening = waiter.listen(Arc::new(Ignored)).await.unwrap();
+    let claim = |number, store: &dyn LockStore| Claim {
+        inbox: Some(store.inbox().clone()),
+        ..Claim::new(id(number), Mode::EXCLUSIVE, LIMIT)
+    };
+    let k = key("k");
+    holder.claim(&k, &claim(1, &*holder)).await.unwrap();
+    waiter.claim(&k, &claim(2, &*waiter)).await.unwrap();
+    assert_eq!(holder.inspect(&k).await.unwrap().waiters.len(), 1);
+    let full =
+        "create or replace function {schema}.notify(wanted text, inboxes text[], mask bigint)
+        returns void language plpgsql as $$ begin raise exception using errcode = '54000',
+            message = 'too many notifications in the NOTIFY queue'; end $$";
+    sql(fresh.url().await, full);
+    let release = Release {
+        id: id(1),
+        hand_off: true,
+        settled: true,
+        unused: false,
+    };
+    holder.release(&k, &release).await.unwrap();
+    let seen = holder.inspect(&k).await.unwrap();
+    assert!(
+        seen.waiters.is_empty() && seen.holders.len() == 1,
+        "{seen:?}"
+    );
 }
 
 /// Two that make it at once are told that one has made it, and the other found it.

@@ -6,6 +6,8 @@ use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
+use super::hosts::text_of_file;
+
 /// Whether the server has undone the statement, and it can be sent again.
 pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
     matches!(
@@ -101,8 +103,11 @@ fn of_client(cause: &str, server: &str) -> StoreError {
         "database does not allow writes" => {
             unavailable(format!("PostgreSQL at {server} is read-only")).with_hint(OTHER_HOSTS)
         }
-        "password missing" => refused(format!("PostgreSQL at {server} wants a password"))
-            .with_hint("it can stand in ~/.pgpass, in PGPASSWORD or in a file for passwords"),
+        "password missing" => refused(match text_of_file() {
+            Ok(_) => format!("PostgreSQL at {server} wants a password"),
+            Err(why) => format!("PostgreSQL at {server} wants a password, and {why}"),
+        })
+        .with_hint("it can stand in ~/.pgpass, in PGPASSWORD or in a file for passwords"),
         "server does not support TLS" => {
             refused(format!("PostgreSQL at {server} has no TLS")).with_hint("set ssl = on there")
         }

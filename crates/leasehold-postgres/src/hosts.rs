@@ -1,6 +1,7 @@
 //! The hosts of a URL one by one, each with its password.
 
 use std::env::var;
+use std::io;
 use std::path::PathBuf;
 
 use leasehold_store::access::read_file;
@@ -64,10 +65,7 @@ pub(crate) struct Passwords(Vec<Vec<String>>);
 impl Passwords {
     /// Of the file that `PGPASSFILE` names, or `~/.pgpass`: as it is now.
     pub(crate) fn of_file() -> Self {
-        let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
-        let path = var("PGPASSFILE").map(PathBuf::from).ok().or_else(usual);
-        let text = path.and_then(|path| String::from_utf8(read_file(&path).ok()?).ok());
-        Self::read(&text.unwrap_or_default())
+        Self::read(&text_of_file().unwrap_or_default())
     }
 
     fn read(text: &str) -> Self {
@@ -82,6 +80,22 @@ impl Passwords {
             let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
             names.iter().zip(wanted).all(fits).then_some(&**password)
         })
+    }
+}
+
+/// All of it; why there is none, if it was named, or cannot be read.
+pub(crate) fn text_of_file() -> Result<String, String> {
+    let named = var("PGPASSFILE").map(PathBuf::from).ok();
+    let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
+    let is_named = named.is_some();
+    let Some(path) = named.or_else(usual) else {
+        return Ok(String::new());
+    };
+    match read_file(&path).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(_)) => Err(format!("{} is not UTF-8", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => Ok(String::new()),
+        Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
     }
 }
 

@@ -23,6 +23,25 @@ async fn fails(url: &str, more: &str, address: &str, cause: &str) {
     ended.has_not_said("hunter");
 }
 
+#[tokio::test]
+async fn a_file_of_passwords_that_cannot_be_read_is_named() {
+    let (address, _server) = one_that_says("R\0\0\0\x08\0\0\0\x03").await;
+    let url = format!("postgres://nobody@{address}/d?sslmode=disable");
+    for (file, said) in [
+        (
+            "/dev/null/x",
+            "wants a password, and /dev/null/x cannot be read",
+        ),
+        ("/dev/null", "PostgreSQL at 127.0.0.1:"),
+    ] {
+        let mut command = at(&url, "run -n k -- true");
+        command.env("PGPASSFILE", file);
+        let ended = Process::run(command).await;
+        ended.has_code(Some(69));
+        ended.has_said(said);
+    }
+}
+
 /// A server that says this to everybody and closes the connection once it was asked.
 async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -17,6 +17,9 @@ use super::session::Sessions;
 /// that is far away.
 const LONGEST: Duration = Duration::from_millis(500);
 
+/// When it is forgotten that somebody wanted room: its session has ended by then, or its step was taken.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
 /// How often it is looked whether the step was taken.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -31,7 +34,11 @@ impl Room {
         // One child has the number of the record.
         match stat.filter(|stat| stat.num_children > 1) {
             Some(stat) if wanted.get(key).is_some_and(|seen| seen.0 == stat.pzxid) => {}
-            Some(stat) => _ = wanted.insert(key.clone(), (stat.pzxid, clock::now())),
+            Some(stat) => {
+                let now = clock::now();
+                wanted.retain(|_, seen| now.since(seen.1) < FORGOTTEN);
+                wanted.insert(key.clone(), (stat.pzxid, now));
+            }
             None => _ = wanted.remove(key),
         }
     }

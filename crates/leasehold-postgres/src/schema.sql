@@ -45,6 +45,12 @@ create table {schema}.keys (
 -- Out of line, so that an update does not copy it.
 alter table {schema}.keys alter column base set storage external;
 alter table {schema}.keys alter column tail set storage main;
+-- Beside a long base a tail grows long, too, and each step compresses it.
+do $$ begin
+    alter table {schema}.keys alter column tail set compression lz4;
+exception when feature_not_supported then
+    null;
+end $$;
 
 -- Microseconds since 1970.
 create function {schema}.clock() returns bigint

@@ -61,6 +61,14 @@ async fn a_schema_that_is_not_there_is_made_once() {
         init(fresh.bare_url()).await.unwrap(),
         leasehold::Marked::Already
     );
+    let quick = "select attcompression = 'l' or not 'lz4' = any(enumvals) \
+                 from pg_attribute, pg_settings where attrelid = '{schema}.keys'::regclass \
+                 and attname = 'tail' and name = 'default_toast_compression'";
+    assert_eq!(
+        sql(fresh.bare_url(), quick).trim(),
+        "t",
+        "where it can be had"
+    );
     let client = fresh.connect().await;
     assert!(
         client

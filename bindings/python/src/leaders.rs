@@ -36,12 +36,9 @@ impl Leaders {
         let inner = self.0.clone();
         Op::new(async move {
             let election = inner.connections.client().await?.election(&inner.key)?;
-            let mut last = inner.of_process.get_or_init(Mutex::default).lock().await;
-            // A call that ends early ends the iteration: what observes on would hold up a close.
-            let mut stream = last.take().unwrap_or_else(|| election.observe());
-            let leader = stream.next().await;
-            *last = Some(stream);
-            Ok(Output::Leader(leader?))
+            let mut stream = inner.of_process.get_or_init(Mutex::default).lock().await;
+            let stream = stream.get_or_insert_with(|| election.observe());
+            Ok(Output::Leader(stream.next().await?))
         })
     }
 }

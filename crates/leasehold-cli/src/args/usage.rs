@@ -43,11 +43,23 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
         _ => None,
     };
     let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
-    let text = asked.render().to_string();
+    let mut text = asked.render().to_string();
+    for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
+        if let Some(shown) = without_login(argument) {
+            text = text.replace(argument, &shown);
+        }
+    }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     let text: Vec<_> = text.lines().map(escape).collect();
     let _ = writeln!(io::stderr().lock(), "{PREFIX}{}{hint}", text.join("\n"));
     exit::USAGE
+}
+
+/// A URL without what may be a password.
+fn without_login(argument: &str) -> Option<String> {
+    let (scheme, rest) = argument.split_once("://")?;
+    let (_, host) = rest.rsplit_once('@')?;
+    Some(format!("{scheme}://***@{host}"))
 }
 
 /// What to do for a subcommand that is not known, if another build has it.
@@ -66,8 +78,10 @@ fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String>
         return Some(hint.to_owned());
     }
     let runs = subcommand == "run" || subcommand == "elect";
+    let is_url = |argument: &OsString| argument.to_str().is_some_and(|it| it.contains("://"));
     let hint = if !runs {
-        return None;
+        let url = own.iter().any(is_url);
+        return url.then(|| "write -S before the URL of a store".to_owned());
     } else if own.len() == arguments.len() {
         "write -- before the command"
     } else if asked.remove(ContextKind::Suggested).is_none() {

@@ -35,6 +35,11 @@ async fn wrong_usage_is_64_and_says_why() {
             "possible values: term, kill, ignore",
         ),
         ("run -S foo: k -- true", "foo"),
+        (
+            "init postgres://u:sesam@h/d",
+            "write -S before the URL of a store",
+        ),
+        ("doctor redis://:sesam@h/", "'redis://***@h/' found"),
         ("run -S orders k -- true", "URL"),
         ("run --password-file /no/such k -- true", "/no/such"),
         (

@@ -17,7 +17,7 @@ use super::errors;
 use super::inbox::Bell;
 use super::node::{self, KEYS, end_of, path_of, path_of_inbox, time_of, version_of};
 use super::options::ZooKeeperOptions;
-use super::room::{self, Room};
+use super::room::{Late, Room};
 use super::session::{Failure, Sessions};
 use super::transaction::{Op, Transaction, stats};
 
@@ -215,9 +215,6 @@ impl Nodes {
     /// The answer to a step that was not taken, after a conflict: the server that has told of it has
     /// seen what was in between.
     async fn refused(&self, client: &Client, parts: &[Append<'_>]) -> Result<Appended, StoreError> {
-        for part in parts.iter().filter(|part| part.is_late()) {
-            room::want(&self.sessions, client, part.key, &self.inbox);
-        }
         let (at, news) = self.news(client, &known_of(parts)).await?;
         Ok(Appended {
             at,
@@ -256,6 +253,9 @@ impl Journal for Nodes {
         for part in parts.iter().filter(|part| part.grows() && !part.is_late()) {
             self.room.give(&self.sessions, client, part.key).await;
         }
+        let late = parts.iter().filter(|part| part.is_late());
+        let wants = |part: &Append<'_>| Late::new(&self.sessions, client, part.key, &self.inbox);
+        let _late: Vec<_> = late.map(wants).collect();
         // ZooKeeper cannot compare the time: a step that it takes earlier than this is void.
         let floor = unchanged_since.unwrap_or_default();
         if parts.iter().any(|part| part.known.is_none()) {
@@ -290,9 +290,6 @@ impl Journal for Nodes {
         self.sessions.hear(told);
         let mut news = Vec::with_capacity(parts.len());
         for (part, (stat, record, content)) in parts.iter().zip(done) {
-            if part.is_late() {
-                room::leave(client, part.key, &self.inbox);
-            }
             self.room
                 .see(part.key, Some(&stat).filter(|_| !part.is_late()));
             // The client has taken the steps itself.

@@ -59,18 +59,21 @@ impl Room {
     }
 }
 
-fn path_of_child(key: &Key, inbox: &Inbox) -> String {
-    format!("{}/late-{}", path_of(key), inbox.as_str())
+/// Wants room for a step until it has ended, however that comes.
+pub(crate) struct Late<'a>(&'a Client, String);
+
+impl<'a> Late<'a> {
+    /// Asks for it. That goes before what is asked next, and need not be waited for.
+    pub(crate) fn new(sessions: &Sessions, client: &'a Client, key: &Key, inbox: &Inbox) -> Self {
+        let path = format!("{}/late-{}", path_of(key), inbox.as_str());
+        let made = CreateMode::Ephemeral.with_acls(sessions.acls());
+        drop(client.create(&path, &[], &made));
+        Self(client, path)
+    }
 }
 
-/// Asks for room, anew each time. That goes before what is asked next, and need not be waited for.
-pub(crate) fn want(sessions: &Sessions, client: &Client, key: &Key, inbox: &Inbox) {
-    leave(client, key, inbox);
-    let made = CreateMode::Ephemeral.with_acls(sessions.acls());
-    drop(client.create(&path_of_child(key, inbox), &[], &made));
-}
-
-/// The step was taken.
-pub(crate) fn leave(client: &Client, key: &Key, inbox: &Inbox) {
-    drop(client.delete(&path_of_child(key, inbox), None));
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        drop(self.0.delete(&self.1, None));
+    }
 }

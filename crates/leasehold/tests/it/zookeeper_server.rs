@@ -13,6 +13,7 @@ use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
@@ -118,7 +119,11 @@ async fn a_session_that_expires_takes_nothing_along() {
 #[tokio::test]
 async fn who_is_far_away_renews_what_others_keep_changing() {
     let Far {
-        proxy, far, near, ..
+        proxy,
+        far,
+        near,
+        raw,
+        chroot,
     } = Far::new().await;
     let client = connect(&far.replace("400ms", "60s")).await;
     let held = client.semaphore("k", 4).unwrap().acquire().await.unwrap();
@@ -139,8 +144,27 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     let late = client.semaphore("k", 4).unwrap();
     let late = soon("a permit", late.acquire()).await.unwrap();
     assert!(late.is_valid() && held.is_valid());
+    // Who gives up leaves nothing behind.
+    let room = async || {
+        raw.list_children(&format!("{chroot}/keys/k"))
+            .await
+            .unwrap()
+            .len()
+            > 1
+    };
+    let permits = client.semaphore("k", 4).unwrap();
+    soon("room to be wanted", async {
+        while !room().await {
+            timeout(Duration::from_millis(250), permits.acquire())
+                .await
+                .ok();
+        }
+    })
+    .await;
     let ended = changing.try_join_next();
     assert!(ended.is_none(), "{ended:?}");
+    changing.shutdown().await;
+    until("nobody to want room", async || !room().await).await;
 }
 
 /// Who has died is passed over when its session has expired, long before its claim would.

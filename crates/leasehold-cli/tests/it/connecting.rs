@@ -27,13 +27,12 @@ async fn fails(url: &str, more: &str, address: &str, cause: &str) {
 async fn a_file_of_passwords_that_cannot_be_read_is_named() {
     let (address, _server) = one_that_says("R\0\0\0\x08\0\0\0\x03").await;
     let url = format!("postgres://nobody@{address}/d?sslmode=disable");
-    for (file, said) in [
-        (
-            "/dev/null/x",
-            "wants a password, and /dev/null/x cannot be read",
-        ),
-        ("/dev/null", "PostgreSQL at 127.0.0.1:"),
-    ] {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let below = empty.join("x");
+    let named = format!("wants a password, and {} cannot be read", below.display());
+    for (file, said) in [(&below, &*named), (&empty, "PostgreSQL at 127.0.0.1:")] {
         let mut command = at(&url, "run -n k -- true");
         command.env("PGPASSFILE", file);
         let ended = Process::run(command).await;

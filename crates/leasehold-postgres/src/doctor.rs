@@ -24,8 +24,8 @@ const SETTINGS: &str = "select current_setting('server_version'), \
     current_setting('log_statement'), current_setting('log_min_duration_statement'), \
     (select count(*) from pg_stat_activity where backend_type = 'client backend')::int, \
     current_setting('max_connections')::int, \
-    pg_stat_get_dead_tuples('{schema}.keys'::regclass), \
-    pg_stat_get_live_tuples('{schema}.keys'::regclass)";
+    pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid), \
+    pg_stat_get_live_tuples('{schema}.keys'::regclass::oid)";
 
 /// What a server says of itself.
 struct Facts {

@@ -17,6 +17,9 @@ const VERSION: &str = "3";
 /// What to do where the role may not make it.
 const BY_OWNER: &str = "let the owner of the database run what leasehold init --dry-run prints";
 
+/// Others may have made functions that fit better than those of the server.
+const BEGIN: &str = "begin; set local search_path = pg_catalog, pg_temp;";
+
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
     include_str!("schema.sql").replace("{schema}", schema)
@@ -26,7 +29,7 @@ pub(crate) fn sql(schema: &str) -> String {
 pub(crate) fn script(schema: &str) -> String {
     let (sql, grants) = (sql(schema), errors::grants(schema, "ROLE"));
     let grants = grants.replace("; ", ";\n-- ");
-    format!("begin;\n\n{sql}\ncommit;\n\n-- For each role that uses locks:\n-- {grants}\n")
+    format!("{BEGIN}\n\n{sql}\ncommit;\n\n-- For each role that uses locks:\n-- {grants}\n")
 }
 
 /// Makes the schema, unless it is there.
@@ -37,8 +40,9 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
         .await
         .map_err(|failure| pool.meaning(failure))?;
     // Two at once: the second finds what the first has made.
-    let lock = "begin; select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
-    client.batch_execute(lock).await.map_err(failed)?;
+    let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
+    let begin = format!("{BEGIN} {lock}");
+    client.batch_execute(&begin).await.map_err(failed)?;
     let made = match version(pool, &client).await? {
         Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already),
         None => client

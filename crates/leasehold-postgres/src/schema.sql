@@ -3,6 +3,9 @@
 -- A key is a row: the queue of its claims as somebody wrote it down last (base), and what was asked
 -- of it since, in order (tail). The server understands neither. Whoever may read the rows can
 -- release every claim.
+--
+-- No function finds another where somebody has made one that fits better: a body of one expression has
+-- its names from here, the others have a path of their own, and the procedure uses none that could.
 
 -- A role that owns a schema need not be allowed to make one.
 do $$ begin
@@ -55,7 +58,7 @@ end $$;
 -- Microseconds since 1970.
 create function {schema}.clock() returns bigint
     language sql volatile parallel safe
-    as $$ select (extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
+    return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 
 -- The number of a record for clients that know it up to a place in its tail, null if that is not there.
 -- It is another one where the last entry before has another time, or the server has started anew: with
@@ -64,21 +67,19 @@ create function {schema}.clock() returns bigint
 create function {schema}.record_at(record bigint, tail_at bigint, tail bytea, place bigint)
     returns bigint
     language sql stable parallel safe
-    as $$
-    select case when place between tail_at + 8 and tail_at + octet_length(tail) then
+    return case when place between tail_at + 8 and tail_at + octet_length(tail) then
         hashint8extended(record, (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint)
             # ('x' || encode(substring(tail from (place - tail_at)::int - 7 for 8), 'hex'))::bit(64)::bigint
-        end
-    $$;
+        end;
 
 -- The advisory lock that a client holds as long as it listens.
 create function {schema}.inbox_lock(inbox text) returns bigint
     language sql immutable parallel safe
-    as $$ select hashtextextended(inbox, 1818585203) $$;
+    return hashtextextended(inbox, 1818585203);
 
 -- Which of these clients are dead: bit 0 stands for the first.
 create function {schema}.dead(inboxes text[]) returns bigint
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 declare
     mask bigint := 0;
@@ -95,7 +96,7 @@ $$;
 -- When the commit of this step counts: when so many standbys have it on their disks; -1 for at once,
 -- before it is on this one; 0 as the server is set.
 create function {schema}.commit_when(standbys int) returns void
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 declare
     names text := current_setting('synchronous_standby_names');
@@ -119,7 +120,7 @@ $$;
 
 -- Rings the others.
 create function {schema}.notify(wanted text, inboxes text[], mask bigint) returns void
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 begin
     -- A doorbell that is lost in a crash is no loss, and this commit must not wait for the disk:
@@ -140,10 +141,8 @@ create function {schema}.takes(
     known_record bigint, known_end bigint, replaced bigint
 ) returns boolean
     language sql stable parallel safe
-    as $$
-    select replaced is not null and base_at = replaced
-        and {schema}.record_at(record, tail_at, tail, known_end) = known_record
-    $$;
+    return replaced is not null and base_at = replaced
+        and {schema}.record_at(record, tail_at, tail, known_end) = known_record;
 
 -- Where the tail begins after a new base: it keeps what came since the last one, for clients that are a
 -- little behind, unless that is long: the tail is written anew at each step. It also keeps the time of the
@@ -151,10 +150,8 @@ create function {schema}.takes(
 create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base bytea)
     returns bigint
     language sql immutable parallel safe
-    as $$
-    select greatest(0, case when new_base_at - base_at <= greatest(65536, octet_length(new_base) / 16)
-        then base_at else new_base_at end - 8)
-    $$;
+    return greatest(0, case when new_base_at - base_at <= greatest(65536, octet_length(new_base) / 16)
+        then base_at else new_base_at end - 8);
 
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
 -- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed. A new base
@@ -165,7 +162,7 @@ create function {schema}.append(
     out appended boolean, out at bigint, out record bigint, out ends bigint,
     out base bytea, out entries bytea, out since_base bigint, out base_length bigint
 )
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 declare
     found_format int;
@@ -240,7 +237,7 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
         at bigint, format int, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql stable
+    language plpgsql stable set search_path = pg_catalog, pg_temp
     as $$
 #variable_conflict use_column
 begin
@@ -270,7 +267,7 @@ create function {schema}.append_all(
         appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 declare
     moment bigint;
@@ -301,7 +298,7 @@ create function {schema}.append_each(
         key text, appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql
+    language plpgsql set search_path = pg_catalog, pg_temp
     as $$
 #variable_conflict use_column
 begin

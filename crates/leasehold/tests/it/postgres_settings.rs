@@ -75,6 +75,51 @@ async fn a_lock_that_came_too_late_is_waited_for() {
     soon("everyone's turns", tasks.join_all()).await;
 }
 
+/// Where a role may make functions that another's path leads to, one that fits better than the server's
+/// would run with the rights of whoever locks.
+#[tokio::test]
+async fn functions_of_others_are_not_taken_for_the_servers() {
+    let fresh = Fresh::at(&Postgres::shared().url(), "");
+    let admin = fresh.url().await.to_owned();
+    let strange = format!("strange_{}", schema(&admin));
+    sql(&admin, &format!("create schema {strange}"));
+    let body = "language plpgsql as 'begin raise exception $$it was taken$$; end'";
+    for function in [
+        "cardinality(text[]) returns int",
+        "hashtextextended(text, int) returns bigint",
+        "pg_stat_get_dead_tuples(regclass) returns bigint",
+        "int8send(int) returns bytea",
+    ] {
+        sql(
+            &admin,
+            &format!("create function {strange}.{function} {body}"),
+        );
+    }
+    let path = format!("search_path = {strange}, public");
+    let url = as_role(&fresh, &[&path]).await;
+    sql(
+        &admin,
+        &format!("grant usage on schema {strange} to public"),
+    );
+    let client = leasehold::connect(&url).await.unwrap();
+    let holder = client.mutex("k").unwrap().lock().await.unwrap();
+    let other = leasehold::connect(&url).await.unwrap();
+    let waiter = waiting(&other, "k");
+    in_line(&client, "k", 1).await;
+    assert_eq!(holder.release().await.unwrap(), Released::Held);
+    drop(soon("the grant", waiter).await.unwrap().unwrap());
+    let access = Access::default();
+    let report = leasehold_postgres::Postgres.examine(&url, &access).await;
+    let report = report.unwrap();
+    assert!(!report.promise.starts_with("Nothing"), "{report:?}");
+
+    // The procedure commits, and what has a path of its own may not: it names nothing that is ambiguous.
+    let open = "select coalesce(string_agg(proname, ', '), '') from pg_proc \
+         where pronamespace = '{schema}'::regnamespace and prokind = 'f' and prosqlbody is null \
+         and coalesce(proconfig[1], '') <> 'search_path=pg_catalog, pg_temp'";
+    assert_eq!(sql(&admin, open), "");
+}
+
 /// A batch waits for a key that somebody makes just now, and nobody for the batch.
 #[tokio::test]
 async fn what_waits_for_a_new_key_holds_no_other() {

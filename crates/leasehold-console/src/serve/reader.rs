@@ -225,7 +225,6 @@ async fn read(
         }
         let (want, wants) = watch::channel(lock(&state).wants());
         let mut updates = feed::begin(client.clone(), interval, wants);
-        lock(&state).table.complete = false;
         while lock(&state).is_wanted() {
             let until = lock(&state).until;
             tokio::select! {
@@ -242,12 +241,15 @@ async fn read(
             }
             send_if_other(&want, lock(&state).wants());
         }
+        // Who looks next waits for what is true then.
+        lock(&state).table.pause();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock_table::Update;
 
     #[tokio::test]
     async fn many_pages_with_tables_that_take_long_are_served_less_often() {
@@ -263,6 +265,23 @@ mod tests {
         // It is measured anew with each table.
         reader.select(&Selection::default());
         assert!(reader.state().cost < Duration::MAX);
+    }
+
+    /// What was true before the pause may be hours old: neither locks nor a failure are answered.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_pause_the_store_is_read_before_anything_is_answered() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client.clone(), Duration::from_secs(1));
+        let seen = |reader: &Reader| {
+            reader.with(|table| (table.locks().count(), table.failure().is_some()))
+        };
+        assert_eq!(reader.make(seen).await, (0, false));
+        let error = client.mutex("").err().unwrap();
+        let failed = Update::Failed(error);
+        reader.state().table.take(failed, Instant::now());
+        sleep_until(Instant::now() + LINGER * 2).await;
+        let _lease = client.mutex("k").unwrap().lock().await.unwrap();
+        assert_eq!(reader.make(seen).await, (1, false));
     }
 
     #[tokio::test]

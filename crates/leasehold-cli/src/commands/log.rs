@@ -22,7 +22,8 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     let client = connect(&args.common.settings).await?;
     let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
-    let mut found = all(args, &mut log).await?;
+    let mut found = Vec::new();
+    read(args, &mut log, &mut found).await?;
     found.sort_by_key(|entry| entry.at);
     if found.is_empty() {
         say_why(args, &client, printer).await?;
@@ -41,14 +42,11 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
             return Ok(exit::OK);
         }
         sleep(PAUSE).await;
-        found = match all(args, &mut log).await {
-            Ok(found) => found,
-            // It goes on when the store answers again.
-            Err(failure) => {
-                printer.warn(failure.message);
-                Vec::new()
-            }
-        };
+        found = Vec::new();
+        // It goes on when the store answers again, behind what was read by then.
+        if let Err(failure) = read(args, &mut log, &mut found).await {
+            printer.warn(failure.message);
+        }
     }
 }
 
@@ -67,13 +65,16 @@ async fn say_why(args: &LogArgs, client: &Client, printer: &Printer) -> Result<(
     Ok(())
 }
 
-/// All entries that are there now and were not read yet.
-async fn all(args: &LogArgs, log: &mut AuditLog<'_>) -> Result<Vec<EntryView>, Failure> {
-    let mut found = Vec::new();
+/// Reads all entries that are there now and were not read yet.
+async fn read(
+    args: &LogArgs,
+    log: &mut AuditLog<'_>,
+    found: &mut Vec<EntryView>,
+) -> Result<(), Failure> {
     loop {
         let page = log.next().await?;
         if page.is_empty() {
-            return Ok(found);
+            return Ok(());
         }
         let entries = page.iter().map(EntryView::from);
         found.extend(entries.filter(|entry| {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::proxy::{Command, Proxy};
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
 
@@ -144,6 +145,25 @@ async fn a_store_whose_log_is_empty_says_so() {
         let refused = run_at(&url, format!("log {wrong}")).await;
         assert_eq!(refused.code(), Some(64), "{wrong:?}: {}", refused.stderr);
     }
+}
+
+/// What was read before the connection broke is not read again, and so must be printed.
+#[tokio::test]
+async fn a_follower_misses_nothing_when_its_connection_breaks() {
+    let server = RedisServer::start();
+    let audited = format!("{}?audit=1000", server.url());
+    let proxy = Proxy::to(&server);
+    let follower = spawn_at(&proxy.url(), "log --follow");
+    follower.says("is empty").await;
+    // The second page of the log is asked for from behind the last entry of the first.
+    let goes_on = |command: &Command| command.has("(") && command.has("500");
+    let second = proxy.hold_request(goes_on, 1);
+    run_at(&audited, "run k -- true").await;
+    second.wait().await;
+    proxy.cut();
+    follower.prints("granted").await;
+    follower.signal(Signal::INT);
+    follower.finish().await;
 }
 
 /// A waiter that is killed costs the next in line nothing, however young it is: its grant is taken

@@ -16,8 +16,8 @@ use crate::view::time;
 
 /// For how long the reader goes on after a request.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long a request waits for the first data.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request waits for the first data: less than a scrape of Prometheus takes at most.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How many keys are read once in an interval, because somebody looks at them.
 const MOST_SHOWN: usize = 1000;
 /// How many tables are kept for those who ask for the same.
@@ -265,6 +265,18 @@ mod tests {
         // It is measured anew with each table.
         reader.select(&Selection::default());
         assert!(reader.state().cost < Duration::MAX);
+    }
+
+    /// By default Prometheus waits for 10 s, and then has no metric that says that the store is down.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_does_not_answer_delays_no_answer_for_long() {
+        let store = leasehold::testing::TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_slow(Duration::from_secs(60 * 60));
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let begun = Instant::now();
+        reader.make(|_| ()).await;
+        assert!(begun.elapsed() < Duration::from_secs(9));
     }
 
     /// What was true before the pause may be hours old: neither locks nor a failure are answered.

@@ -26,8 +26,8 @@ fn text(report: &Report) -> String {
     let mut server = None;
     for finding in &report.findings {
         let named = finding.server.as_deref();
-        if let Some(name) = named.filter(|_| named != server) {
-            text += &format!("\n{name}\n");
+        if named != server {
+            text += &format!("\n{}\n", named.unwrap_or("all servers"));
         }
         server = named;
         text += &lines(finding);

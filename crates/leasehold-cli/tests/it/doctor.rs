@@ -233,6 +233,9 @@ async fn servers_with_a_vote_each_are_examined_together() {
         .count();
     assert_eq!(votes, 4, "each, and all together: {found:?}");
     assert!(promise(&seen).starts_with("Nothing until 2 servers vote."));
+    // What is true of all of them is not said of the last.
+    let text = run_at(&servers.url(), "doctor").await;
+    text.has_shown("\n\nall servers\n  unsafe   vote");
 
     // What it says helps: it has not started the quarantine.
     let run = async |arguments: &str| run_at(&servers.url(), arguments).await;

@@ -128,9 +128,10 @@ fn untried(facts: &[Facts], quorum: usize) -> Finding {
         .meaning("a trial would start the quarantine of a server that is new or was restarted")
 }
 
-/// How far the servers' clocks are apart.
+/// How far the servers' clocks are apart; nothing of one alone.
 fn spread(facts: &[Facts]) -> Option<Finding> {
     let clocks: Vec<_> = facts.iter().filter_map(|facts| facts.clock).collect();
+    let _second = clocks.get(1)?;
     let ahead = || clocks.iter().map(|clock| clock.ahead);
     let apart = Duration::from_micros(ahead().max()?.abs_diff(ahead().min()?));
     let within = clocks.iter().map(|clock| clock.within).max()?;

@@ -149,6 +149,8 @@ fn all_servers_together() {
         ..clock
     });
     assert_eq!(worst(&[a.clone(), b], &trial), Some(Severity::Warning));
+    let one = together(&[a.clone(), Facts::default()], Some(&trial), 2);
+    assert!(one.iter().all(|it| it.check != CLOCK), "of one: {one:?}");
     let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
     let failed = Trial {
         failed: Some(("acquire a lock", error)),

@@ -326,6 +326,8 @@ async function breakLock() {
   const { key, lock } = state.lock;
   const tokens = lock.holders.map((holder) => holder.token).filter(Boolean);
   $("confirm-text").textContent = `${apart(key)} is held by ${lock.holders.map((holder) => apart(who(holder))).join(", ")}. Its holder is told that the lock is lost.`;
+  // Escape leaves the answer to the last question.
+  $("confirm").returnValue = "";
   $("confirm").showModal();
   await new Promise((closed) => $("confirm").addEventListener("close", closed, { once: true }));
   if ($("confirm").returnValue !== "yes") return;

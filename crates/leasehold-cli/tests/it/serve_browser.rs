@@ -315,6 +315,24 @@ async fn the_page_goes_on_when_the_server_is_there_again() {
     nothing_foreign(&browser).await;
 }
 
+/// Else an operator could take the holders of one key for those of another.
+#[tokio::test]
+async fn a_key_never_shows_the_claims_of_another() {
+    let store = Store::local();
+    let serving = serve(&store, "").await;
+    let (_holder, _) = store.holder(&["one"]).await;
+    let browser = open(&serving, &of("one")).await;
+    browser.until_shown("#queue th", "holds").await;
+    serving.process.signal(Signal::TERM);
+    serving.process.wait().await;
+    browser
+        .script("location.hash = '#/lock/other';", json!([]))
+        .await;
+    browser.until_shown("#lock-title", "other").await;
+    let claims = "document.querySelectorAll('#queue th, #timeline rect').length";
+    assert_eq!(browser.value(claims).await, json!(0));
+}
+
 /// `cargo test -p leasehold-cli --test it picture_of -- --ignored` makes the picture of the pages in
 /// `docs` anew.
 #[tokio::test]

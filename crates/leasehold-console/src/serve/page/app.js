@@ -426,7 +426,11 @@ const views = {
   }),
   lock: (key) => {
     set($("lock-title"), key);
-    set($("break-result"), "");
+    // What is left on the page is of another key.
+    for (const id of ["lock-state", "break-result", "queue", "timeline", "history-note", "history"]) $(id).replaceChildren();
+    made.delete($("history"));
+    $("break").hidden = true;
+    state.lock = null;
     return keep(async (signal, worked) => {
       const wanted = new URLSearchParams({ key, limit: 1 });
       await read(`/api/v1/events?${wanted}`, signal, (name, value) => {

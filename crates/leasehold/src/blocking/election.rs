@@ -78,8 +78,8 @@ impl From<crate::RecoveredLeadership> for RecoveredLeadership {
 }
 
 face! {
-    /// The leaders of an election, one after the other, as an iterator that does not end: the
-    /// blocking version of [`crate::Leaders`].
+    /// The leaders of an election, one after the other, as an iterator: the blocking version of
+    /// [`crate::Leaders`].
     struct Leaders;
 }
 
@@ -87,6 +87,6 @@ impl Iterator for Leaders {
     type Item = Result<Option<Leader>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(block_on(self.0.next()))
+        block_on(futures_util::StreamExt::next(&mut self.0))
     }
 }

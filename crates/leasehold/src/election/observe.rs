@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::Stream;
 use futures_util::stream::{BoxStream, once, unfold};
+use futures_util::{Stream, StreamExt as _};
 use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
 
 use super::Leader;
@@ -45,7 +45,8 @@ impl Leaders {
             let goes_on = !told.as_ref().is_err_and(closed);
             Some((told, goes_on.then_some(observer)))
         };
-        Self(Box::pin(unfold(Some(observer), next)))
+        // Fused: whoever calls again is told the same.
+        Self(Box::pin(unfold(Some(observer), next).fuse()))
     }
 
     /// Returns the next change. The first is the current leader.
@@ -60,7 +61,7 @@ impl Leaders {
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
-        let told = futures_util::StreamExt::next(&mut self.0).await;
+        let told = self.0.next().await;
         let closed = || Error::new(Operation::Observe, None, Closed::ShutDown.error());
         told.unwrap_or_else(|| Err(closed()))
     }

@@ -78,9 +78,22 @@ async fn errors_name_the_operation() {
     let mut leaders = client.election("e").unwrap().observe();
     assert!(leaders.next().await.unwrap().is_none());
     let _ = client.shutdown(Duration::from_secs(1)).await;
-    let closed = leaders.next().await.unwrap_err();
-    assert_eq!(closed.operation(), Operation::Observe, "{closed}");
-    assert_eq!(closed.kind(), ErrorKind::Closed);
+    // However often it is called.
+    for _ in 0..4 {
+        let closed = leaders.next().await.unwrap_err();
+        assert_eq!(closed.operation(), Operation::Observe, "{closed}");
+        assert_eq!(closed.kind(), ErrorKind::Closed);
+    }
+}
+
+/// A loop over what a closed client observes ends.
+#[test]
+fn the_leaders_of_a_closed_client_end() {
+    let client = leasehold::blocking::connect("memory:").unwrap();
+    let leaders = client.election("e").unwrap().observe();
+    let _ = client.shutdown(Duration::from_secs(1));
+    let told: Vec<_> = leaders.take(9).map(|it| it.unwrap_err().kind()).collect();
+    assert_eq!(told, [ErrorKind::Closed]);
 }
 
 /// Changes of leader are a stream, too, and a leader may go on as one who holds a lock.

@@ -18,6 +18,11 @@ impl ClaimMachine {
         to: &Transmit,
         heard: Result<Response, Failure>,
     ) {
+        if let Ok(heard) = heard
+            && let Reply::Standing(standing) = heard.reply
+        {
+            self.lapses = self.lapses.max(now + standing.deadline.since(heard.at));
+        }
         match (to.errand, &*to.command) {
             (RequestKind::Ask, _) => self.handle_asked(now, to, heard),
             (RequestKind::Beat, Command::Renew(renew)) => self.handle_beat(now, to, renew, heard),

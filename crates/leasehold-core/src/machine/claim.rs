@@ -42,6 +42,8 @@ pub struct ClaimMachine {
     /// [`Token::NONE`] if not.
     pub(super) passed: Token,
     pub(super) arrival: Option<Arrival>,
+    /// Until when the store keeps it, as it has said: its TTL here may be shorter.
+    pub(super) lapses: Moment,
     pub(super) hints: HintLimit,
     /// When the id was replaced last, or first used.
     pub(super) rotated: Moment,
@@ -139,6 +141,7 @@ impl ClaimMachine {
             doubtful: false,
             passed: Token::NONE,
             arrival: None,
+            lapses: Moment::default(),
             hints: HintLimit::default(),
             rotated: terms.rotate_every.map(|_| now).unwrap_or_default(),
             changes: Vec::new(),

@@ -151,7 +151,7 @@ impl ClaimMachine {
     }
 
     fn set_leaving(&mut self, now: Moment, reports: bool) {
-        let until = now + self.terms.ttl;
+        let until = self.lapses.max(now + self.terms.ttl);
         let release = |id: &ClaimId| {
             Command::Release(Release {
                 id: id.clone(),

@@ -190,6 +190,27 @@ fn what_leaves_is_released_until_confirmed_or_lapsed() {
     assert_eq!(life.phase(), Phase::Over, "the claim has lapsed by then");
 }
 
+/// A lease that was prolonged beyond its TTL, here or by whoever had it before, lives at the store
+/// for as long as that has said.
+#[test]
+fn what_lives_longer_than_its_ttl_is_released_for_as_long() {
+    let mut life = held(terms());
+    life.change(Change::Renew(Some(100 * TTL)), at(10));
+    let renew = send(&mut life, 10);
+    let mut reply = heard(standing(Some(7)));
+    if let Reply::Standing(standing) = &mut reply.reply {
+        standing.deadline = STORE + 100 * TTL;
+    }
+    life.handle_answer(at(20), &renew, Ok(reply));
+    life.release(at(30));
+    let lost = released(&mut life, 30);
+    life.handle_answer(at(40), &lost, Err(Failure::Unanswered));
+    life.handle_timeout(at(30) + 99 * TTL);
+    assert_eq!((life.phase(), life.released()), (Phase::Leaving, None));
+    life.handle_timeout(at(20) + 100 * TTL);
+    assert_eq!(life.phase(), Phase::Over);
+}
+
 #[test]
 fn a_release_says_whether_the_lease_was_held_up_to_then() {
     let answers = [

@@ -305,7 +305,8 @@ impl ClaimMachine {
                 self.leave(now);
             }
             Stage::Leaving(leaving) if leaving.has_lapsed(now) => {
-                if leaving.reports() {
+                // One that was given back while it was valid may have left at the store.
+                if leaving.reports() && matches!(self.known, Some(LeaseState::Lost(_))) {
                     self.released = Some(false);
                 }
                 self.give_up(now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, Key, Moment,
-    Transmit,
+    Phase, Transmit,
 };
 
 use super::claim_slot::{Carried, ClaimSlot};
@@ -261,7 +261,8 @@ impl ClaimHandle {
                 claim.release(now);
                 now
             });
-            let in_vain = claim.is_refused() || now.since(begun) >= limit;
+            let is_over = claim.phase() == Phase::Over;
+            let in_vain = is_over || claim.is_refused() || now.since(begun) >= limit;
             let released = claim.released().map(Some);
             released.or_else(|| in_vain.then_some(None))
         });

@@ -201,3 +201,22 @@ async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {
 fn the_page_quotes_what_is_tested() {
     super::fencing_examples::quotes("testing.md", "testing_page.rs", 4);
 }
+
+/// Also of a lease that is shorter than a request may take: it was valid to the end of the work.
+#[tokio::test(start_paused = true)]
+async fn work_that_is_done_stays_done() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store
+        .builder()
+        .ttl(Duration::from_secs(2))
+        .connect()
+        .await?;
+    let report = client.mutex("report")?;
+    let work = report.with_lock(async |_| store.make_unavailable());
+    work.await?;
+    store.restore();
+    let lease = report.lock().await?;
+    store.make_unavailable();
+    assert!(lease.release().await.unwrap_err().is_unavailable());
+    Ok(())
+}

@@ -69,7 +69,8 @@ impl LossSignal {
             return None;
         }
         let over = self.leases.iter().map(|lease| Box::pin(lease.over()));
-        select_all(over).await.0
+        // What was lost before the others were given back is a loss, whichever is seen first.
+        select_all(over).await.0.or_else(|| self.reason())
     }
 }
 

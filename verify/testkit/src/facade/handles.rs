@@ -145,6 +145,8 @@ pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) -> Outcome
     b.break_key("y").await?;
     let loss = soon("the loss", signal.lost()).await;
     assert!(loss.is_some() && signal.is_lost());
+    drop(lease);
+    assert_eq!(signal.lost().await, loss, "what was lost stays so");
     Ok(())
 }
 

@@ -273,15 +273,6 @@ impl Lock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Option<Recovered<K>>, Error> {
-        let mode = parts.mode();
-        if !same_kind(mode, self.request.mode) {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
-                format!("these are the parts of another kind of lease ({mode})"),
-            )
-            .with_hint("recover it with a lock of that mode");
-            return Err(self.adopt_error(error));
-        }
         let lease = self.take_over(parts).await?.ok();
         Ok(lease.map(|lease| Recovered {
             lease,
@@ -306,6 +297,15 @@ impl Lock {
             );
             return Err(self.adopt_error(error));
         }
+        let mode = written.mode;
+        if !same_kind(mode, self.request.mode) {
+            let error = StoreError::new(
+                ErrorKind::Invalid,
+                format!("these are the parts of another kind of lease ({mode})"),
+            )
+            .with_hint("take it over with a lock of that mode");
+            return Err(self.adopt_error(error));
+        }
         if written.reentrant != self.request.secret.is_some() {
             let (of, with) = if written.reentrant {
                 ("a re-entrant lease", "Client::reentrant and the same owner")
@@ -317,7 +317,7 @@ impl Lock {
             return Err(self.adopt_error(error));
         }
         let mut request = self.request.clone();
-        request.mode = written.mode;
+        request.mode = mode;
         let (claim, version) = (&written.claim, written.version);
         let adopted = self.session.adopt(&request, claim, version).await;
         Ok(match adopted.map_err(|error| self.adopt_error(error))? {

@@ -63,6 +63,14 @@ impl RwLock {
         self.lock.with_mode(Mode::SHARED)
     }
 
+    /// In the mode of these parts, if they are of a reader or a writer.
+    fn of<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Lock {
+        match Shared::is(parts.mode()) {
+            true => self.reader(),
+            false => self.lock.clone(),
+        }
+    }
+
     /// Waits for a read lease without a time limit.
     ///
     /// # Cancel safety
@@ -197,7 +205,7 @@ impl RwLock {
     /// # Examples
     /// See [`Lease::into_parts`].
     pub async fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error> {
-        self.lock.adopt_as(parts).await
+        self.of(parts).adopt_as(parts).await
     }
 
     /// Takes over a lease whose holder may still use it: the same as
@@ -212,7 +220,7 @@ impl RwLock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
-        self.lock.force_as(parts).await
+        self.of(parts).force_as(parts).await
     }
 
     /// Recovers a read or write lease after a crash: the same as [`crate::Mutex::recover`].
@@ -227,10 +235,7 @@ impl RwLock {
         parts: &LeaseParts<K>,
         how: LockOptions,
     ) -> Result<Recovered<K>, Error> {
-        self.lock
-            .with_mode(parts.mode())
-            .recover_as(parts, how)
-            .await
+        self.of(parts).recover_as(parts, how).await
     }
 
     /// The same as [`RwLock::recover`], without waiting: `None` if the claim no longer exists and
@@ -245,9 +250,6 @@ impl RwLock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Option<Recovered<K>>, Error> {
-        self.lock
-            .with_mode(parts.mode())
-            .try_recover_as(parts)
-            .await
+        self.of(parts).try_recover_as(parts).await
     }
 }

@@ -74,6 +74,8 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     let parts = one.into_parts().await?;
     assert!(parts.clone().downcast::<Exclusive>().is_err());
+    let refused = ours.adopt(&parts).await.expect_err("parts of a reader");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
     let adopter = b.lock_of("k", Mode::SHARED)?;
     let adopted = adopter.adopt(&parts).await?;
     assert_eq!(adopted.mode(), Mode::SHARED);
@@ -99,6 +101,11 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     assert!(a.lock_of("y", Mode::permits(1, 2)).is_err());
     let _ = typed.release().await?;
     assert_eq!(single.available_permits().await?, 3);
+    let parts = single.acquire().await?.into_parts().await?;
+    let refused = b.rwlock("y")?.adopt(&parts).await;
+    let refused = refused.expect_err("parts of permits");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    drop(single.adopt(&parts).await?);
     Ok(())
 }
 

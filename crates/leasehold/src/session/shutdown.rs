@@ -200,11 +200,8 @@ impl Session {
     /// Takes no more claims, and ends those that are under way.
     pub(super) fn close(&self, why: Closed) {
         let why = if why == Closed::ShutDown { 1 } else { 2 };
-        let closed = &self.shutdown.closed;
-        // The first reason stays.
-        closed
-            .compare_exchange(0, why, Ordering::SeqCst, Ordering::SeqCst)
-            .ok();
+        // Without its runtime nobody releases what a shutdown waits for.
+        self.shutdown.closed.fetch_max(why, Ordering::SeqCst);
         self.shutdown.closing.notify_waiters();
         self.shutdown.departed.notify_waiters();
     }

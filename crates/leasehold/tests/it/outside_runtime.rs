@@ -14,12 +14,14 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
 use leasehold::doctor::examine;
 use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
+use leasehold::testing::TestStore;
 use leasehold::{
     Access, Client, ErrorKind, Leadership, Lease, LeaseParts, LockOptions, Mode, MultiLease,
     Shared, StoreError, Token, blocking,
@@ -27,6 +29,7 @@ use leasehold::{
 use tokio::runtime::Builder;
 
 use crate::log::Log;
+use crate::support::soon;
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -349,4 +352,23 @@ fn a_lease_that_ends_with_its_thread_is_released() {
     let _next = lock.lock_within(Duration::from_secs(20)).unwrap();
     let by = tells.recv_timeout(Duration::from_secs(20));
     assert_ne!(by.expect("who observes is told"), ended, "by another");
+}
+
+/// A shutdown does not wait for releases that nobody sends any more.
+#[test]
+fn a_shutdown_ends_with_the_runtime_of_its_client() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (theirs, here) = (runtime(), runtime());
+    let store = TestStore::new();
+    let client = theirs.block_on(store.connect()).unwrap();
+    let _lease = theirs.block_on(client.mutex("k").unwrap().lock()).unwrap();
+    store.make_unavailable();
+    let mut shutdown = pin!(client.shutdown(Duration::MAX));
+    assert!(
+        here.block_on(async { shutdown.as_mut().now_or_never() })
+            .is_none()
+    );
+    drop(theirs);
+    let done = here.block_on(soon("the shutdown", shutdown));
+    assert_eq!((done.released, done.unconfirmed), (0, 1));
 }

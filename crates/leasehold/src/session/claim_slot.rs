@@ -147,7 +147,8 @@ impl ClaimSlot {
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
         // Without trouble, a caller has cancelled a renewal: no fact, unless the next one fails.
-        if claim.state() != Some(LeaseState::Unknown) || seen.trouble.is_some() {
+        let fails = (Phase::Held, Some(LeaseState::Unknown)) == (is.0, is.1);
+        if !fails || seen.trouble.is_some() {
             seen.facts.look(claim, now, |fact| {
                 let span = acquisition.as_deref().cloned();
                 if matches!(fact, Fact::Granted { .. } | Fact::Ended { .. }) {

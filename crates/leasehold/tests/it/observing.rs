@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::core::Loss;
 use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};
-use leasehold::{Client, ErrorKind, Lease, Mode, Released};
+use leasehold::testing::TestStore;
+use leasehold::{Client, ClientBuilder, ErrorKind, Lease, Mode, Released};
 
 use crate::log::Log;
 
@@ -16,12 +17,15 @@ struct Heard(Arc<Mutex<Vec<(ObservedClaim, Fact)>>>);
 
 impl Heard {
     async fn client(&self) -> Client {
+        self.client_of(Client::builder().store("memory:")).await
+    }
+
+    async fn client_of(&self, builder: ClientBuilder) -> Client {
         let heard = self.0.clone();
         let observer = move |claim: &ObservedClaim, fact: Fact| {
             heard.lock().unwrap().push((claim.clone(), fact));
         };
-        let builder = Client::builder().store("memory:").observer(observer);
-        builder.connect().await.unwrap()
+        builder.observer(observer).connect().await.unwrap()
     }
 
     /// How often it was renewed does not matter.
@@ -181,6 +185,26 @@ async fn spans_and_events_tell_the_same() {
     assert!(released.contains("leasehold.held_s="), "{released}");
     assert!(lost.contains("WARN leasehold.hold{"), "{lost}");
     says(lost, ["lost: the store no longer has the claim"]);
+}
+
+/// Also after a renewal that its caller has cancelled.
+#[tokio::test(start_paused = true)]
+async fn each_lease_has_one_end() {
+    let (heard, store) = (Heard::default(), TestStore::new());
+    let client = heard.client_of(store.builder()).await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    store.make_slow(Duration::from_secs(1));
+    {
+        let mut renewing = Box::pin(lease.renew());
+        assert!(futures_util::poll!(&mut renewing).is_pending());
+    }
+    let _ = lease.release().await.unwrap();
+    let facts = heard.of(1);
+    let told = matches!(
+        facts[..],
+        [Fact::Requested, Fact::Granted { .. }, Fact::Released { .. }]
+    );
+    assert!(told, "{facts:?}");
 }
 
 /// How acquisitions ended.

@@ -20,8 +20,10 @@ impl ClaimMachine {
     ) {
         if let Ok(heard) = heard
             && let Reply::Standing(standing) = heard.reply
+            && let left = standing.deadline.since(heard.at)
+            && left > self.terms.ttl
         {
-            self.lapses = self.lapses.max(now + standing.deadline.since(heard.at));
+            self.lapses = self.lapses.max(now + left);
         }
         match (to.errand, &*to.command) {
             (RequestKind::Ask, _) => self.handle_asked(now, to, heard),

@@ -42,7 +42,7 @@ pub struct ClaimMachine {
     /// [`Token::NONE`] if not.
     pub(super) passed: Token,
     pub(super) arrival: Option<Arrival>,
-    /// Until when the store keeps it, as it has said: its TTL here may be shorter.
+    /// Until when the store keeps it, if that is longer than its TTL here.
     pub(super) lapses: Moment,
     pub(super) hints: HintLimit,
     /// When the id was replaced last, or first used.

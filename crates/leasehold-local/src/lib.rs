@@ -333,10 +333,10 @@ impl Records for LocalStore {
 
     fn audit_log<'a>(
         &'a self,
-        key: Option<&Key>,
+        _key: Option<&Key>,
         since: StoreTime,
     ) -> Option<Box<dyn AuditLog + 'a>> {
-        Some(Box::new(FileLog::new(&self.inner, key, since)))
+        Some(Box::new(FileLog::new(&self.inner, since)))
     }
 
     fn inbox(&self) -> &Inbox {

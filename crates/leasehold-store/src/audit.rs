@@ -45,7 +45,8 @@ impl AuditRecord {
 pub trait AuditLog: Send {
     /// Returns the entries after those of the previous call, a bounded number of them, in the
     /// order in which each server or file has them. An empty list means that there are no more
-    /// entries yet. In a cluster a new log is found after a while.
+    /// entries yet; entries of other keys and of earlier times may be among them. In a cluster a
+    /// new log is found after a while.
     ///
     /// After an error, or if the future is dropped, the next call repeats the same page.
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError>;

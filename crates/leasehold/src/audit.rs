@@ -2,6 +2,8 @@
 
 pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 
+use leasehold_core::{Key, StoreTime};
+
 use crate::error::{Error, Operation};
 use crate::session::Session;
 use crate::store::AuditLog as Pages;
@@ -11,11 +13,20 @@ pub use crate::store::AuditRecord;
 pub struct AuditLog<'a> {
     session: &'a Session,
     pages: Box<dyn Pages + 'a>,
+    meant: (Option<Key>, StoreTime),
 }
 
 impl<'a> AuditLog<'a> {
-    pub(crate) fn new(session: &'a Session, pages: Box<dyn Pages + 'a>) -> Self {
-        Self { session, pages }
+    pub(crate) fn new(
+        session: &'a Session,
+        pages: Box<dyn Pages + 'a>,
+        meant: (Option<Key>, StoreTime),
+    ) -> Self {
+        Self {
+            session,
+            pages,
+            meant,
+        }
     }
 
     /// Returns the next entries, a bounded number of them. An empty list means that there are no
@@ -32,8 +43,17 @@ impl<'a> AuditLog<'a> {
     /// # Examples
     /// See [`crate::Client::audit_log`].
     pub async fn next(&mut self) -> Result<Vec<AuditRecord>, Error> {
-        let page = self.session.ask(self.pages.next_page()).await;
-        page.map_err(|error| Error::new(Operation::Audit, None, error))
+        loop {
+            // Each has its own time-out: a key's entries may be behind very many of others.
+            let page = self.session.ask(self.pages.next_page()).await;
+            let mut page = page.map_err(|error| Error::new(Operation::Audit, None, error))?;
+            let is_end = page.is_empty();
+            let (key, since) = &self.meant;
+            page.retain(|record| record.is_for(key.as_ref(), *since));
+            if is_end || !page.is_empty() {
+                return Ok(page);
+            }
+        }
     }
 }
 

@@ -399,17 +399,18 @@ impl Client {
         let since = since
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
+        let since = StoreTime(0) + since;
         let store = &self.session.store;
         let log = self.session.check_process().and_then(|()| {
-            let log = store.audit_log(key.as_ref(), StoreTime(0) + since);
+            let log = store.audit_log(key.as_ref(), since);
             log.ok_or_else(|| {
                 let name = store.capabilities().name;
                 let message = format!("a store of the kind {name:?} keeps none");
                 StoreError::new(ErrorKind::Unsupported, message)
             })
         });
-        let log = log.map_err(|error| Error::new(Operation::Audit, key, error))?;
-        Ok(AuditLog::new(&self.session, log))
+        let log = log.map_err(|error| Error::new(Operation::Audit, key.clone(), error))?;
+        Ok(AuditLog::new(&self.session, log, (key, since)))
     }
 
     /// Takes the key from all its holders: for administrators. The token is raised first, so that

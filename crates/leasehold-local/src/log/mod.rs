@@ -166,17 +166,15 @@ impl Log {
 /// A log that is read.
 pub(super) struct FileLog {
     inner: Arc<Inner>,
-    key: Option<Key>,
     since: StoreTime,
     /// The file that was read last, by its inode, and how far.
     read: Option<((u64, u64), usize)>,
 }
 
 impl FileLog {
-    pub(super) fn new(inner: &Arc<Inner>, key: Option<&Key>, since: StoreTime) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, since: StoreTime) -> Self {
         Self {
             inner: Arc::clone(inner),
-            key: key.cloned(),
             since,
             read: None,
         }
@@ -246,9 +244,7 @@ impl AuditLog for FileLog {
             let mut records = Vec::new();
             for line in lines.split(|byte| *byte == b'\n') {
                 match serde_json::from_slice::<AuditRecord>(line) {
-                    Ok(record) if record.is_for(self.key.as_ref(), self.since) => {
-                        records.push(record);
-                    }
+                    Ok(record) => records.push(record),
                     Err(_) if !line.is_empty() => {
                         tracing::warn!("skipped a line of the audit log that cannot be read");
                     }

@@ -90,7 +90,7 @@ impl<'a> StreamLog<'a> {
         )
     }
 
-    /// What the entries of a stream say of the keys that are asked for.
+    /// What the entries of a stream say.
     fn records(&self, entries: &Entries) -> Vec<AuditRecord> {
         let prefix = self.store.prefix();
         let mut records = Vec::new();
@@ -101,11 +101,6 @@ impl<'a> StreamLog<'a> {
                 None => tracing::warn!(id, "skipped an audit entry that cannot be read"),
             }
         }
-        let meant = |record: &AuditRecord| {
-            let key = self.key.as_ref();
-            record.entry.at >= self.since && key.is_none_or(|key| *key == record.key)
-        };
-        records.retain(meant);
         records
     }
 }

@@ -3,22 +3,27 @@
 use std::time::Duration;
 
 use leasehold_core::AuditEvent::{self, Broken, Expired, Granted, Released};
-use leasehold_core::{ClientInfo, StoreTime};
+use leasehold_core::{ClientInfo, Key, StoreTime};
 
 use super::actor::{Actor, brief};
 use super::{Fixture, PUSH_LIMIT};
-use crate::{AuditLog, AuditRecord};
+use crate::{AuditLog, AuditRecord, LockStore};
 
-/// Reads a log; where each of several servers has one, that of a single server.
+/// Reads a log of a key or of all; where each of several servers has one, that of a single server.
 struct Reader<'a> {
     log: Box<dyn AuditLog + 'a>,
+    meant: (Option<&'a Key>, StoreTime),
     server: Option<String>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(log: Option<Box<dyn AuditLog + 'a>>) -> Option<Self> {
-        let server = None;
-        log.map(|log| Self { log, server })
+    fn new(
+        store: &'a dyn LockStore,
+        meant: (Option<&'a Key>, StoreTime),
+        server: Option<String>,
+    ) -> Option<Self> {
+        let log = store.audit_log(meant.0, meant.1);
+        log.map(|log| Self { log, meant, server })
     }
 
     async fn read(&mut self) -> Vec<AuditRecord> {
@@ -30,7 +35,7 @@ impl<'a> Reader<'a> {
             }
             for record in page {
                 self.server = self.server.take().or_else(|| record.server.clone());
-                if record.server == self.server {
+                if record.server == self.server && record.is_for(self.meant.0, self.meant.1) {
                     records.push(record);
                 }
             }
@@ -61,7 +66,7 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     let a = Actor::of(fixture.audited().await).await;
     let b = Actor::of(fixture.audited().await).await;
     let (elsewhere, queues) = (a.at("other"), a.queues());
-    let Some(mut log) = Reader::new(a.store.audit_log(Some(&a.key), StoreTime(0))) else {
+    let Some(mut log) = Reader::new(&*a.store, (Some(&a.key), StoreTime(0)), None) else {
         return;
     };
     let first = a.granted(1).await;
@@ -80,13 +85,8 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     b.at("other").granted(1_000).await;
 
     let records = log.read_more(7).await;
-    let mut all = Reader {
-        log: a
-            .store
-            .audit_log(None, StoreTime(0))
-            .expect("the log of all keys"),
-        server: log.server.clone(),
-    };
+    let all = Reader::new(&*a.store, (None, StoreTime(0)), log.server.clone());
+    let mut all = all.expect("the log of all keys");
     let all = all.read_more(10).await;
     assert!(!format!("{all:?}").contains(a.want(1).id.expose()));
     let others = || all.iter().filter(|record| record.key != a.key);
@@ -149,7 +149,7 @@ fn ends(at: &[StoreTime], waited: StoreTime, ttl: Duration, found_by: String) ->
 /// A reader that has read all entries reads later ones, and can start from a given time.
 pub async fn audit_log_is_followed(fixture: &dyn Fixture) {
     let a = Actor::of(fixture.audited().await).await;
-    let Some(mut log) = Reader::new(a.store.audit_log(None, StoreTime(0))) else {
+    let Some(mut log) = Reader::new(&*a.store, (None, StoreTime(0)), None) else {
         return;
     };
     assert_eq!(log.read().await, []);
@@ -162,9 +162,7 @@ pub async fn audit_log_is_followed(fixture: &dyn Fixture) {
     let released = log.read_more(1).await;
     assert_eq!(released.len(), 1, "{released:?}");
     let since = released[0].entry.at;
-    let mut later = Reader {
-        log: a.store.audit_log(Some(&a.key), since).expect("the log"),
-        server: log.server.clone(),
-    };
+    let later = Reader::new(&*a.store, (Some(&a.key), since), log.server.clone());
+    let mut later = later.expect("the log");
     assert_eq!(later.read().await, released);
 }

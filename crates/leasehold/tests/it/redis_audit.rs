@@ -1,12 +1,37 @@
 //! The audit log in Redis.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::redis_support::*;
 use leasehold::core::{Claim, ClientInfo, Note, OwnerSecret, Renew, Rotate};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore as _, Verbs as _};
+use leasehold::{Client, Settings};
+use leasehold_testkit::proxy::{Direction, Proxy};
+
+/// Each page may take as long as a request does, not all that lie before the key's entries: over a
+/// slow network its log could not be read at all.
+#[tokio::test]
+async fn a_key_among_many_has_its_log() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let patience = Duration::from_secs(2);
+    let settings = Settings::default().with_operation_timeout(patience);
+    let url = format!("{}?audit=10000", proxy.url());
+    let client = Client::builder().store(&url).settings(settings);
+    let client = client.connect().await.unwrap();
+    let _other = client.mutex("other").unwrap().lock().await.unwrap();
+    let again = "local entry = redis.call('XRANGE', KEYS[1], '-', '+')[1][2] \
+                 for _ = 1, 2000 do redis.call('XADD', KEYS[1], '*', unpack(entry)) end";
+    server.command(&["EVAL", again, "1", "leasehold:audit"]);
+    let _lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let mut log = client.audit_log(Some("k"), SystemTime::UNIX_EPOCH).unwrap();
+    proxy.delay(Direction::ToClient, patience / 4);
+    let entries = log.next().await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].key.as_str(), "k");
+}
 
 /// Whoever may read the log cannot release, take over or enter anything, and a note is none of its
 /// business. Not what is shown of it counts here, but what lies there.

@@ -17,6 +17,8 @@ use crate::load_limit::LoadLimit;
 
 /// From when on.
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest pause: the entries of a key may be behind very many of others, which are read once.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How many of the newest entries are kept.
 const MOST_ENTRIES: usize = 100;
 /// How many keys are followed at once: each costs the store.
@@ -141,7 +143,7 @@ async fn read(
                     tell(Ok(newest.iter().cloned().collect()));
                     sleep(interval).await;
                 }
-                sleep(load.take_pause()).await;
+                sleep(load.take_pause_up_to(LONGEST_PAUSE)).await;
             }
             Err(error) => {
                 tell(Err(error));

@@ -37,6 +37,8 @@ pub enum Operation {
     Downgrade,
     /// Changing the number of permits.
     Resize,
+    /// Listing keys.
+    List,
     /// Publishing a note.
     Proclaim,
     /// Watching the leaders.
@@ -61,6 +63,7 @@ impl fmt::Display for Operation {
             Self::Release => "cannot release",
             Self::Hold => "cannot keep holding",
             Self::Inspect => "cannot look at",
+            Self::List => "cannot list the keys",
             Self::Break => "cannot break",
             Self::Shutdown => "cannot close",
             Self::Rotate => "cannot rotate the claim id of",
@@ -199,4 +202,18 @@ impl std::error::Error for Error {
 /// A key that its caller names.
 pub(crate) fn check_key(operation: Operation, key: impl AsRef<str>) -> Result<Key, Error> {
     Key::new(key).map_err(|invalid| Error::new(operation, None, invalid.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_store::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_without_a_key_is_whole() {
+        let silent = StoreError::new(ErrorKind::Unavailable, "no answer");
+        let error = Error::new(Operation::List, None, silent);
+        assert_eq!(error.to_string(), "cannot list the keys: no answer");
+    }
 }

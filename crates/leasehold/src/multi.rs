@@ -4,7 +4,6 @@ mod lease;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Duration;
 
 use futures_util::future::{select_all, try_join_all};
 use leasehold_core::{Deadlines, End, Key, Mode};
@@ -19,7 +18,7 @@ use crate::lock::Lock;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::sync::timeout;
-use crate::verbs::{options, working};
+use crate::verbs::{locking, options, working};
 use crate::waiting::LockOptions;
 
 /// A lock on several keys: all of them, or none.
@@ -27,7 +26,8 @@ use crate::waiting::LockOptions;
 /// If the store can do it (one server, or keys in one slot) and all keys are free, they are
 /// acquired in a single atomic step. Otherwise they are acquired one after the other, sorted by
 /// name, so that two multi-locks never deadlock. If a key fails, is cancelled or is lost, the
-/// keys acquired before are released.
+/// keys acquired before are released. An error names its key, and progress is that in the queue in
+/// which it waits.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -56,6 +56,7 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 }
 
 options!(MultiLock<K>: lock, K: LeaseKind);
+locking!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it; lock, try_lock, lock_within, lock_opts);
 working!(MultiLock<K: LeaseKind>, MultiLease<K>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 
 impl Lock {
@@ -131,63 +132,6 @@ impl<K: LeaseKind> MultiLock<K> {
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
-    }
-
-    /// Waits for all keys without a time limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves all queues and releases the acquired keys in the background.
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock`], for the key that is named in the error.
-    ///
-    /// # Examples
-    /// See [`MultiLock`].
-    pub async fn lock(&self) -> Result<MultiLease<K>, Error> {
-        self.obtain(LockOptions::new()).await
-    }
-
-    /// Acquires all keys if all are free and nobody waits for them; `None` if any is busy.
-    ///
-    /// # Cancel safety
-    /// Same as [`MultiLock::lock`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::try_lock`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::try_lock`].
-    pub async fn try_lock(&self) -> Result<Option<MultiLease<K>>, Error> {
-        self.attempt().await
-    }
-
-    /// Waits for all keys for at most `limit`.
-    ///
-    /// # Cancel safety
-    /// Same as [`MultiLock::lock`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock_within`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_within`].
-    pub async fn lock_within(&self, limit: Duration) -> Result<MultiLease<K>, Error> {
-        self.obtain(LockOptions::new().within(limit)).await
-    }
-
-    /// Waits for all keys with these options. Progress reports the position in the queue in which it
-    /// currently waits.
-    ///
-    /// # Cancel safety
-    /// Same as [`MultiLock::lock`].
-    ///
-    /// # Errors
-    /// Same as [`MultiLock::lock_within`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_opts`].
-    pub async fn lock_opts(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
-        self.obtain(how).await
     }
 
     /// Returns whether any of the keys is held now, in any mode.

@@ -37,7 +37,7 @@ pub struct Mutex {
 options!(Mutex: lock);
 looking!(Mutex: lock);
 fairness!(Mutex: lock);
-locking!(Mutex: lock, Lease);
+locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex: lock, Exclusive);
 debug!(Mutex);

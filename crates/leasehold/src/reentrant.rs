@@ -86,7 +86,7 @@ pub struct Reentrant {
 options!(Reentrant: lock);
 looking!(Reentrant: lock);
 retrying!(Reentrant: lock);
-locking!(Reentrant: lock, Lease);
+locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Reentrant, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Reentrant: lock, Exclusive);
 debug!(Reentrant);

@@ -1,14 +1,12 @@
 //! The read-write lock: many readers, or one writer.
 
-use std::time::Duration;
-
 use leasehold_core::Mode;
 
 use crate::error::Error;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{debug, fairness, looking, options, working};
+use crate::verbs::{debug, fairness, locking, looking, options, working};
 use crate::waiting::LockOptions;
 
 /// A fair read-write lock: many readers together, or one writer alone.
@@ -49,6 +47,8 @@ pub struct RwLock {
 options!(RwLock: lock);
 looking!(RwLock: lock);
 fairness!(RwLock: lock);
+locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read, read_within, read_opts);
+locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts);
 working!(RwLock, Lease<Shared>; |it| it.reader(); read, with_read, with_read_within, with_try_read, try_with_read);
 working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with_try_write, try_with_write);
 debug!(RwLock);
@@ -69,129 +69,6 @@ impl RwLock {
             true => self.reader(),
             false => self.lock.clone(),
         }
-    }
-
-    /// Waits for a read lease without a time limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock`].
-    ///
-    /// # Examples
-    /// See [`RwLock`].
-    pub async fn read(&self) -> Result<Lease<Shared>, Error> {
-        self.reader().obtain(LockOptions::new()).await
-    }
-
-    /// Acquires a read lease if no writer holds or waits; `None` if the key is busy.
-    ///
-    /// # Cancel safety
-    /// Dropping the future releases the key in the background, if it was granted.
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::try_lock`].
-    ///
-    /// # Examples
-    /// See [`Lease::downgrade`].
-    pub async fn try_read(&self) -> Result<Option<Lease<Shared>>, Error> {
-        self.reader().attempt().await
-    }
-
-    /// Waits for a read lease for at most `limit`.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock_within`].
-    ///
-    /// # Examples
-    /// See [`RwLock::write_within`].
-    pub async fn read_within(&self, limit: Duration) -> Result<Lease<Shared>, Error> {
-        self.reader().obtain(LockOptions::new().within(limit)).await
-    }
-
-    /// Waits for the write lease without a time limit.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock`].
-    ///
-    /// # Examples
-    /// See [`RwLock`].
-    pub async fn write(&self) -> Result<Lease, Error> {
-        self.lock.obtain(LockOptions::new()).await
-    }
-
-    /// Acquires the write lease if nobody holds or waits; `None` if the key is busy.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::try_read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::try_lock`].
-    ///
-    /// # Examples
-    /// See [`RwLock`].
-    pub async fn try_write(&self) -> Result<Option<Lease>, Error> {
-        self.lock.attempt().await
-    }
-
-    /// Waits for the write lease for at most `limit`.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock_within`].
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    /// use leasehold::ErrorKind;
-    /// let client = leasehold::connect("memory:").await?;
-    /// let config = client.rwlock("config")?;
-    /// let reader = config.read_within(Duration::from_secs(1)).await?;
-    /// let late = config.write_within(Duration::from_millis(20)).await;
-    /// assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
-    /// # Ok(()) }
-    /// ```
-    pub async fn write_within(&self, limit: Duration) -> Result<Lease, Error> {
-        self.lock.obtain(LockOptions::new().within(limit)).await
-    }
-
-    /// Waits for a read lease with these options.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock_opts`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_opts`].
-    pub async fn read_opts(&self, how: LockOptions) -> Result<Lease<Shared>, Error> {
-        self.reader().obtain(how).await
-    }
-
-    /// Waits for the write lease with these options.
-    ///
-    /// # Cancel safety
-    /// Same as [`RwLock::read`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock_opts`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_opts`].
-    pub async fn write_opts(&self, how: LockOptions) -> Result<Lease, Error> {
-        self.lock.obtain(how).await
     }
 
     /// Takes over a read or write lease that was handed over.

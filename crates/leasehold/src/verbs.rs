@@ -162,11 +162,14 @@ macro_rules! retrying {
     };
 }
 
-/// The verbs of a lock whose leases are all of one kind.
+/// The verbs that get a lease: what they wait for, what they obtain it of, and their four names.
 macro_rules! locking {
-    ($lock:ident $(: $inner:ident)?, $lease:ty) => {
-        impl $lock {
-            /// Waits for the key without a time limit.
+    (
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal; |$this:ident| $of:expr;
+        $wait:ident, $attempt:ident, $wait_within:ident, $wait_opts:ident
+    ) => {
+        impl $(<$kind: $bound>)? $lock $(<$kind>)? {
+            #[doc = concat!("Waits for ", $what, " without a time limit.")]
             ///
             /// # Cancel safety
             /// Dropping the future leaves the queue in the background; the place in the queue is
@@ -181,18 +184,19 @@ macro_rules! locking {
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
-            pub async fn lock(&self) -> Result<$lease, crate::Error> {
-                self $(.$inner)? .obtain(crate::LockOptions::new()).await
+            pub async fn $wait(&self) -> Result<$lease, crate::Error> {
+                let $this = self;
+                $of.obtain(crate::LockOptions::new()).await
             }
 
-            /// Acquires the key if it is free and nobody waits, or if its owner already holds it.
+            #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits, or if its owner already holds the key.")]
             /// Returns `None` if it is busy.
             ///
             /// # Cancel safety
             /// Dropping the future releases the key in the background, if it was granted.
             ///
             /// # Errors
-            /// Same as [`Self::lock`]. A busy key is not an error.
+            #[doc = concat!("Same as [`Self::", stringify!($wait), "`]. A busy key is not an error.")]
             ///
             /// # Examples
             /// ```
@@ -205,19 +209,20 @@ macro_rules! locking {
             /// assert!(lock.try_lock().await?.is_none());
             /// # Ok(()) }
             /// ```
-            pub async fn try_lock(&self) -> Result<Option<$lease>, crate::Error> {
-                self $(.$inner)? .attempt().await
+            pub async fn $attempt(&self) -> Result<Option<$lease>, crate::Error> {
+                let $this = self;
+                $of.attempt().await
             }
 
-            /// Waits for the key for at most `limit`.
+            #[doc = concat!("Waits for ", $what, " for at most `limit`.")]
             ///
             /// # Cancel safety
-            /// Same as [`Self::lock`].
+            #[doc = concat!("Same as [`Self::", stringify!($wait), "`].")]
             ///
             /// # Errors
             /// `Timeout` if it did not become free in time, although the store answered. If it did
-            /// not answer: `Unavailable`, at most 500 ms after `limit`. Otherwise the same as
-            /// [`Self::lock`].
+            /// not answer: `Unavailable`, at most 500 ms after `limit`.
+            #[doc = concat!("Otherwise the same as [`Self::", stringify!($wait), "`].")]
             ///
             /// # Examples
             /// ```
@@ -234,20 +239,21 @@ macro_rules! locking {
             /// assert!(error.is_timeout() && error.is_retryable() && !error.is_unavailable());
             /// # Ok(()) }
             /// ```
-            pub async fn lock_within(
+            pub async fn $wait_within(
                 &self,
                 limit: std::time::Duration,
             ) -> Result<$lease, crate::Error> {
-                self $(.$inner)? .obtain(crate::LockOptions::new().within(limit)).await
+                let $this = self;
+                $of.obtain(crate::LockOptions::new().within(limit)).await
             }
 
-            /// Waits for the key with these options.
+            #[doc = concat!("Waits for ", $what, " with these options.")]
             ///
             /// # Cancel safety
-            /// Same as [`Self::lock`].
+            #[doc = concat!("Same as [`Self::", stringify!($wait), "`].")]
             ///
             /// # Errors
-            /// Same as [`Self::lock_within`]; `Deadlock` with
+            #[doc = concat!("Same as [`Self::", stringify!($wait_within), "`]; `Deadlock` with")]
             /// [`deadlock_timeout`](crate::LockOptions::deadlock_timeout).
             ///
             /// # Examples
@@ -263,8 +269,9 @@ macro_rules! locking {
             /// # drop(lease);
             /// # Ok(()) }
             /// ```
-            pub async fn lock_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
-                self $(.$inner)? .obtain(how).await
+            pub async fn $wait_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
+                let $this = self;
+                $of.obtain(how).await
             }
         }
     };

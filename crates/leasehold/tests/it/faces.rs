@@ -101,6 +101,8 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
     } else if called == "working!" {
         let names = inner.split(|it: char| !it.is_alphanumeric() && it != '_');
         to.extend(names.filter(|it| it.contains("with_")).map(str::to_owned));
+    } else if let ("locking!", Some((_, names))) = (&*called, inner.rsplit_once(';')) {
+        to.extend(names.split(',').filter_map(|it| name(it.trim())));
     } else {
         to.insert(called);
     }

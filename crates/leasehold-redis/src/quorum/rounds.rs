@@ -9,6 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, ReleaseVerdict};
 use leasehold_core::{Claim, ClaimId, Command, Key, Moment, Reply, StoreTime, Token, Void, Voided};
 use leasehold_store::random::random_u64;
+use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -102,10 +103,12 @@ impl Inner {
         }
     }
 
-    /// Takes back what a claim has proposed in vain.
-    pub(super) fn abandon(self: &Arc<Self>, key: &Key, id: &ClaimId) {
+    /// Takes back what a claim has proposed in vain. Waits for that: its program may end then.
+    pub(super) async fn abandon(self: &Arc<Self>, key: &Key, id: &ClaimId) {
         if let Some((Known::Here(bid), lapses)) = self.claims.remove(key, id) {
-            self.release_all(key, id, bid.proposed.token, (false, false), lapses);
+            let token = bid.proposed.token;
+            let released = self.release_all(key, id, token, (false, false), lapses);
+            let _ = timeout(self.options.node_timeout, released).await;
         }
     }
 

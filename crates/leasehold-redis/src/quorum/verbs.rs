@@ -62,7 +62,7 @@ impl RedlockStore {
         let reply = match verdict {
             RoundVerdict::Held { token } => inner.held(key, claim, token, at),
             RoundVerdict::Busy { left } => {
-                inner.abandon(key, id);
+                inner.abandon(key, id).await;
                 Reply::Busy {
                     blocked_until: at + left,
                 }
@@ -76,7 +76,7 @@ impl RedlockStore {
                 Reply::Gone
             }
             RoundVerdict::Refused { left } => {
-                inner.abandon(key, id);
+                inner.abandon(key, id).await;
                 let error = refused(ErrorKind::Refused);
                 return Err(match left {
                     Some(left) => error.with_retry_after(left),
@@ -88,7 +88,7 @@ impl RedlockStore {
                 // Then its client does not ask again, unless an earlier request came to nothing: a
                 // withdrawal could reach a member late and end a vote that the claim holds by.
                 if error.retry_after().is_some() && !claim.wait && before.is_none() {
-                    inner.abandon(key, id);
+                    inner.abandon(key, id).await;
                 }
                 return Err(error);
             }

@@ -107,6 +107,31 @@ async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
     assert!(proposed < first_asked_before, "another token");
 }
 
+/// Nobody carries on with what a program has left in the background when it ends.
+#[test]
+fn an_attempt_that_fails_has_given_back_its_votes() {
+    let in_a_program = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let set = in_a_program().block_on(Set::start(3, ""));
+    for server in &set.servers[1..] {
+        server.command(&["config", "set", "min-replicas-to-write", "1"]);
+    }
+    let attempt = |number| {
+        in_a_program().block_on(async {
+            let store = set.store().await;
+            let failed = store.claim(&key("k"), &claim(&store, number, SOON)).await;
+            failed.unwrap_err().to_string()
+        })
+    };
+    let voted = format!("127.0.0.1:{}: yes", set.servers[0].port());
+    says(&attempt(1), [voted.as_str()]);
+    says(&attempt(2), [voted.as_str()]);
+}
+
 #[tokio::test]
 async fn two_of_five_may_be_down_stopped_or_slow() {
     let set = Set::start(5, "").await;

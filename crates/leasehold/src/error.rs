@@ -166,8 +166,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.operation)?;
-        if let Some(key) = &self.0.key {
-            write!(f, " {key:?}")?;
+        match &self.0.key {
+            Some(key) => write!(f, " {key:?}")?,
+            None if self.0.operation == Operation::Inspect => f.write_str(" the locks")?,
+            None => {}
         }
         write!(f, ": {}", self.0.error.message())
     }

@@ -24,14 +24,16 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
     let client = connect(&args.common.settings).await?;
     let seen = client.inspect(&args.key).await?;
     let mut view = KeyView::from(&seen);
-    match timeout(WAITS_LIMIT, add_waits(&client, &seen, &mut view)).await {
-        Ok(added) => added?,
-        Err(_) => printer.warn(format!(
-            "could not find what the holders wait for within {}",
-            spoken(WAITS_LIMIT)
-        )),
-    }
     if !(args.exit_code && args.common.output.quiet) {
+        let added = timeout(WAITS_LIMIT, add_waits(&client, &seen, &mut view)).await;
+        let failed = match added {
+            Ok(added) => added.err().map(|error| error.to_string()),
+            Err(_) => Some(format!("no answer within {}", spoken(WAITS_LIMIT))),
+        };
+        // The key itself is known.
+        if let Some(why) = failed {
+            printer.warn(format!("could not find what the holders wait for: {why}"));
+        }
         printer.show(&view, || tables::of_key(&view, width()))?;
     }
     Ok(match args.exit_code && !view.holders.is_empty() {
@@ -41,13 +43,13 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
 }
 
 /// Adds what the holders wait for elsewhere. All keys are read, if a holder has told which piece of
-/// work it belongs to.
+/// work it belongs to, and the store knows who waits.
 async fn add_waits(client: &Client, seen: &Inspection, view: &mut KeyView) -> Result<(), Error> {
     let contexts = seen.holders.iter().zip(&mut view.holders);
     let mut contexts: Vec<_> = contexts
         .filter_map(|(holder, view)| Some((holder.owner.context.as_ref()?, view)))
         .collect();
-    if contexts.is_empty() {
+    if contexts.is_empty() || !client.capabilities().queueing {
         return Ok(());
     }
     let mut listing = client.listing("*");

@@ -105,3 +105,42 @@ async fn at_a_cluster() {
     nothing_changes(&cluster.url(), &primaries).await;
     nothing_changes_after_a_use(&cluster.url(), &primaries).await;
 }
+
+/// What the holder of a key waits for is found in a list of all keys.
+async fn is_shown(url: &str, warned: &[&str]) {
+    let holder = spawn_at(
+        url,
+        ["run", "k", "--", "sh", "-c", "echo held; exec sleep 60"],
+    );
+    holder.prints("held").await;
+    let seen = run_at(url, "show k").await;
+    seen.has_code(Some(0));
+    seen.has_shown("holds");
+    for why in ["could not find"].iter().chain(warned) {
+        assert_eq!(
+            seen.stderr.contains(why),
+            !warned.is_empty(),
+            "{}",
+            seen.stderr
+        );
+    }
+    let seen = run_at(url, "show -q --exit-code k").await;
+    assert_eq!((seen.code(), &*seen.stderr), (Some(1), ""));
+}
+
+#[tokio::test]
+async fn a_key_is_shown_also_where_others_cannot_be_listed() {
+    let rights = "on >secret ~* &* +@all -scan";
+    let server = RedisServer::builder().user("bob", rights).start();
+    is_shown(
+        &server.url_as("bob", "secret"),
+        &["cannot look at the locks", "scan"],
+    )
+    .await;
+    // A member that is stopped makes each page of the list late, and nobody waits there.
+    let servers = Independent::start(3);
+    run_at(&servers.url(), "init").await.has_code(Some(0));
+    servers.servers()[0].stop();
+    is_shown(&servers.url(), &[]).await;
+    servers.servers()[0].cont();
+}

@@ -138,7 +138,7 @@ impl<'a> Retries<'a> {
 
     /// How much is left until a store that does not answer is waited for no longer: the time is over
     /// then, and one allowance with it.
-    pub(crate) fn left_to_stop(&self) -> Duration {
+    fn left_to_stop(&self) -> Duration {
         let stop = self.limit().map(|limit| limit.saturating_add(GRACE));
         stop.map_or(Duration::MAX, |stop| stop.saturating_sub(self.elapsed()))
     }

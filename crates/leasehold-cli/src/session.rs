@@ -68,14 +68,7 @@ impl<'a> Session<'a> {
             ControlFlow::Break(signal) => return Ok(Status::ended_by(signal)),
         };
         let status = work(&mut session).await;
-        match &status {
-            // The store has not answered until now.
-            Err(failure) if failure.passing => {
-                let left = session.retries.left_to_stop().min(RELEASE_ALL_TIMEOUT);
-                let _ = session.client.shutdown(left).await;
-            }
-            _ => leave(&session.client).await,
-        }
+        leave(&session.client).await;
         status
     }
 
@@ -105,8 +98,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Leaves the store: what is still held or waited for is given back. What the store does not
-/// confirm ends with its TTL.
+/// Leaves the store: what is still held or waited for is given back, also where the time to wait is
+/// over: the store may have taken a claim that it has not answered. What it does not confirm ends
+/// with its TTL.
 pub(crate) async fn leave(client: &Client) {
     let _ = client.shutdown(RELEASE_ALL_TIMEOUT).await;
 }

@@ -240,6 +240,10 @@ impl<'a> Supervision<'a> {
             false => signal,
         };
         let refused = self.child.signal(signal);
+        if self.asked.is_some() {
+            // A stopped program hears nothing.
+            self.child.signal(Signal::CONT);
+        }
         self.refused(refused, signal, key, then);
     }
 

@@ -149,6 +149,16 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_stopped_ends_by_the_signal() {
+    let store = Store::memory();
+    let script = "sh -c 'kill -STOP $PPID; echo stopped' & exec sleep 60";
+    let process = store.spawn(("run k -- sh -c", script));
+    process.prints("stopped").await;
+    process.signal(Signal::TERM);
+    process.finish().await.has_code(None);
+}
+
+#[tokio::test]
 async fn what_was_ignored_stays_ignored() {
     let script = "trap '' HUP; exec \"$@\"";
     let store = Store::memory();

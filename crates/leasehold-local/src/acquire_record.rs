@@ -149,12 +149,12 @@ impl RecordFile {
                 Some((inode, size)) if inode == file.inode => size,
                 _ => {
                     self.store.directory.check_stands()?;
-                    let stat = fstat(&file.fd).map_err(failed)?;
-                    // Removed meanwhile: what stands there now is another file.
-                    if stat.st_nlink == 0 {
+                    // Removed or moved away: what stands there now is another file.
+                    let stands = self.store.directory.has(&file.fd, &self.name);
+                    if !stands.map_err(failed)? {
                         continue;
                     }
-                    size_of(&stat)
+                    size_of(&fstat(&file.fd).map_err(failed)?)
                 }
             };
             turn.file = Some(file.clone());

@@ -188,6 +188,8 @@ pub(super) struct Record {
     line: Vec<u8>,
     /// The number of the last frame.
     number: u64,
+    /// Where it begins, and its head.
+    last: (usize, Vec<u8>),
     /// Where it ends.
     end: usize,
 }
@@ -209,6 +211,7 @@ impl Record {
             half: Half::default(),
             line: Vec::new(),
             number: 0,
+            last: (0, Vec::new()),
             end: 0,
         }
     }
@@ -235,15 +238,18 @@ impl Record {
             half,
             line: head,
             number: half.first,
+            last: (half.at, source(half.at, FRAME_HEAD)?),
             end: half.at + FRAME_HEAD + lines.len(),
         };
         record.follow(source)?;
         Ok(Some(record))
     }
 
-    /// Whether the queue as a whole was not written again since this was read.
+    /// Whether the queue as a whole was not written again since this was read, nor an older copy of
+    /// the file put back.
     pub(super) fn goes_on(&self, source: &Source<'_>) -> bool {
-        source(0, HEAD).is_ok_and(|head| !head.is_empty() && head == self.line)
+        let has = |at, bytes: &[u8]| source(at, bytes.len()).is_ok_and(|found| found == bytes);
+        !self.line.is_empty() && has(0, &self.line) && has(self.last.0, &self.last.1)
     }
 
     /// Takes the steps that have been written since.
@@ -262,6 +268,7 @@ impl Record {
             );
             self.header.expires = change.expires;
             self.number = number;
+            self.last = (self.end, source(self.end, FRAME_HEAD)?);
             self.end += FRAME_HEAD + lines.len();
         }
         Ok(())
@@ -279,6 +286,7 @@ impl Record {
             return Ok(None);
         }
         (self.number, self.end) = (number, end);
+        self.last = (at, bytes[..FRAME_HEAD].to_vec());
         Ok(Some(vec![(at, bytes)]))
     }
 
@@ -297,6 +305,7 @@ impl Record {
         let first = self.number;
         self.half = Half { first, ..half };
         self.line = self.half.line();
+        self.last = (half.at, whole[..FRAME_HEAD].to_vec());
         self.end = half.at + whole.len();
         vec![(half.at, whole), (0, self.line.clone())]
     }

@@ -585,3 +585,23 @@ fn one_at_a_time_has_the_lock() {
     drop(locked);
     assert!(another.is_some() && place.try_lock().unwrap().is_none());
 }
+
+/// By who moves it away to look at it, and who puts a copy back.
+#[test]
+fn another_file_in_its_place_and_other_contents_are_seen() {
+    let case = Case::new();
+    let other = case.place.store();
+    case.held();
+    let copy = case.bytes();
+    let agree = |number, what| {
+        let queue = case.step(&claim(number));
+        assert_eq!(queue, case.followed(&other), "{what}");
+    };
+    fs::rename(case.path(), case.place.at("away")).unwrap();
+    agree(2, "moved away");
+    case.write(&copy);
+    agree(3, "put back");
+    agree(4, "a step later");
+    case.write(&copy);
+    agree(5, "put back again");
+}

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_core::{Key, Queue};
@@ -18,9 +19,15 @@ use super::file;
 use super::name::file_name;
 use super::record::{BLOCK, FORMAT, Flaw, Record};
 
-/// How many records stay open at most, beside those in use. Each takes a descriptor, of which a
-/// process has 1,024 by default.
+/// How many records stay open at most in this process, beside those in use. Each takes a descriptor,
+/// of which a process has 1,024 by default.
 const MOST_OPEN: usize = 256;
+
+/// How many of them each client may have, whatever the others have.
+const FEW_OPEN: usize = 4;
+
+/// How many are open in this process.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// How often a record is read that seems to be damaged, before it is said to be.
 const READ_TRIES: usize = 16;
@@ -41,6 +48,12 @@ pub(super) struct OpenFile {
     pub(super) path: PathBuf,
 }
 
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The open records by the names of their files. The steps of this client on one key take turns by
 /// its mutex; the lock of the file is for other clients.
 #[derive(Debug, Default)]
@@ -52,7 +65,8 @@ impl OpenRecords {
         if let Some(record) = records.get(name) {
             return record.clone();
         }
-        if records.len() >= MOST_OPEN {
+        let is_room = OPEN.load(Ordering::Relaxed) < MOST_OPEN;
+        if records.len() >= [FEW_OPEN, MOST_OPEN][usize::from(is_room)] {
             let mut idle = records
                 .iter()
                 .filter(|(_, one)| Arc::strong_count(one) == 1);
@@ -87,8 +101,10 @@ impl RecordFile {
     pub(super) fn open(&self) -> Result<OpenFile, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let fd = self.store.directory.file(&self.name, flags)?;
+        let inode = inode_of(&fstat(&fd)?);
+        OPEN.fetch_add(1, Ordering::Relaxed);
         Ok(OpenFile {
-            inode: inode_of(&fstat(&fd)?),
+            inode,
             path: self.path(),
             fd,
         })

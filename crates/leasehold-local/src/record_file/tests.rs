@@ -605,3 +605,21 @@ fn another_file_in_its_place_and_other_contents_are_seen() {
     case.write(&copy);
     agree(5, "put back again");
 }
+
+/// Each takes a descriptor, and the process has other uses for those.
+#[test]
+fn few_records_stay_open_however_many_clients_a_process_has() {
+    let places = [Place::new(), Place::new(), Place::new()];
+    let stores = places.each_ref().map(Place::store);
+    for store in &stores {
+        for number in 0..200 {
+            take(store, &key(&number.to_string()), &claim(1));
+        }
+    }
+    let open = |store: &Arc<Inner>| store.records.0.lock().unwrap().len();
+    let open: usize = stores.iter().map(open).sum();
+    assert!(
+        open <= MOST_OPEN + stores.len() * FEW_OPEN,
+        "{open} are open"
+    );
+}

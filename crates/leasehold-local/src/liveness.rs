@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use leasehold_core::Inbox;
 use leasehold_store::StoreError;
 use leasehold_store::fork::NotInherited;
-use rustix::fs::{FlockOperation, OFlags, flock, fstat};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, SESSIONS};
@@ -25,6 +25,7 @@ const WAIT: FlockOperation = FlockOperation::LockExclusive;
 pub(super) struct Session {
     directory: Arc<Directory>,
     inbox: Inbox,
+    path: String,
     /// Taken out only to be closed before the others look.
     life: Option<Life>,
     renewing: Mutex<()>,
@@ -40,13 +41,12 @@ struct Life {
 }
 
 impl Life {
-    fn begin(directory: &Directory, inbox: &Inbox, lock: FlockOperation) -> Result<Self, Errno> {
-        let (path, next) = (path(&file_name(inbox.as_str())), OnceLock::new());
-        let file = directory.lock_file(&path, lock)?;
+    fn begin(directory: &Directory, path: &str, lock: FlockOperation) -> Result<Self, Errno> {
+        let file = directory.lock_file(path, lock)?;
         Ok(Self {
             not_inherited: NotInherited::new(file.as_fd(), directory.descriptor()),
             file,
-            next,
+            next: OnceLock::new(),
         })
     }
 
@@ -71,13 +71,15 @@ impl Session {
         } else {
             FlockOperation::NonBlockingLockExclusive
         };
-        let life = match Life::begin(&directory, &inbox, lock) {
+        let path = path(&file_name(inbox.as_str()));
+        let life = match Life::begin(&directory, &path, lock) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             life => Some(life.map_err(|errno| directory.failed("write to", errno))?),
         };
         let session = Self {
             directory,
             inbox,
+            path,
             life,
             renewing: Mutex::default(),
         };
@@ -107,10 +109,10 @@ impl Session {
         is_dead_file(&self.directory, &file_name(inbox.as_str()))
     }
 
-    /// Lives on after somebody has removed the file, as programs do that tidy up:
+    /// Lives on after somebody has removed the file or moved it away, as programs do that tidy up:
     /// others take this client for dead without. Says whether it had to.
     pub(super) fn go_on(&self) -> bool {
-        let removed = |life: &Life| fstat(&life.file).is_ok_and(|stat| stat.st_nlink == 0);
+        let removed = |life: &Life| self.directory.has(&life.file, &self.path) == Ok(false);
         let Some(life) = self.life.as_ref().filter(|life| removed(life.latest())) else {
             return false;
         };
@@ -119,7 +121,7 @@ impl Session {
         if !removed(latest) {
             return true;
         }
-        match Life::begin(&self.directory, &self.inbox, WAIT) {
+        match Life::begin(&self.directory, &self.path, WAIT) {
             Ok(life) => {
                 tracing::warn!(
                     "the file of this client in {} was removed: its locks may be lost",
@@ -194,11 +196,18 @@ pub(super) fn socket(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use leasehold_core::{Claim, Command};
+
     use super::*;
+    use crate::Inner;
+    use crate::tests::{Place, claim_for, key, take};
 
     #[test]
     fn a_client_does_not_open_at_once_while_another_looks_at_its_file() {
-        let place = crate::tests::Place::new();
+        let place = Place::new();
         let directory = place.directory();
         let inbox = Inbox::from_random(1);
         let looked_at = directory
@@ -208,5 +217,25 @@ mod tests {
         assert!(open().is_none());
         drop(looked_at);
         assert!(open().is_some());
+    }
+
+    /// As by who puts all that is in the directory elsewhere.
+    #[test]
+    fn a_client_whose_file_was_moved_away_lives_on() {
+        let place = Place::new();
+        let (a, b) = (place.store(), place.store());
+        let waiting = |store: &Arc<Inner>, number| {
+            let inbox = Some(store.session.inbox().clone());
+            let claim = Claim {
+                inbox,
+                ..claim_for(number, Duration::from_secs(60))
+            };
+            let queue = take(store, &key("k"), &Command::Claim(claim));
+            queue.look(store.clock.now()).waiters.len()
+        };
+        fs::rename(place.at("sessions"), place.at("away")).unwrap();
+        fs::create_dir(place.at("sessions")).unwrap();
+        assert_eq!(waiting(&a, 1), 0);
+        assert_eq!(waiting(&b, 2), 1, "the first lives");
     }
 }

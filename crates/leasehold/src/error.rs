@@ -166,10 +166,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.operation)?;
-        match &self.0.key {
-            Some(key) => write!(f, " {key:?}")?,
-            None if self.0.operation == Operation::Inspect => f.write_str(" the locks")?,
-            None => {}
+        if let Some(key) = &self.0.key {
+            write!(f, " {key:?}")?;
         }
         write!(f, ": {}", self.0.error.message())
     }

@@ -508,7 +508,8 @@ impl Place {
             .env("LEASEHOLD_SYSTEM_CONFIG", "/dev/null")
             .env_remove("LEASEHOLD_CONFIG")
             .env_remove("XDG_CONFIG_HOME")
-            .env_remove("XDG_STATE_HOME")
+            // The usual place, which root has elsewhere for what it recovers.
+            .env("XDG_STATE_HOME", self.0.path().join("home/.local/state"))
             .env_remove("XDG_RUNTIME_DIR")
             .current_dir(self.0.path().join("work"));
         command

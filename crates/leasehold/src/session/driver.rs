@@ -217,11 +217,11 @@ impl Driver {
         }
     }
 
-    /// Whether nothing was kept for a while: then the task ends, and whoever
-    /// registers something starts another.
+    /// Whether nothing was kept for a while, or nothing comes any more: then the task ends, and
+    /// whoever registers something starts another.
     fn is_over(&mut self, now: Moment) -> bool {
         let idle_since = *self.idle_since.get_or_insert(now);
-        if now.since(idle_since) < LINGER {
+        if now.since(idle_since) < LINGER && self.session.shutdown.closed().is_none() {
             return false;
         }
         // Closed before anybody can start another task, which opens it again.

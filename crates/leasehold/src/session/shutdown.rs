@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::Session;
-use crate::background::Elsewhere;
+use crate::background::{Elsewhere, nudge};
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
@@ -95,7 +95,7 @@ impl ShutdownState {
         }
     }
 
-    fn closed(&self) -> Option<Closed> {
+    pub(super) fn closed(&self) -> Option<Closed> {
         match self.closed.load(Ordering::SeqCst) {
             0 => None,
             1 => Some(Closed::ShutDown),
@@ -244,6 +244,10 @@ impl Session {
             }
         };
         // Out of time is an outcome here, told by the numbers.
-        timeout(within, all_left).await.unwrap_or_else(|_| left())
+        let done = timeout(within, all_left).await.unwrap_or_else(|_| left());
+        // The driver may sleep, and has nothing to stay for.
+        self.wake.notify_one();
+        nudge();
+        done
     }
 }

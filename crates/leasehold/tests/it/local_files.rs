@@ -150,6 +150,25 @@ async fn who_waits_while_its_files_are_removed_is_served() {
     assert!(try_k(&third).await.is_none(), "the second lives");
 }
 
+/// Neither its tasks nor its files wait for a timer: a program may connect again and again.
+#[tokio::test]
+async fn nothing_of_a_client_that_was_shut_down_stays() {
+    let place = TempDir::new().unwrap();
+    let url = format!("local:{}", place.path().display());
+    let client = connect(&url).await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let _ = lease.release().await.unwrap();
+    let _ = client.shutdown(LIMIT).await;
+    drop(client);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let tasks = tokio::runtime::Handle::current().metrics();
+    assert_eq!(tasks.num_alive_tasks(), 0);
+    let sessions = fs::read_dir(place.path().join("sessions")).unwrap();
+    assert_eq!(sessions.count(), 0);
+}
+
 fn remove_files(directory: &Path) {
     for sub in ["records", "sessions", "inbox"] {
         for file in fs::read_dir(directory.join(sub)).unwrap() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings};
+use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings, background};
 use leasehold_store::clock;
 use leasehold_store::fork::PerProcess;
 use pyo3::prelude::*;
@@ -18,6 +18,9 @@ use crate::leaders::Leaders;
 use crate::lock::{Lock, LockSpec};
 use crate::logging;
 use crate::op::{Op, Output};
+
+/// How long a client that is garbage tries to release what it has left behind.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// The connections of a client: a forked child opens its own with its first call.
 pub(crate) struct Connections {
@@ -61,6 +64,17 @@ impl Connections {
     /// The client, if this process is connected.
     pub(crate) fn connected(&self) -> Option<&CoreClient> {
         self.of_process.get()?.client.get()
+    }
+}
+
+/// A client that is garbage is closed, as nobody else can do it: by itself it would keep its files and
+/// connections for another second or two, and who uses a client for each directory would run out.
+impl Drop for Connections {
+    fn drop(&mut self) {
+        if let (Some(client), Some(runtime)) = (self.connected().cloned(), background::running()) {
+            runtime.spawn(async move { client.shutdown(LEFT_BEHIND).await });
+            background::nudge();
+        }
     }
 }
 

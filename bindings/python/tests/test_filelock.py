@@ -148,6 +148,19 @@ def test_a_child_acquires_anew_what_its_parent_held_at_the_fork(path, tmp_path):
     assert run(tmp_path, FORKED, str(path)) == ""
 
 
+DIRECTORIES = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+for number in range(60):
+    with lh.FileLock(f"{url}/{number}/a.lock"):
+        pass
+"""
+
+
+def test_many_directories_are_locked_one_after_the_other(path, tmp_path):
+    assert run(tmp_path, DIRECTORIES, str(path.parent)) == ""
+
+
 def test_a_loss_is_said(path):
     lock, url = lh.FileLock(path), f"local:{path.parent}/.leasehold"
     path.parent.mkdir()

@@ -217,9 +217,7 @@ impl Lock {
                 ErrorKind::Invalid,
                 "the lease was not handed over: its holder may still rely on it",
             )
-            .with_hint(
-                "make the parts with into_parts(), or adopt_by_force() if the holder is gone",
-            );
+            .with_hint("let its holder hand it over, or adopt it by force if the holder is gone");
             return Err(self.adopt_error(error));
         }
         self.force_as(parts).await
@@ -233,7 +231,7 @@ impl Lock {
             Ok(lease) => Ok(lease),
             Err(why) => {
                 let error = StoreError::new(ErrorKind::Lost, why)
-                    .with_hint("recover() makes a new claim in that case");
+                    .with_hint("recover it instead: that makes a new claim in that case");
                 Err(self.adopt_error(error))
             }
         }

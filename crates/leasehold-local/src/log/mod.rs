@@ -22,6 +22,7 @@ use rustix::io::{Errno, retry_on_intr, write};
 
 use super::acquire_record::blocking;
 use super::directory::{AUDIT, Directory, inode_of};
+use super::record_file::size_of;
 use super::{Inner, file};
 
 const ENDING: &str = ".jsonl";
@@ -97,13 +98,14 @@ impl Log {
             self.begin_another(at)?;
             file = open()?;
         }
-        let written = retry_on_intr(|| write(&file, lines))?;
-        if written < lines.len() {
-            // What comes next must not be a part of the line that was cut.
-            write(&file, b"\n").ok();
-            return Err(Errno::NOSPC);
+        // One that was cut off, as by a full disk, must not swallow the next.
+        let size = size_of(&fstat(&file)?);
+        let cut = size > 0 && file::read(&file, size - 1, 1)? != b"\n";
+        let lines = [&b"\n"[..usize::from(cut)], lines].concat();
+        match retry_on_intr(|| write(&file, &lines))? {
+            written if written < lines.len() => Err(Errno::NOSPC),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn is_full(&self, file: &OwnedFd, at: StoreTime) -> Result<bool, Errno> {

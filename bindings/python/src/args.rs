@@ -31,11 +31,8 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
 
 fn out_of_bounds(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let message = format!("{what}={value} is not a time between 0 s and 366 days");
-    Failure::from(Invalid::new(
-        message,
-        "give a number of seconds, or a timedelta",
-    ))
-    .into()
+    let invalid = Invalid::new(message, "give a number of seconds, or a timedelta");
+    Failure::from(invalid).into()
 }
 
 /// Sets what the caller has given by name: `each` gets a name and a value, and returns whether it

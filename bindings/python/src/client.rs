@@ -1,8 +1,8 @@
 //! A client: what it connects with, and the connection of this process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings, background};
@@ -10,6 +10,7 @@ use leasehold_store::clock;
 use leasehold_store::fork::PerProcess;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::args::{duration, options};
@@ -25,31 +26,18 @@ const LEFT_BEHIND: Duration = Duration::from_secs(5);
 /// The connections of a client: a forked child opens its own with its first call.
 pub(crate) struct Connections {
     builder: ClientBuilder,
-    of_process: PerProcess<Connection>,
+    of_process: PerProcess<OnceCell<CoreClient>>,
     is_closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Connection {
-    client: OnceLock<CoreClient>,
-    connecting: tokio::sync::Mutex<()>,
 }
 
 impl Connections {
     pub(crate) async fn client(&self) -> Result<&CoreClient, Failure> {
-        let connection = self.of_process.get_or_init(Connection::default);
-        if let Some(client) = connection.client.get() {
-            return Ok(client);
-        }
-        let _one_connects = connection.connecting.lock().await;
-        if let Some(client) = connection.client.get() {
-            return Ok(client);
-        }
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Failure::closed());
-        }
-        let client = self.builder.clone().connect().await?;
-        Ok(connection.client.get_or_init(|| client))
+        let connect = async || match self.is_closed.load(Ordering::Relaxed) {
+            true => Err(Failure::closed()),
+            false => Ok(self.builder.clone().connect().await?),
+        };
+        let connection = self.of_process.get_or_init(OnceCell::new);
+        connection.get_or_try_init(connect).await
     }
 
     /// Whether all that was held or waited for is released for sure.
@@ -63,7 +51,7 @@ impl Connections {
 
     /// The client, if this process is connected.
     pub(crate) fn connected(&self) -> Option<&CoreClient> {
-        self.of_process.get()?.client.get()
+        self.of_process.get()?.get()
     }
 }
 

@@ -37,14 +37,14 @@ pub enum Operation {
     Downgrade,
     /// Changing the number of permits.
     Resize,
-    /// Listing keys.
-    List,
     /// Publishing a note.
     Proclaim,
     /// Watching the leaders.
     Observe,
     /// Reading the audit log.
     Audit,
+    /// Listing keys.
+    List,
 }
 
 impl Operation {

@@ -197,7 +197,11 @@ impl ClaimView {
         Self {
             token: holder.token.some().map(Token::get),
             note: holder.note.clone(),
-            kept_until: holder.kept.then(|| time(at + holder.expires_in)),
+            kept_until: (holder
+                .kept
+                .then(|| at.checked_add(holder.expires_in))
+                .flatten())
+            .map(time),
             ..Self::new(holder.mode, owner, (holder.since, at), holder.expires_in)
         }
     }
@@ -397,6 +401,7 @@ mod tests {
         let lock = client.mutex("k").unwrap();
         let _lease = lock.lock().await.unwrap();
         let mut holder = lock.holders().await.unwrap().remove(0);
+        holder.kept = true;
         holder.owner = ClientInfo::unknown();
         holder.since = SystemTime::UNIX_EPOCH;
         holder.expires_in = Duration::MAX;

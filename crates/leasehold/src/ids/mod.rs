@@ -1,6 +1,7 @@
 //! Generators of claim ids: random, readable, Snowflake or custom.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -138,7 +139,7 @@ impl ClaimIds {
     /// Custom ids. The function makes the readable part of each: 1 to
     /// [`ClaimIds::MAX_READABLE_BYTES`] printable ASCII characters without spaces. A dash and 64
     /// random bits in base 36 follow. The function is called for each claim, on the task that
-    /// acquires. It must not block.
+    /// acquires, and for each rotation. It must not block.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -151,7 +152,13 @@ impl ClaimIds {
     /// ```
     #[must_use]
     pub fn custom(readable: Arc<dyn Fn() -> String + Send + Sync>) -> Self {
-        Self::made("custom".to_owned(), move || Ok(readable()))
+        // It also runs on the task of all leases of a client, which must not end with it.
+        let made = move || {
+            let hint = "correct the function that is given to ClaimIds::custom";
+            catch_unwind(AssertUnwindSafe(&*readable))
+                .map_err(|_| Invalid::new("the function for claim ids has panicked", hint))
+        };
+        Self::made("custom".to_owned(), made)
     }
 
     fn made(
@@ -167,8 +174,8 @@ impl ClaimIds {
     /// Generates the next id.
     ///
     /// # Errors
-    /// [`Invalid`] if a custom readable part is too long or has other characters, or if the 69
-    /// years of the Snowflake epoch are over.
+    /// [`Invalid`] if a custom readable part is too long or has other characters, or its function
+    /// panics, or if the 69 years of the Snowflake epoch are over.
     pub fn next(&self) -> Result<ClaimId, Invalid> {
         let Some(readable) = &self.readable else {
             return Ok(ClaimId::from_random(random_u128()));

@@ -50,6 +50,14 @@ fn an_audit_can_read_host_process_and_time() {
     }
 }
 
+/// Else the task of all leases of a client would end at the next rotation.
+#[test]
+fn a_function_that_panics_makes_no_id() {
+    let ids = ClaimIds::custom(Arc::new(|| -> String { panic!("of its caller") }));
+    let error = ids.next().unwrap_err();
+    assert_eq!(error.message, "the function for claim ids has panicked");
+}
+
 #[test]
 fn the_longest_readable_part_fits() {
     // The last microsecond of sixteen digits is in the year 2286.

@@ -11,7 +11,7 @@ use leasehold_core::Inbox;
 use leasehold_store::StoreError;
 use leasehold_store::fork::NotInherited;
 use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 
 use super::directory::{Directory, INBOXES, SESSIONS};
 use super::machine::LOCKS;
@@ -42,20 +42,23 @@ struct Life {
 
 impl Life {
     fn begin(directory: &Directory, path: &str, lock: FlockOperation) -> Result<Self, Errno> {
-        let file = directory.lock_file(path, lock)?;
-        Ok(Self {
+        Ok(Self::of(directory, directory.lock_file(path, lock)?))
+    }
+
+    fn of(directory: &Directory, file: OwnedFd) -> Self {
+        Self {
             not_inherited: NotInherited::new(file.as_fd(), directory.descriptor()),
             file,
             next: OnceLock::new(),
-        })
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |life| life.next.get().map(|next| &**next))
     }
 
     fn latest(&self) -> &Self {
-        let mut life = self;
-        while let Some(next) = life.next.get() {
-            life = next;
-        }
-        life
+        self.all().last().unwrap_or(self)
     }
 }
 
@@ -121,7 +124,16 @@ impl Session {
         if !removed(latest) {
             return true;
         }
-        match Life::begin(&self.directory, &self.path, WAIT) {
+        // One that was put back is locked by this client itself: to wait for that lock would never end.
+        let stands = |life: &&Life| self.directory.has(&life.file, &self.path) == Ok(true);
+        let again = life.all().find(stands);
+        let begun = match again {
+            Some(again) => {
+                fcntl_dupfd_cloexec(&again.file, 0).map(|file| Life::of(&self.directory, file))
+            }
+            None => Life::begin(&self.directory, &self.path, WAIT),
+        };
+        match begun {
             Ok(life) => {
                 tracing::warn!(
                     "the file of this client in {} was removed: its locks may be lost",
@@ -237,5 +249,9 @@ mod tests {
         fs::create_dir(place.at("sessions")).unwrap();
         assert_eq!(waiting(&a, 1), 0);
         assert_eq!(waiting(&b, 2), 1, "the first lives");
+        fs::remove_dir_all(place.at("sessions")).unwrap();
+        fs::rename(place.at("away"), place.at("sessions")).unwrap();
+        assert_eq!(waiting(&a, 3), 2, "what was put back is its own");
+        assert_eq!(waiting(&b, 4), 3, "the first lives still");
     }
 }

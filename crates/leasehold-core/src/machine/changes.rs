@@ -68,6 +68,10 @@ impl ClaimMachine {
         let at = self.changes.iter().position(is_due)?;
         let renew = self.renewal_for(at, now)?;
         let limit = self.request_limit();
+        if renew.ttl > self.terms.ttl {
+            // The store may do this also where no answer comes, or comes after the release.
+            self.lapses = self.lapses.max(now + limit + renew.ttl);
+        }
         let change = &mut self.changes[at];
         change.in_flight = true;
         Some(Transmit {

@@ -98,7 +98,7 @@ static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
 });
 
 /// How many entries of a stream one answer has at most.
-pub(crate) const PAGE: u32 = 500;
+pub(crate) const PAGE: usize = 500;
 
 /// The id of each entry, and what is noted in it.
 pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;

@@ -21,6 +21,8 @@ pub(crate) struct StreamLog<'a> {
     key: Option<Key>,
     since: StoreTime,
     streams: Vec<Stream>,
+    /// Which of them is read next, of those that have not been read to their end.
+    next: usize,
     /// When they are looked for again.
     look_again: Option<Instant>,
 }
@@ -38,6 +40,7 @@ impl<'a> StreamLog<'a> {
             key: key.cloned(),
             since,
             streams: Vec::new(),
+            next: 0,
             look_again: None,
         }
     }
@@ -109,19 +112,19 @@ impl<'a> StreamLog<'a> {
 impl AuditLog for StreamLog<'_> {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
         self.find().await?;
-        for at in 0..self.streams.len() {
-            loop {
-                let entries = self.read(&self.streams[at]).await?;
-                let Some((last, _)) = entries.last() else {
-                    break;
-                };
-                self.streams[at].from = format!("({last}");
-                let records = self.records(&entries);
-                if !records.is_empty() {
-                    return Ok(records);
-                }
+        while let Some(stream) = self.streams.get(self.next) {
+            let entries = self.read(stream).await?;
+            if let Some((last, _)) = entries.last() {
+                self.streams[self.next].from = format!("({last}");
+            }
+            // One that was not full was the last, whatever others write meanwhile.
+            self.next += usize::from(entries.len() < PAGE);
+            let records = self.records(&entries);
+            if !records.is_empty() {
+                return Ok(records);
             }
         }
+        self.next = 0;
         Ok(Vec::new())
     }
 }

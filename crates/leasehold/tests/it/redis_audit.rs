@@ -33,6 +33,20 @@ async fn a_key_among_many_has_its_log() {
     assert_eq!(entries[0].key.as_str(), "k");
 }
 
+/// However much others write: what there was when it was read is read to an end.
+#[tokio::test]
+async fn a_log_that_grows_has_an_end() {
+    let server = RedisServer::start();
+    let url = format!("{}?audit=1000", server.url());
+    let client = leasehold::connect(&url).await.unwrap();
+    let mut log = client.audit_log(None, SystemTime::UNIX_EPOCH).unwrap();
+    let _one = client.mutex("one").unwrap().lock().await.unwrap();
+    assert_eq!(log.next().await.unwrap().len(), 1);
+    let _another = client.mutex("another").unwrap().lock().await.unwrap();
+    assert_eq!(log.next().await.unwrap().len(), 0, "it was read until then");
+    assert_eq!(log.next().await.unwrap().len(), 1);
+}
+
 /// Whoever may read the log cannot release, take over or enter anything, and a note is none of its
 /// business. Not what is shown of it counts here, but what lies there.
 #[tokio::test]

@@ -230,7 +230,8 @@ impl<'a> Supervision<'a> {
 
     /// Has the child get a signal that we got, or what it has left.
     fn forward(&mut self, signal: Signal, key: &str, then: Option<Sequel>) {
-        if ![Signal::USR1, Signal::USR2].contains(&signal) {
+        let asks = ![Signal::USR1, Signal::USR2].contains(&signal);
+        if asks {
             self.asked = Some(signal);
         }
         let keyboard = [Signal::INT, Signal::QUIT].contains(&signal);
@@ -240,7 +241,7 @@ impl<'a> Supervision<'a> {
             false => signal,
         };
         let refused = self.child.signal(signal);
-        if self.asked.is_some() {
+        if asks {
             // A stopped program hears nothing.
             self.child.signal(Signal::CONT);
         }

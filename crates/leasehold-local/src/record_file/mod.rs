@@ -24,7 +24,7 @@ use super::record::{BLOCK, FORMAT, Flaw, Record};
 const MOST_OPEN: usize = 256;
 
 /// How many of them each client may have, whatever the others have.
-const FEW_OPEN: usize = 4;
+const FEW_OPEN: usize = 16;
 
 /// How many are open in this process.
 static OPEN: AtomicUsize = AtomicUsize::new(0);

@@ -150,8 +150,8 @@ def test_a_child_acquires_anew_what_its_parent_held_at_the_fork(path, tmp_path):
 
 DIRECTORIES = """
 import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-for number in range(60):
+resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500))
+for number in range(120):
     with lh.FileLock(f"{url}/{number}/a.lock"):
         pass
 """

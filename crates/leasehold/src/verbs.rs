@@ -173,7 +173,7 @@ macro_rules! locking {
             ///
             /// # Cancel safety
             /// Dropping the future leaves the queue in the background; the place in the queue is
-            /// lost.
+            /// lost, and what was acquired is released.
             ///
             /// # Errors
             /// `Unavailable` if the store does not answer for longer than the operation time-out
@@ -189,7 +189,7 @@ macro_rules! locking {
                 $of.obtain(crate::LockOptions::new()).await
             }
 
-            #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits, or if its owner already holds the key.")]
+            #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits; if it is re-entrant, also if its owner holds it.")]
             /// Returns `None` if it is busy.
             ///
             /// # Cancel safety

@@ -418,4 +418,11 @@ begin
 end
 $$;
 
+-- The right to the schema decides, also where the database gives new functions to nobody.
+grant execute on routine
+    {schema}.clock, {schema}.record_at, {schema}.inbox_lock, {schema}.dead, {schema}.commit_when,
+    {schema}.notify, {schema}.takes, {schema}.kept_from, {schema}.append, {schema}.news,
+    {schema}.append_all, {schema}.append_each, {schema}.append_and_ring, {schema}.guard
+    to public;
+
 insert into {schema}.about (version) values (3);

@@ -510,6 +510,8 @@ async fn what_init_would_do_can_be_read_and_run() {
     let grants = grants.filter_map(|line| line.strip_prefix("-- GRANT "));
     let grants = grants.map(|grant| format!("grant {}", grant.replace("ROLE", "by_hand")));
     let grants: String = grants.collect();
+    let hardened = "alter default privileges revoke execute on functions from public";
+    sql_at(&database, hardened);
     sql_at(&database, &dry.stdout);
     sql_at(&database, &format!("create role by_hand login; {grants}"));
     run(&url, "init").await.has_said("was there already");

@@ -165,27 +165,29 @@ impl Pool {
         if idle.len() > 1 && closer.as_ref().is_none_or(JoinHandle::is_finished) {
             let pool = Arc::downgrade(self);
             *closer = Some(tokio::spawn(async move {
-                while pool.upgrade().is_some_and(|pool| pool.has_more_than_one()) {
+                loop {
                     sleep(IDLE).await;
-                    if let Some(pool) = pool.upgrade() {
-                        pool.close_idle();
+                    match pool.upgrade() {
+                        Some(pool) if pool.close_idle() => {}
+                        _ => return,
                     }
                 }
             }));
         }
     }
 
-    fn has_more_than_one(&self) -> bool {
-        lock(&self.idle).len() > 1
-    }
-
-    /// Closes what nobody has used lately, but for one.
-    fn close_idle(&self) {
+    /// Closes what nobody has used lately, but for one. Says whether to come again: if not, whoever puts
+    /// back another one later starts another task.
+    fn close_idle(&self) -> bool {
         let (now, mut idle) = (clock::now(), lock(&self.idle));
         let is_old = |(used, _): &(Moment, Session)| now.since(*used) >= IDLE;
         let old = idle.iter().take_while(|one| is_old(one)).count();
         let most = idle.len().saturating_sub(1);
         idle.drain(..old.min(most));
+        if idle.len() <= 1 {
+            *lock(&self.closer) = None;
+        }
+        idle.len() > 1
     }
 
     /// A connection for one of many statements, or to make the schema.

@@ -43,8 +43,6 @@ pub enum Operation {
     Observe,
     /// Reading the audit log.
     Audit,
-    /// Listing keys.
-    List,
 }
 
 impl Operation {
@@ -63,7 +61,6 @@ impl fmt::Display for Operation {
             Self::Release => "cannot release",
             Self::Hold => "cannot keep holding",
             Self::Inspect => "cannot look at",
-            Self::List => "cannot list the keys",
             Self::Break => "cannot break",
             Self::Shutdown => "cannot close",
             Self::Rotate => "cannot rotate the claim id of",
@@ -166,8 +163,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.operation)?;
-        if let Some(key) = &self.0.key {
-            write!(f, " {key:?}")?;
+        match &self.0.key {
+            Some(key) => write!(f, " {key:?}")?,
+            None if self.0.operation == Operation::Inspect => f.write_str(" the locks")?,
+            None => {}
         }
         write!(f, ": {}", self.0.error.message())
     }
@@ -213,7 +212,7 @@ mod tests {
     #[test]
     fn a_sentence_without_a_key_is_whole() {
         let silent = StoreError::new(ErrorKind::Unavailable, "no answer");
-        let error = Error::new(Operation::List, None, silent);
-        assert_eq!(error.to_string(), "cannot list the keys: no answer");
+        let error = Error::new(Operation::Inspect, None, silent);
+        assert_eq!(error.to_string(), "cannot look at the locks: no answer");
     }
 }

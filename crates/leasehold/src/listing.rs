@@ -65,7 +65,7 @@ impl<'a> Listing<'a> {
             pages.next_page().await
         });
         let page = page.await;
-        let page = page.map_err(|error| Error::new(Operation::List, None, error))?;
+        let page = page.map_err(|error| Error::new(Operation::Inspect, None, error))?;
         Ok(page.map(|page| {
             let found = page.found.into_iter();
             let keys = found.map(|(key, look)| Inspection::new(key, look));

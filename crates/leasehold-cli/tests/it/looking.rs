@@ -134,7 +134,7 @@ async fn a_key_is_shown_also_where_others_cannot_be_listed() {
     let server = RedisServer::builder().user("bob", rights).start();
     is_shown(
         &server.url_as("bob", "secret"),
-        &["cannot list the keys", "scan"],
+        &["cannot look at the locks", "scan"],
     )
     .await;
     // A member that is stopped makes each page of the list late, and nobody waits there.

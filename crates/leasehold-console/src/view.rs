@@ -197,11 +197,7 @@ impl ClaimView {
         Self {
             token: holder.token.some().map(Token::get),
             note: holder.note.clone(),
-            kept_until: (holder
-                .kept
-                .then(|| at.checked_add(holder.expires_in))
-                .flatten())
-            .map(time),
+            kept_until: (at.checked_add(holder.expires_in).filter(|_| holder.kept)).map(time),
             ..Self::new(holder.mode, owner, (holder.since, at), holder.expires_in)
         }
     }

@@ -418,11 +418,18 @@ begin
 end
 $$;
 
--- The right to the schema decides, also where the database gives new functions to nobody.
-grant execute on routine
-    {schema}.clock, {schema}.record_at, {schema}.inbox_lock, {schema}.dead, {schema}.commit_when,
-    {schema}.notify, {schema}.takes, {schema}.kept_from, {schema}.append, {schema}.news,
-    {schema}.append_all, {schema}.append_each, {schema}.append_and_ring, {schema}.guard
-    to public;
+-- The right to the schema decides, also where the database gives new functions to nobody: of those that
+-- this transaction has made, since the schema may have others.
+do $$
+declare
+    made regprocedure;
+begin
+    for made in select oid from pg_proc
+        where pronamespace = '{schema}'::regnamespace and xmin = pg_current_xact_id()::xid
+    loop
+        execute format('grant execute on routine %s to public', made);
+    end loop;
+end
+$$;
 
 insert into {schema}.about (version) values (3);

@@ -510,7 +510,10 @@ async fn what_init_would_do_can_be_read_and_run() {
     let grants = grants.filter_map(|line| line.strip_prefix("-- GRANT "));
     let grants = grants.map(|grant| format!("grant {}", grant.replace("ROLE", "by_hand")));
     let grants: String = grants.collect();
-    let hardened = "alter default privileges revoke execute on functions from public";
+    // Where new functions are nobody's, and the schema has another of such a name.
+    let hardened = "alter default privileges revoke execute on functions from public; \
+         create schema by_hand; \
+         create function by_hand.notify(int) returns int language sql return 1";
     sql_at(&database, hardened);
     sql_at(&database, &dry.stdout);
     sql_at(&database, &format!("create role by_hand login; {grants}"));

@@ -162,6 +162,10 @@ impl Drop for KeyWatcher {
                 let stop = session.store.watch(&home.key, Duration::ZERO);
                 let limit = session.settings.operation_timeout;
                 timeout(limit, stop).await.ok();
+                // It may have come behind what somebody asks who has begun to watch since.
+                if let Some(home) = session.keys.find(&home.key) {
+                    home.wake_watchers();
+                }
                 session.shutdown.ending.fetch_sub(1, Ordering::SeqCst);
                 session.shutdown.departed.notify_waiters();
             });

@@ -184,6 +184,26 @@ async fn what_was_missed_is_learned() -> Result<(), leasehold::Error> {
     Ok(())
 }
 
+/// Also if it was told a moment ago that nobody waits any more: what says so may come behind the next wait.
+#[tokio::test(start_paused = true)]
+async fn who_waits_anew_is_told() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let (other, second) = (store.busy("report").await?, Duration::from_secs(1));
+    let given_up = tokio::time::timeout(second, client.wait_until_free("report"));
+    assert!(given_up.await.is_err());
+    let begun = Instant::now();
+    let release = async {
+        sleep(second).await;
+        other.release().await
+    };
+    let (freed, released) = tokio::join!(client.wait_until_free("report"), release);
+    freed?;
+    let _ = released?;
+    assert_eq!(begun.elapsed().as_secs(), 1);
+    Ok(())
+}
+
 /// Without a pause the clock is the machine's, also in a debug build.
 #[tokio::test]
 async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {

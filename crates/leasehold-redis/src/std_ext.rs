@@ -25,6 +25,11 @@ impl BackgroundTask {
         }
     }
 
+    /// Whether it is over, or its runtime is.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.0).as_ref().is_none_or(AbortHandle::is_finished)
+    }
+
     /// The same, unless it runs already: it ends with the runtime on which it was started.
     pub(crate) fn ensure(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut running = lock(&self.0);

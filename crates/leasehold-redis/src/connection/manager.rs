@@ -140,7 +140,7 @@ impl ConnectionManager {
 
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, StoreError> {
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
@@ -151,7 +151,7 @@ impl ConnectionManager {
     }
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.
-    pub(crate) async fn first_try(&self) -> Result<(), StoreError> {
+    pub(crate) async fn first_try(self: &Arc<Self>) -> Result<(), StoreError> {
         let settled = match self.endpoint.search() {
             // During a fail-over there is no primary for a moment.
             Some(_) => {
@@ -169,10 +169,14 @@ impl ConnectionManager {
     /// The connection, once it stands; or the last failure, once it is one that is not
     /// waited out, or time is up.
     pub(super) async fn settled(
-        &self,
+        self: &Arc<Self>,
         limit: Duration,
         is_final: impl Fn(&StoreError) -> bool,
     ) -> Result<Arc<Connection>, Option<StoreError>> {
+        // Whoever was connecting may have ended with its runtime.
+        if self.reconnecting.has_ended() && !self.is_up() {
+            self.find_again(FIRST_PAUSE);
+        }
         let mut states = self.state.subscribe();
         let settled = states.wait_for(|state| match state {
             State::Up(_) => true,

@@ -48,7 +48,7 @@ impl Context {
 /// Asks the primary to run a script. A server that says it is none has carried out nothing: the
 /// request goes to the next, for as long as an answer may take.
 pub(crate) async fn ask_primary(
-    shared: &ConnectionManager,
+    shared: &Arc<ConnectionManager>,
     delivery: Delivery<'_>,
     request: &Request<'_>,
 ) -> Result<(Value, Context), StoreError> {

@@ -51,7 +51,7 @@ impl ConnectionManager {
     }
 
     /// Waits until the open inbox is subscribed, however long that takes.
-    pub(crate) async fn subscribed(&self) {
+    pub(crate) async fn subscribed(self: &Arc<Self>) {
         loop {
             let connected = self.settled(Duration::MAX, |_| false).await;
             if let Ok(wire) = connected

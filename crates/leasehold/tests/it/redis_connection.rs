@@ -11,6 +11,7 @@ use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
+use tokio::runtime::{Builder, Runtime};
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -180,15 +181,14 @@ async fn all_who_wait_find_out_that_the_connection_is_lost() {
     }
 }
 
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
+
 #[test]
 fn a_store_outlives_the_runtime_that_opened_it() {
     let server = RedisServer::start();
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-    };
     let store = runtime().block_on(store(&server));
     let key = key("k");
     runtime().block_on(async {
@@ -197,6 +197,19 @@ fn a_store_outlives_the_runtime_that_opened_it() {
         let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
         assert!(again.holds());
     });
+}
+
+#[test]
+fn a_store_outlives_the_runtime_that_was_connecting() {
+    let server = RedisServer::start();
+    let store = runtime().block_on(store(&server));
+    let (key, claim) = (key("k"), claim(&store, 1));
+    server.kill();
+    let lost = runtime().block_on(store.claim(&key, &claim)).unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Unavailable);
+    server.start_again();
+    let again = runtime().block_on(store.claim(&key, &claim)).unwrap();
+    assert!(again.holds());
 }
 
 #[tokio::test]

@@ -101,7 +101,11 @@ impl AckedWriter {
             () = wire.signals.died() => Err(broken()),
             outcome = answered => {
                 claim.answered();
-                outcome.unwrap_or_else(|_| Err(broken()))
+                outcome.unwrap_or_else(|_| {
+                    // Its runtime has ended, and that of the connection with it.
+                    wire.leave();
+                    Err(broken())
+                })
             }
         }
     }

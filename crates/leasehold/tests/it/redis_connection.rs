@@ -8,7 +8,7 @@ use crate::redis_support::*;
 use crate::support::{soon, until};
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
-use leasehold::store::redis::RedisStore;
+use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
 use tokio::runtime::{Builder, Runtime};
@@ -189,14 +189,18 @@ fn runtime() -> Runtime {
 #[test]
 fn a_store_outlives_the_runtime_that_opened_it() {
     let server = RedisServer::start();
-    let store = runtime().block_on(store(&server));
-    let key = key("k");
-    runtime().block_on(async {
-        let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::Unavailable);
-        let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
-        assert!(again.holds());
-    });
+    // What has to be acknowledged has connections of its own.
+    for (name, policy) in [("k", ""), ("l", "?acknowledge=1&acknowledge_timeout=100ms")] {
+        let options = RedisOptions::from_url(&format!("{}{policy}", server.url())).unwrap();
+        let store = runtime().block_on(RedisStore::connect(options)).unwrap();
+        let key = key(name);
+        runtime().block_on(async {
+            let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
+            assert_eq!(lost.kind(), ErrorKind::Unavailable);
+            let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
+            assert!(again.holds());
+        });
+    }
 }
 
 #[test]

@@ -22,8 +22,9 @@ use super::pool::{Failure, Pool};
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long what is sent and committed may take to be heard.
-const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// How long what is sent and committed may take to be heard. A client waits for its inbox for an operation
+/// time-out, 5 s by default, and has to find out within that.
+const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long it may take to open a session that listens.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);

@@ -23,6 +23,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
+use super::log::Log;
 use super::postgres_store::Fresh;
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 
@@ -337,10 +338,16 @@ async fn who_cannot_hear_asks() {
     let server = Postgres::start();
     let pooler = PgBouncer::start(&server);
     let fresh = Fresh::at(&pooler.url(), "");
+    let log = Log::start();
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
     let lease = holder.mutex("k").unwrap().lock().await.unwrap();
     let wait = waiting(&waiter, "k");
     in_line(&holder, "k", 1).await;
+    let said = async || {
+        !log.lines("four times a second; name a way past it")
+            .is_empty()
+    };
+    until("it is said what to set", said).await;
     assert_eq!(lease.release().await.unwrap(), Released::Held);
     let next = soon("the grant", wait).await.unwrap().unwrap();
     assert_eq!(next.release().await.unwrap(), Released::Held);

@@ -342,14 +342,39 @@ fn same_kind(one: Mode, other: Mode) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use leasehold_core::Claim;
+    use leasehold_store::memory::MemoryStore;
+
     use super::*;
-    use crate::{Exclusive, Permits};
+    use crate::store::Verbs as _;
+    use crate::{Client, Exclusive, Permits};
 
     fn read<K: LeaseKind>(mode: &str, claim: &str) -> Result<LeaseParts<K>, String> {
         let json = format!(
             r#"{{"key":"k","claim":{claim:?},"version":0,"token":1,"mode":{mode},"handed_over":true}}"#
         );
         serde_json::from_str(&json).map_err(|error| error.to_string())
+    }
+
+    /// As after a fail-over that has lost its grant.
+    #[tokio::test]
+    async fn a_claim_that_waits_is_no_lease() {
+        let (store, key) = (MemoryStore::new(), Key::new("k").unwrap());
+        let (ids, ttl) = ([1, 2].map(ClaimId::from_random), Duration::from_secs(60));
+        for id in ids.clone() {
+            let claim = Claim::new(id, Mode::EXCLUSIVE, ttl);
+            store.claim(&key, &claim).await.unwrap();
+        }
+        let client = Client::builder().with_store(Arc::new(store));
+        let client = client.connect().await.unwrap();
+        let [holds, waits] =
+            ids.map(|id| read::<Exclusive>(r#""Exclusive""#, id.expose()).unwrap());
+        client.renew_by_parts(&holds, ttl).await.unwrap();
+        let lost = client.renew_by_parts(&waits, ttl).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Lost);
     }
 
     #[test]

@@ -56,11 +56,12 @@ impl Client {
             .ask(self.session.store.renew(key, &renew))
             .await;
         match answer.map_err(&failed)?.reply {
-            RenewReply::Standing(_) => Ok(()),
+            RenewReply::Standing(standing) if standing.holds() => Ok(()),
             RenewReply::Superseded | RenewReply::Taken => Err(lost(
                 "another process has taken the lease over, or its id was replaced",
             )),
-            RenewReply::Gone | RenewReply::Mismatch { .. } => Err(lost(
+            // Where the grant was lost, as in a fail-over, the claim waits again.
+            RenewReply::Standing(_) | RenewReply::Gone | RenewReply::Mismatch { .. } => Err(lost(
                 "the lease has ended: it was released, or it has expired",
             )),
         }

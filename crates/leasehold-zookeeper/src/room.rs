@@ -43,10 +43,11 @@ impl Room {
         }
     }
 
-    /// Waits until nobody wants room.
+    /// Waits until nobody wants room, or it was left for long enough: there may always be somebody else.
     pub(crate) async fn give(&self, sessions: &Sessions, client: &Client, key: &Key) {
+        let begun = clock::now();
         let is_wanted = || {
-            let since = lock(&self.0).get(key).map(|seen| seen.1);
+            let since = lock(&self.0).get(key).map(|seen| seen.1.min(begun));
             since.is_some_and(|since| clock::now().since(since) < LONGEST)
         };
         while is_wanted() {

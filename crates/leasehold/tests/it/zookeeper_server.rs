@@ -167,6 +167,32 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     until("nobody to want room", async || !room().await).await;
 }
 
+/// However many are late one after the other.
+#[tokio::test]
+async fn room_is_left_for_a_moment() {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let client = connect(&server.url_of(&chroot)).await;
+    let permits = client.semaphore("k", 2).unwrap();
+    let held = permits.acquire().await.unwrap();
+    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    let late = |number: u32| format!("/keys/k/late-{number}");
+    let made = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    raw.create(&late(0), b"", &made).await.unwrap();
+    // So it learns that somebody is.
+    held.renew().await.unwrap();
+    let others = async {
+        for number in 1.. {
+            raw.create(&late(number), b"", &made).await.unwrap();
+            raw.delete(&late(number - 1), None).await.unwrap();
+        }
+    };
+    tokio::select! {
+        permit = permits.acquire() => drop(permit.unwrap()),
+        () = others => {}
+    }
+}
+
 /// Who has died is passed over when its session has expired, long before its claim would.
 #[tokio::test]
 async fn a_waiter_that_has_died_holds_up_nobody() {

@@ -191,7 +191,7 @@ async fn whom_a_step_did_not_foretell_is_rung_behind_it() {
     assert_eq!(rung, Some(vec![Inbox::from_random(2)]));
 }
 
-/// Whoever has rung does not ring again.
+/// Whoever has rung does not ring again, also where somebody is about to look.
 #[tokio::test]
 async fn a_look_that_fails_is_tried_again() {
     struct Pushes(UnboundedSender<Push>);
@@ -200,16 +200,24 @@ async fn a_look_that_fails_is_tried_again() {
             self.0.send(push).unwrap();
         }
     }
-    let (store, _rung) = OneKey::store();
-    let (sink, mut pushes) = unbounded_channel();
-    let _listening = store.listen(Arc::new(Pushes(sink))).await.unwrap();
-    let journal = store.journal();
-    journal.others(claim(2));
-    step(&store, claim(1)).await;
-    journal.others(release(2));
-    journal.failing.store(2, Ordering::Relaxed);
-    let bell = lock(&journal.bell).clone().unwrap();
-    bell.ring(&Key::new("k").unwrap());
-    let push = timeout(PATIENCE, pushes.recv()).await.unwrap();
-    assert!(matches!(push, Some(Push::Granted { .. })), "{push:?}");
+    for looks in [false, true] {
+        let (store, _rung) = OneKey::store();
+        let (sink, mut pushes) = unbounded_channel();
+        let _listening = store.listen(Arc::new(Pushes(sink))).await.unwrap();
+        let journal = store.journal();
+        journal.others(claim(2));
+        step(&store, claim(1)).await;
+        journal.others(release(2));
+        journal.failing.store(2, Ordering::Relaxed);
+        let (bell, key) = (lock(&journal.bell).clone().unwrap(), Key::new("k").unwrap());
+        let mut looking = store.look(&key);
+        tokio::select! {
+            biased;
+            _ = &mut looking, if looks => {}
+            () = std::future::ready(()) => {}
+        }
+        bell.ring(&key);
+        let push = timeout(PATIENCE, pushes.recv()).await.unwrap();
+        assert!(matches!(push, Some(Push::Granted { .. })), "{push:?}");
+    }
 }

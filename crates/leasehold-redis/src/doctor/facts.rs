@@ -90,13 +90,6 @@ pub(super) enum Vote {
     Foreign,
 }
 
-impl Vote {
-    /// Whether the next claim would start a quarantine.
-    pub(super) fn is_unmarked(self) -> bool {
-        matches!(self, Self::Unmarked | Self::Restarted)
-    }
-}
-
 /// How long a round trip takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Latency {
@@ -107,7 +100,7 @@ pub(super) struct Latency {
 impl Facts {
     /// Whether the next claim would start its quarantine.
     pub(super) fn is_unmarked(&self) -> bool {
-        self.vote.is_some_and(Vote::is_unmarked)
+        matches!(self.vote, Some(Vote::Unmarked | Vote::Restarted))
     }
 
     /// A field of `INFO`; empty if there is none.
@@ -123,14 +116,6 @@ impl Facts {
     /// A setting, if it could be read.
     pub(super) fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
-    }
-
-    /// What the server is, and its version: Redis 7.0.15, Valkey 8.1.0.
-    pub(super) fn version(&self) -> (&'static str, &str) {
-        match self.info("valkey_version") {
-            "" => ("Redis", self.info("redis_version")),
-            valkey => ("Valkey", valkey),
-        }
     }
 
     /// The replicas that are connected: how each is called, whether it is in

@@ -60,8 +60,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.extend(server::disk(facts));
         findings.extend(server::replicas(facts));
         findings.extend(server::isolation(facts));
-        findings.extend(server::clock(facts));
-        findings.extend(server::latency(facts));
+        findings.extend(facts.clock.map(server::clock));
+        findings.extend(facts.latency.map(server::latency));
         findings.extend(server::connections(facts));
         findings.extend(rights::channels(facts).filter(|_| !facts.classic));
     }
@@ -148,24 +148,21 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
 
 /// Whether a voter votes.
 fn votes(vote: Vote) -> Finding {
-    let check = "vote";
-    let finding = |found: String| Finding::new(Severity::Warning, check, found);
+    let finding = |found: &str| Finding::new(Severity::Warning, "vote", found);
     match vote {
-        Vote::Now => Finding::new(Severity::Fine, check, "it votes"),
-        Vote::After(left) => finding(format!("it votes again after {} s", left.as_secs() + 1))
+        Vote::Now => Finding::new(Severity::Fine, "vote", "it votes"),
+        Vote::After(left) => finding(&format!("it votes again after {} s", left.as_secs() + 1))
             .meaning("until then the other servers must form the quorum without it")
             .remedied("nothing: the quarantine ends by itself"),
-        Vote::Restarted => finding("it was restarted, and has received no claim since".to_owned())
+        Vote::Restarted => finding("it was restarted, and has received no claim since")
             .meaning("its quarantine starts with the next claim; after that it votes again")
             .remedied("nothing: the quarantine ends by itself"),
-        Vote::Foreign => finding(
-            "it belongs to another set of servers, or to clients with other \
-         settings"
-                .to_owned(),
-        )
-        .meaning("it does not vote in this set")
-        .remedied("leasehold init -S URL moves it to this set"),
-        Vote::Unmarked => finding("it has never been used in a set".to_owned())
+        Vote::Foreign => {
+            finding("it belongs to another set of servers, or to clients with other settings")
+                .meaning("it does not vote in this set")
+                .remedied("leasehold init -S URL moves it to this set")
+        }
+        Vote::Unmarked => finding("it has never been used in a set")
             .meaning("its quarantine starts with the first claim; after that it votes")
             .remedied("if it is new, run leasehold init -S URL"),
     }

@@ -208,8 +208,7 @@ pub(super) fn vote_of(
 async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError> {
     let mut time = redis::pipe();
     time.cmd("TIME");
-    let mut best: Option<Clock> = None;
-    let mut seen = Vec::with_capacity(CLOCK_LOOKS);
+    let mut looks = Vec::with_capacity(CLOCK_LOOKS);
     for _ in 0..CLOCK_LOOKS {
         let (sent, ours) = (clock::now(), clock::wall());
         let Some(answer) = all(connection, &time).await?.pop() else {
@@ -221,18 +220,15 @@ async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError
         };
         let theirs = seconds.saturating_mul(1_000_000).saturating_add(micros);
         let ours = i64::try_from((ours + within).as_micros()).unwrap_or(i64::MAX);
-        seen.push(theirs);
-        let look = Clock {
-            ahead: theirs.saturating_sub(ours),
-            within,
-            advances: false,
-        };
-        if best.is_none_or(|best| within < best.within) {
-            best = Some(look);
-        }
+        looks.push((theirs, theirs.saturating_sub(ours), within));
     }
-    let advances = seen.windows(2).any(|pair| pair[0] != pair[1]);
-    Ok(best.map(|best| Clock { advances, ..best }))
+    let advances = looks.windows(2).any(|pair| pair[0].0 != pair[1].0);
+    let nearest = looks.into_iter().min_by_key(|(.., within)| *within);
+    Ok(nearest.map(|(_, ahead, within)| Clock {
+        ahead,
+        within,
+        advances,
+    }))
 }
 
 async fn measure(connection: &Socket) -> Result<Latency, StoreError> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_store::report::{Finding, Severity};
+use leasehold_store::report::Finding;
+use leasehold_store::report::Severity::{Fine, Unsafe, Warning};
 
 use super::facts::{Facts, Vote};
 use super::judge::isolation_is_unknown;
@@ -19,28 +20,27 @@ pub(super) const PROMISE: &str = "Exclusion while a lease is valid, also when th
 
 /// Whether it grants.
 pub(super) fn grants(vote: Vote) -> Finding {
-    let finding = |found: String| Finding::new(Severity::Warning, "quarantine", found);
+    let finding = |found: &str| Finding::new(Warning, "quarantine", found);
     match vote {
-        Vote::Now => Finding::new(Severity::Fine, "quarantine", "it grants"),
-        Vote::After(left) => finding(format!("it grants again after {} s", left.as_secs() + 1))
+        Vote::Now => Finding::new(Fine, "quarantine", "it grants"),
+        Vote::After(left) => finding(&format!("it grants again after {} s", left.as_secs() + 1))
             .meaning("until then holders keep their locks, and everybody else waits")
             .remedied("nothing: the quarantine ends by itself"),
-        Vote::Restarted => finding("it was restarted, and has received no claim since".to_owned())
+        Vote::Restarted => finding("it was restarted, and has received no claim since")
             .meaning("its quarantine starts with the first claim; after that it grants again")
             .remedied("nothing: the quarantine ends by itself"),
-        Vote::Unmarked => finding("it has no mark: it is new, or has lost its data".to_owned())
+        Vote::Unmarked => finding("it has no mark: it is new, or has lost its data")
             .meaning("its quarantine starts with the first claim; after that it grants")
             .remedied("if it is new, run leasehold init -S URL"),
-        Vote::Foreign => Finding::new(
-            Severity::Unsafe,
-            "quarantine",
-            "it belongs to clients with other settings",
-        )
-        .meaning("it refuses clients with these settings")
-        .remedied(
-            "use the same max_ttl and quarantine in all clients; leasehold init -S URL changes the \
-             server's",
-        ),
+        Vote::Foreign => {
+            let found = "it belongs to clients with other settings";
+            Finding::new(Unsafe, "quarantine", found)
+                .meaning("it refuses clients with these settings")
+                .remedied(
+                    "use the same max_ttl and quarantine in all clients; leasehold init -S URL \
+                     changes the server's",
+                )
+        }
     }
 }
 
@@ -57,9 +57,8 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
         return Some(isolation_is_unknown());
     };
     if needed == "0" {
-        let finding = Finding::new(Severity::Warning, "isolation", "min-replicas-to-write 0");
         return Some(
-            finding
+            Finding::new(Warning, "isolation", "min-replicas-to-write 0")
                 .meaning(
                     "a primary that is cut off keeps granting after a fail-over: no quarantine is \
                      long enough",
@@ -69,25 +68,24 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
     }
     let lag = Duration::from_secs(lag.parse().ok()?);
     let spare = quarantine.lasts().saturating_sub(quarantine.max_ttl);
-    if lag + COUNTING <= spare {
-        return None;
-    }
-    let found = format!("min-replicas-max-lag {}", lag.as_secs());
-    Some(
-        Finding::new(Severity::Warning, "isolation", found)
+    (lag + COUNTING > spare).then(|| {
+        let found = format!("min-replicas-max-lag {}", lag.as_secs());
+        let enough = (quarantine.max_ttl + lag + COUNTING).as_secs() + 1;
+        Finding::new(Warning, "isolation", found)
             .meaning(
                 "a primary that is cut off grants for that time; its leases may outlast the new \
                  one's quarantine",
             )
             .remedied(format!(
-                "choose a quarantine of {} s or more, or a shorter lag",
-                (quarantine.max_ttl + lag + COUNTING).as_secs() + 1
-            )),
-    )
+                "choose a quarantine of {enough} s or more, or a shorter lag"
+            ))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::report::Severity;
+
     use super::*;
 
     fn facts(settings: &[(&str, &str)]) -> Facts {

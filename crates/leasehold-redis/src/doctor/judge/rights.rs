@@ -1,6 +1,7 @@
 //! Findings about permissions and acknowledgements.
 
-use leasehold_store::report::{Finding, Severity};
+use leasehold_store::report::Finding;
+use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 use leasehold_store::trial::Trial;
 
 use super::super::facts::Facts;
@@ -17,7 +18,7 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     let missing = rights.missing.iter().map(|missing| {
-        Finding::new(Severity::Warning, missing.check, missing.found)
+        Finding::new(Warning, missing.check, missing.found)
             .meaning(missing.cost)
             .remedied(missing.remedy(&facts.prefix))
     });
@@ -30,8 +31,8 @@ pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
         return None;
     }
     Some(match trial.push {
-        Some(_) => Finding::new(Severity::Fine, "pushes", "a grant was pushed to its waiter"),
-        None => Finding::new(Severity::Warning, "pushes", "a grant was not pushed")
+        Some(_) => Finding::new(Fine, "pushes", "a grant was pushed to its waiter"),
+        None => Finding::new(Warning, "pushes", "a grant was not pushed")
             .meaning("waiters notice their grants only when they poll, some seconds later")
             .remedied("check for a proxy between this host and the server"),
     })
@@ -41,7 +42,7 @@ pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
 pub(super) fn listing(trial: &Trial) -> Option<Finding> {
     let error = trial.unlisted.as_ref()?;
     Some(
-        Finding::new(Severity::Note, "listing", error.to_string())
+        Finding::new(Note, "listing", error.to_string())
             .meaning("locks cannot be listed (`leasehold ls`); everything else works")
             .remedied(match errors::lacking(error.message()) {
                 Some(lacking) => lacking,
@@ -52,7 +53,6 @@ pub(super) fn listing(trial: &Trial) -> Option<Finding> {
 
 /// Who may speak on our channels although the keys are not theirs.
 pub(super) fn channels(facts: &Facts) -> Option<Finding> {
-    let check = "channels";
     let default = facts.config("acl-pubsub-default");
     // Later versions close the channels by default.
     let unknown = default.is_none() && facts.info("redis_version").starts_with("6.");
@@ -77,7 +77,7 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
     };
     let prefix = &facts.prefix;
     Some(
-        Finding::new(Severity::Note, check, found)
+        Finding::new(Note, "channels", found)
             .meaning("they can make clients send needless requests; they cannot fake a grant")
             .remedied(format!(
                 "ACL SETUSER <name> resetchannels, with &{prefix}* for leasehold; \
@@ -89,36 +89,27 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
 /// Who has acknowledged the grant of the trial, where a policy asks for it.
 pub(super) fn acknowledged(trial: &Trial, facts: &Facts) -> Option<Finding> {
     let acknowledged = trial.acknowledged?;
-    let check = "acknowledged";
-    let found = acknowledged.to_string();
-    if !acknowledged.is_enough() {
-        return Some(
-            Finding::new(Severity::Unsafe, check, found)
-                .meaning(
-                    "no lock can be acquired: each grant is released again, since too few \
-                 acknowledged it",
-                )
-                .remedied("repair the replicas, or ask for fewer (`acknowledge`)"),
-        );
-    }
+    let finding = |severity| Finding::new(severity, "acknowledged", acknowledged.to_string());
     let online = facts.replicas().iter().filter(|one| one.online).count();
     let wanted = usize::try_from(acknowledged.wanted).unwrap_or(usize::MAX);
-    let note = |meaning: &str, remedy: &str| {
-        Some(
-            Finding::new(Severity::Note, check, found.clone())
-                .meaning(meaning)
-                .remedied(remedy),
-        )
-    };
-    match wanted {
-        0 => Some(Finding::new(Severity::Fine, check, found)),
-        _ if wanted < online => note(
-            "a replica that has not acknowledged a grant may be promoted, and the grant is lost",
-            "ask for all replicas that may be promoted (`acknowledge`)",
-        ),
-        _ => note(
-            "while one of these replicas is away, no lock is granted",
-            "run one replica more than must acknowledge, if availability matters more than safety",
-        ),
-    }
+    Some(match wanted {
+        _ if !acknowledged.is_enough() => finding(Unsafe)
+            .meaning(
+                "no lock can be acquired: each grant is released again, since too few \
+                 acknowledged it",
+            )
+            .remedied("repair the replicas, or ask for fewer (`acknowledge`)"),
+        0 => finding(Fine),
+        _ if wanted < online => finding(Note)
+            .meaning(
+                "a replica that has not acknowledged a grant may be promoted, and the grant is lost",
+            )
+            .remedied("ask for all replicas that may be promoted (`acknowledge`)"),
+        _ => finding(Note)
+            .meaning("while one of these replicas is away, no lock is granted")
+            .remedied(
+                "run one replica more than must acknowledge, if availability matters more than \
+                 safety",
+            ),
+    })
 }

@@ -123,4 +123,47 @@ impl Report {
         let all = self.findings.iter().map(|finding| finding.severity);
         all.max().unwrap_or(Severity::Fine)
     }
+
+    /// The report about a store that promises this, if its locks can be used.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_use(url: &str, promise: &str, findings: Result<Vec<Finding>, StoreError>) -> Self {
+        match findings {
+            Ok(findings) => Self::new(url, promise, findings),
+            Err(error) => {
+                let findings = vec![Finding::of_error("connection", None, &error)];
+                Self::new(url, "Nothing: locks cannot be used here.", findings)
+            }
+        }
+    }
+}
+
+/// A rule about the facts of a server, for the stores of this repository.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Rule<F> {
+    /// What it checks.
+    pub check: &'static str,
+    /// When it applies.
+    pub when: fn(&F) -> bool,
+    /// What was found then.
+    pub found: fn(&F) -> String,
+    /// How bad that is.
+    pub severity: Severity,
+    /// What it means for locks.
+    pub meaning: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+impl<F> Rule<F> {
+    /// What it says of these facts about the server of that name.
+    pub fn judge(&self, facts: &F, server: &str) -> Option<Finding> {
+        (self.when)(facts).then(|| {
+            Finding::new(self.severity, self.check, (self.found)(facts))
+                .at(server)
+                .meaning(self.meaning)
+                .remedied(self.remedy)
+        })
+    }
 }

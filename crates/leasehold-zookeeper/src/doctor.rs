@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::written;
 use leasehold_store::StoreError;
-use leasehold_store::report::{Finding, Report, Severity};
-use leasehold_store::trial::{self, Trial};
+use leasehold_store::report::{Finding, Report, Rule, Severity};
+use leasehold_store::trial;
 
 use super::journal;
 use super::options::ZooKeeperOptions;
@@ -22,67 +22,52 @@ struct Facts {
     is_open: bool,
 }
 
-/// A rule: what it checks, when it applies and says what, what it means, and what to do.
-type Rule = (
-    &'static str,
-    fn(&Facts) -> Option<String>,
-    &'static str,
-    &'static str,
-);
-
-const RULES: &[Rule] = &[
-    (
-        "ensemble",
-        |it| (it.voters <= 1).then(|| "there is one server".to_owned()),
-        "while it is down, nobody gets a lock and nobody renews",
-        "run three servers or five, and name them all in the URL",
-    ),
-    (
-        "ensemble",
-        |it| {
-            let is_even = it.voters > 1 && it.voters.is_multiple_of(2);
-            is_even.then(|| format!("{} servers vote", it.voters))
-        },
-        "with one less, as many could be lost",
-        "run an odd number of servers",
-    ),
-    (
-        "session",
-        |it| {
+const RULES: &[Rule<Facts>] = &[
+    Rule {
+        check: "ensemble",
+        when: |it| it.voters <= 1,
+        found: |_| "there is one server".to_owned(),
+        severity: Severity::Note,
+        meaning: "while it is down, nobody gets a lock and nobody renews",
+        remedy: "run three servers or five, and name them all in the URL",
+    },
+    Rule {
+        check: "ensemble",
+        when: |it| it.voters > 1 && it.voters.is_multiple_of(2),
+        found: |it| format!("{} servers vote", it.voters),
+        severity: Severity::Note,
+        meaning: "with one less, as many could be lost",
+        remedy: "run an odd number of servers",
+    },
+    Rule {
+        check: "session",
+        when: |it| it.wanted != it.granted,
+        found: |it| {
             let (wanted, granted) = (written(it.wanted), written(it.granted));
-            let differs = it.wanted != it.granted;
-            differs.then(|| format!("sessions end after {granted}, not {wanted}"))
+            format!("sessions end after {granted}, not {wanted}")
         },
-        "so long a client that has died counts as listening",
-        "change minSessionTimeout or maxSessionTimeout at the servers",
-    ),
-    (
-        "access",
-        |it| {
-            it.is_open
-                .then(|| "there is no user and no client certificate".to_owned())
-        },
-        "whoever reaches the servers can read and remove the locks",
-        "name a user with a password, or a client certificate, before the first use of the path",
-    ),
+        severity: Severity::Note,
+        meaning: "so long a client that has died counts as listening",
+        remedy: "change minSessionTimeout or maxSessionTimeout at the servers",
+    },
+    Rule {
+        check: "access",
+        when: |it| it.is_open,
+        found: |_| "there is no user and no client certificate".to_owned(),
+        severity: Severity::Note,
+        meaning: "whoever reaches the servers can read and remove the locks",
+        remedy: "name a user with a password, or a client certificate, before the first use of the \
+                 path",
+    },
 ];
 
 /// Examines the servers of these options.
 pub(crate) async fn examine(options: &ZooKeeperOptions) -> Report {
     let mut brief = options.clone();
     brief.retention = RETENTION;
-    let (promise, findings) = match findings(&brief).await {
-        Ok(findings) => (
-            "Exclusion and fencing, also when a minority of the servers is lost, as long as the clocks \
-             of the servers agree to within a small part of the TTL.",
-            findings,
-        ),
-        Err(error) => (
-            "Nothing: locks cannot be used here.",
-            vec![Finding::of_error("connection", None, &error)],
-        ),
-    };
-    Report::new(options.redacted_url(), promise, findings)
+    let promise = "Exclusion and fencing, also when a minority of the servers is lost, as long as \
+                   the clocks of the servers agree to within a small part of the TTL.";
+    Report::of_use(&options.redacted_url(), promise, findings(&brief).await)
 }
 
 async fn findings(options: &ZooKeeperOptions) -> Result<Vec<Finding>, StoreError> {
@@ -101,16 +86,8 @@ async fn findings(options: &ZooKeeperOptions) -> Result<Vec<Finding>, StoreError
     let hosts = options.hosts();
     let found = "a session was opened";
     let mut findings = vec![Finding::new(Severity::Fine, "connection", found).at(&*hosts)];
-    for (check, found, meaning, remedy) in RULES {
-        if let Some(found) = found(&facts) {
-            let finding = Finding::new(Severity::Note, check, found).at(&*hosts);
-            findings.push(finding.meaning(*meaning).remedied(*remedy));
-        }
-    }
-    let trial = match trial::key() {
-        Some(key) => trial::take(&store, &key, trial::TTL).await,
-        None => Trial::default(),
-    };
-    findings.extend(trial.findings());
+    let rules = RULES.iter();
+    findings.extend(rules.filter_map(|rule| rule.judge(&facts, &hosts)));
+    findings.extend(trial::run(&store).await.findings());
     Ok(findings)
 }

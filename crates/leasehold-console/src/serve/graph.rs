@@ -1,6 +1,7 @@
 //! Who waits for whom: claims, and the keys that they hold and wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 
 use serde::Serialize;
 
@@ -52,7 +53,7 @@ impl WaitsView {
             deadlocks: table.deadlocks.clone(),
             ..Self::default()
         };
-        let works = Works::of(table);
+        let works = works(table);
         let mut seen = BTreeSet::new();
         let waited_for = table.locks().filter(|lock| lock.waiting > 0);
         view.more = waited_for.clone().count().saturating_sub(MOST_KEYS);
@@ -72,7 +73,8 @@ impl WaitsView {
             for claim in lock.holders.iter().chain(waiters) {
                 let id = node_of(claim, &lock.key);
                 if seen.insert(id.clone()) {
-                    view.claims.push(works.node(id.clone(), claim));
+                    let claims = works.get(&*id).map_or(from_ref(&claim), Vec::as_slice);
+                    view.claims.push(node(id.clone(), claims));
                 }
                 let key = lock.key.clone();
                 let edge = Edge { claim: id, key };
@@ -86,56 +88,38 @@ impl WaitsView {
     }
 }
 
-/// The processes of each piece of work, by its outermost context.
-struct Works<'a>(BTreeMap<&'a str, Work<'a>>);
-
-struct Work<'a> {
-    /// The claim of the outermost process: its end ends those within, and not the other way round.
-    outermost: &'a ClaimView,
-    depth: usize,
-    processes: BTreeSet<(&'a str, u32)>,
-}
-
-impl<'a> Works<'a> {
-    /// What the outermost process holds may be waited for by nobody, so all locks are looked at.
-    fn of(table: &'a LockTable) -> Self {
-        let mut works = BTreeMap::new();
-        for Lock { view: lock, .. } in table.locks() {
-            for claim in lock.holders.iter().chain(&lock.waiters) {
-                let Some((owner, path)) = path_of(claim) else {
-                    continue;
-                };
-                let depth = path.split('.').count();
-                let work = works.entry(outermost(path)).or_insert_with(|| Work {
-                    outermost: claim,
-                    depth,
-                    processes: BTreeSet::new(),
-                });
-                if depth < work.depth {
-                    (work.outermost, work.depth) = (claim, depth);
-                }
-                work.processes.insert((&owner.host, owner.pid));
+/// The claims of each piece of work, by its outermost context. What the outermost process holds may
+/// be waited for by nobody, so all locks are looked at.
+fn works(table: &LockTable) -> BTreeMap<&str, Vec<&ClaimView>> {
+    let mut works = BTreeMap::<_, Vec<_>>::new();
+    for Lock { view: lock, .. } in table.locks() {
+        for claim in lock.holders.iter().chain(&lock.waiters) {
+            if let Some(path) = path_of(claim) {
+                works.entry(outermost(path)).or_default().push(claim);
             }
         }
-        Self(works)
     }
+    works
+}
 
-    fn node(&self, id: String, claim: &ClaimView) -> ClaimNode {
-        let work = self.0.get(&*id);
-        let shown = work.map_or(claim, |work| work.outermost);
-        ClaimNode {
-            id,
-            who: shown.short_name(),
-            owner: shown.owner.clone(),
-            inner: work.map_or(0, |work| work.processes.len() - 1),
-        }
+/// The node of all these claims, named by the outermost process: its end ends those within, and not
+/// the other way round.
+fn node(id: String, claims: &[&ClaimView]) -> ClaimNode {
+    let depth = |claim: &&ClaimView| path_of(claim).map(|path| path.split('.').count());
+    let outermost = claims.iter().copied().min_by_key(depth);
+    let owners = claims.iter().filter_map(|claim| claim.owner.as_ref());
+    let processes: BTreeSet<_> = owners.map(|owner| (&owner.host, owner.pid)).collect();
+    ClaimNode {
+        id,
+        who: outermost.map(ClaimView::short_name).unwrap_or_default(),
+        owner: outermost.and_then(|claim| claim.owner.clone()),
+        inner: processes.len().saturating_sub(1),
     }
 }
 
-/// Whose claim it is, and the path of its context, where it tells.
-fn path_of(claim: &ClaimView) -> Option<(&OwnerView, &str)> {
-    let owner = claim.owner.as_ref()?;
-    Some((owner, owner.context.as_deref()?))
+/// The path of its context, where it tells.
+fn path_of(claim: &ClaimView) -> Option<&str> {
+    claim.owner.as_ref()?.context.as_deref()
 }
 
 fn outermost(path: &str) -> &str {
@@ -144,7 +128,7 @@ fn outermost(path: &str) -> &str {
 
 /// What the claim belongs to: the outermost context, for the outer one waits for what is within.
 fn node_of(claim: &ClaimView, key: &str) -> String {
-    if let Some((_, path)) = path_of(claim) {
+    if let Some(path) = path_of(claim) {
         return outermost(path).to_owned();
     }
     let number = claim.token.or(claim.position).unwrap_or_default();

@@ -42,24 +42,9 @@ impl ViewOptions {
     }
 }
 
-/// The keys, with what they do; the first ones stay on the narrowest screen.
-const KEYS: &[(&str, &str)] = &[
-    ("q", "quit"),
-    ("?", "help"),
-    ("Enter", "details"),
-    ("/", "filter"),
-    ("b", "break"),
-    ("w", "waiters"),
-    ("a", "age"),
-    ("r", "rate"),
-];
-
-const DETAIL_KEYS: &[(&str, &str)] = &[
-    ("q", "quit"),
-    ("?", "help"),
-    ("Esc", "back"),
-    ("b", "break"),
-];
+/// The keys, each with what it does; the first ones stay on the narrowest screen.
+const KEYS: &str = "q quit  ? help  Enter details  / filter  b break  w waiters  a age  r rate";
+const DETAIL_KEYS: &str = "q quit  ? help  Esc back  b break";
 
 /// So short that the smallest screen has room for it.
 const HELP: &str = "\
@@ -89,10 +74,10 @@ pub(super) fn draw(model: &mut Model, options: &ViewOptions, now: Instant, frame
         (_, None) => draw_table(model, options, now, body, buffer),
     }
     said.render(status, buffer);
-    let known: &[_] = match &model.over {
-        Some(Overlay::Filter(_)) => &[("Enter", "apply"), ("Esc", "leave it")],
-        Some(Overlay::Confirm(_)) => &[("y", "break it"), ("n", "do not")],
-        Some(Overlay::Help) => &[("Esc", "back")],
+    let known = match &model.over {
+        Some(Overlay::Filter(_)) => "Enter apply  Esc leave it",
+        Some(Overlay::Confirm(_)) => "y break it  n do not",
+        Some(Overlay::Help) => "Esc back",
         None if model.details.is_some() => DETAIL_KEYS,
         None => KEYS,
     };
@@ -219,16 +204,16 @@ fn whole_seconds(duration: Duration) -> String {
 }
 
 /// The keys with what they do, as many as have room.
-fn draw_keys(keys: &[(&str, &str)], area: Rect, buffer: &mut Buffer) {
+fn draw_keys(keys: &str, area: Rect, buffer: &mut Buffer) {
     let mut spans = Vec::new();
     let mut used = 0;
-    for (key, does) in keys {
-        let wide = key.width() + 1 + does.width();
-        if used + wide > area.width.into() {
+    for entry in keys.split("  ") {
+        let (key, does) = entry.split_once(' ').unwrap_or((entry, ""));
+        if used + entry.width() > area.width.into() {
             break;
         }
-        used += wide + 2;
-        spans.extend([Span::styled(*key, BOLD), format!(" {does}  ").into()]);
+        used += entry.width() + 2;
+        spans.extend([Span::styled(key, BOLD), format!(" {does}  ").into()]);
     }
     Line::from(spans).render(area, buffer);
 }

@@ -9,8 +9,9 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use leasehold::doctor::{Report, examine};
-use leasehold::{Error, ErrorKind, Invalid, Key, StoreError};
+use leasehold::{Error, ErrorKind, Invalid, Key};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -51,17 +52,6 @@ impl Problem {
             ..self
         }
     }
-
-    fn of_store(kind: ErrorKind, error: &impl ToString, hint: Option<&str>) -> Self {
-        let status = match kind {
-            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Self {
-            hint: hint.map(str::to_owned),
-            ..Self::new(status, error.to_string())
-        }
-    }
 }
 
 impl IntoResponse for Problem {
@@ -72,13 +62,14 @@ impl IntoResponse for Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self::of_store(error.kind(), &error, error.hint())
-    }
-}
-
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Self {
-        Self::of_store(error.kind(), &error, error.hint())
+        let status = match error.kind() {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            hint: error.hint().map(str::to_owned),
+            ..Self::new(status, error.to_string())
+        }
     }
 }
 
@@ -196,43 +187,41 @@ pub(super) async fn lock(
 
 /// Something, and when it was found.
 #[derive(Serialize)]
-struct At<T> {
-    at: jiff::Timestamp,
+pub(super) struct At<T> {
+    at: Timestamp,
     #[serde(flatten)]
     found: T,
 }
 
-pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Response {
-    let graph = shared.reader.make(|reader| reader.with(WaitsView::of));
-    let found = graph.await;
-    let at = time(SystemTime::now());
-    Json(At { at, found }).into_response()
+impl<T> At<T> {
+    fn now(found: T) -> Self {
+        let at = time(SystemTime::now());
+        Self { at, found }
+    }
 }
 
-/// An examination of the servers, and when it was made.
-pub(super) struct Examined {
-    until: Instant,
-    made: SystemTime,
-    report: Report,
+pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Response {
+    let graph = shared.reader.make(|reader| reader.with(WaitsView::of));
+    Json(At::now(graph.await)).into_response()
 }
+
+/// An examination of the servers, and until when it is shown.
+pub(super) type Examined = (Instant, At<Report>);
 
 pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     // One examination at a time: others wait for it, and have the same.
     let mut examined = shared.examined.lock().await;
-    let known = examined.take().filter(|known| Instant::now() < known.until);
+    let known = examined.take().filter(|(until, _)| Instant::now() < *until);
     let options = &shared.options;
     let known = match known {
         Some(known) => known,
-        None => Examined {
-            report: examine(&options.url, &options.access).await?,
-            until: Instant::now() + EXAMINED,
-            made: SystemTime::now(),
-        },
+        None => {
+            let report = examine(&options.url, &options.access).await?;
+            (Instant::now() + EXAMINED, At::now(report))
+        }
     };
-    let known = examined.insert(known);
-    let at = time(known.made);
-    let found = &known.report;
-    Ok(Json(At { at, found }).into_response())
+    let (_, report) = examined.insert(known);
+    Ok(Json(&*report).into_response())
 }
 
 #[derive(Deserialize)]

@@ -66,11 +66,13 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
                 .remedied("set min-replicas-to-write to the number of replicas"),
         );
     }
-    let lag = Duration::from_secs(lag.parse().ok()?);
+    let lag: u64 = lag.parse().ok()?;
+    let grants_for = Duration::from_secs(lag).saturating_add(COUNTING);
     let spare = quarantine.lasts().saturating_sub(quarantine.max_ttl);
-    (lag + COUNTING > spare).then(|| {
-        let found = format!("min-replicas-max-lag {}", lag.as_secs());
-        let enough = (quarantine.max_ttl + lag + COUNTING).as_secs() + 1;
+    (grants_for > spare).then(|| {
+        let found = format!("min-replicas-max-lag {lag}");
+        let enough = quarantine.max_ttl.saturating_add(grants_for).as_secs();
+        let enough = enough.saturating_add(1);
         Finding::new(Warning, "isolation", found)
             .meaning(
                 "a primary that is cut off grants for that time; its leases may outlast the new \
@@ -116,6 +118,9 @@ mod tests {
         assert_eq!(severity(&settings("0", "1"), &usual), warning);
         let found = isolation(&settings("1", "10"), &short).unwrap();
         assert!(found.remedy.unwrap().contains("23 s or more"));
+        // A server can say anything.
+        let longest = settings("1", "18446744073709551615");
+        assert_eq!(severity(&longest, &usual), warning);
         // Nobody can take the place of a server without replicas or Sentinels.
         let mut alone = settings("0", "10");
         alone.sought = false;

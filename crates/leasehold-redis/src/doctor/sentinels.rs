@@ -102,36 +102,31 @@ pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
 }
 
 fn of_one(view: &View) -> Vec<Finding> {
-    let check = "sentinel";
-    let mut findings = vec![Finding::new(
-        Severity::Fine,
-        check,
-        format!(
-            "it watches {}, with {} other Sentinels and a quorum of {}",
-            view.primary, view.others, view.quorum
-        ),
-    )];
-    let mut warn = |found: String, meaning: &str, remedy: &str| {
-        let finding = Finding::new(Severity::Warning, check, found);
+    let (primary, others, quorum) = (&view.primary, view.others, view.quorum);
+    let found =
+        format!("it watches {primary}, with {others} other Sentinels and a quorum of {quorum}");
+    let mut findings = vec![Finding::new(Severity::Fine, "sentinel", found)];
+    let mut warn = |found: &str, meaning: &str, remedy: &str| {
+        let finding = Finding::new(Severity::Warning, "sentinel", found);
         findings.push(finding.meaning(meaning).remedied(remedy));
     };
     if view.down {
         warn(
-            "it considers the primary down".to_owned(),
+            "it considers the primary down",
             "a fail-over is in progress, or this Sentinel is cut off from the primary",
             "check its log, and the network between the two",
         );
     }
     if let Some(stuck) = &view.stuck {
         warn(
-            format!("it cannot start a fail-over: {stuck}"),
+            &format!("it cannot start a fail-over: {stuck}"),
             "if the primary fails, no replica is promoted",
             "start the other Sentinels again, or set `quorum` to a majority of them",
         );
     }
     if view.replicas == 0 {
         warn(
-            "it knows no replica".to_owned(),
+            "it knows no replica",
             "if the primary fails, no replica can be promoted",
             "add a replica",
         );
@@ -149,10 +144,10 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
     };
     let primaries: BTreeSet<_> = views.iter().map(|view| view.primary.as_str()).collect();
     if primaries.len() > 1 {
-        let named: Vec<_> = primaries.into_iter().collect();
+        let named = Vec::from_iter(primaries).join(", ");
         tell(
             Severity::Warning,
-            format!("they name different primaries: {}", named.join(", ")),
+            format!("they name different primaries: {named}"),
             "a fail-over is in progress, or some do not know of the last one yet",
             "if this persists, check the network between the Sentinels",
         );
@@ -189,11 +184,8 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
         );
     }
     if findings.is_empty() {
-        findings.push(Finding::new(
-            Severity::Fine,
-            check,
-            format!("all {all} name the same primary, and know each other"),
-        ));
+        let found = format!("all {all} name the same primary, and know each other");
+        findings.push(Finding::new(Severity::Fine, check, found));
     }
     findings
 }

@@ -40,15 +40,12 @@ pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
 
 /// Whether locks can be listed.
 pub(super) fn listing(trial: &Trial) -> Option<Finding> {
-    let error = trial.unlisted.as_ref()?;
-    Some(
+    trial.unlisted.as_ref().map(|error| {
+        let hint = error.hint().unwrap_or("check the server's log");
         Finding::new(Note, "listing", error.to_string())
             .meaning("locks cannot be listed (`leasehold ls`); everything else works")
-            .remedied(match errors::lacking(error.message()) {
-                Some(lacking) => lacking,
-                None => error.hint().unwrap_or("check the server's log").to_owned(),
-            }),
-    )
+            .remedied(errors::lacking(error.message()).unwrap_or_else(|| hint.to_owned()))
+    })
 }
 
 /// Who may speak on our channels although the keys are not theirs.

@@ -40,14 +40,12 @@ impl From<&Deadlock> for DeadlockView {
     fn from(deadlock: &Deadlock) -> Self {
         let since = deadlock.since();
         let lasts = deadlock.at.duration_since(since).unwrap_or_default();
-        let claims = deadlock.claims.iter();
+        let blocked = |claim| BlockedView::of(claim, deadlock.at);
         Self {
             sentence: deadlock.to_string(),
             since: time(since),
             for_ms: millis(lasts),
-            claims: claims
-                .map(|claim| BlockedView::of(claim, deadlock.at))
-                .collect(),
+            claims: deadlock.claims.iter().map(blocked).collect(),
         }
     }
 }

@@ -93,20 +93,16 @@ impl From<&Inspection> for KeyView {
             of: claim.of.and(seen.permits),
             ..claim
         };
-        let holders = seen.holders.iter();
-        let waiters = seen.waiters.iter();
+        let holder = |holder| now(ClaimView::of_holder(holder, seen.at));
+        let waiter = |waiter| now(ClaimView::of_waiter(waiter, seen.at));
         Self {
             key: seen.key.to_string(),
             kind: seen.permits.map_or("lock", |_| "semaphore"),
             permits: seen.permits,
             last_token: seen.last_token.get(),
             at: time(seen.at),
-            holders: holders
-                .map(|holder| now(ClaimView::of_holder(holder, seen.at)))
-                .collect(),
-            waiters: waiters
-                .map(|waiter| now(ClaimView::of_waiter(waiter, seen.at)))
-                .collect(),
+            holders: seen.holders.iter().map(holder).collect(),
+            waiters: seen.waiters.iter().map(waiter).collect(),
         }
     }
 }

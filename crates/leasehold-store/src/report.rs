@@ -128,13 +128,16 @@ impl Report {
     #[doc(hidden)]
     #[must_use]
     pub fn of_use(url: &str, promise: &str, findings: Result<Vec<Finding>, StoreError>) -> Self {
-        match findings {
-            Ok(findings) => Self::new(url, promise, findings),
-            Err(error) => {
-                let findings = vec![Finding::of_error("connection", None, &error)];
-                Self::new(url, "Nothing: locks cannot be used here.", findings)
-            }
-        }
+        let failed = |error: StoreError| vec![Finding::of_error("connection", None, &error)];
+        let findings = findings.unwrap_or_else(failed);
+        let is_failure = |finding: &Finding| {
+            finding.severity == Severity::Unsafe && matches!(finding.check, "connection" | "locks")
+        };
+        let promise = match findings.iter().any(is_failure) {
+            true => "Nothing: locks cannot be used here.",
+            false => promise,
+        };
+        Self::new(url, promise, findings)
     }
 }
 

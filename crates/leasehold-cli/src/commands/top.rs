@@ -17,6 +17,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     let client = connect(&args.settings).await?;
     let mut signals = Signals::listen()?;
     let options = TopOptions {
+        store: client.store_url().to_owned(),
         pattern: args.keys.pattern.clone(),
         interval: args.interval,
         colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),

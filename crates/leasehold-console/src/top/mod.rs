@@ -26,7 +26,6 @@ use tokio::time::{Instant, sleep_until};
 
 use self::keys::Action;
 use self::model::Model;
-use self::view::ViewOptions;
 use crate::ConsoleError;
 use crate::breaking::break_if;
 use crate::feed::{self, send_if_other};
@@ -43,6 +42,8 @@ const GATHER_FACTOR: u32 = 9;
 /// What is shown, and how.
 #[derive(Debug)]
 pub struct TopOptions {
+    /// Whose locks.
+    pub store: String,
     /// Which keys.
     pub pattern: String,
     /// How often the store is asked.
@@ -61,12 +62,8 @@ pub async fn top<E>(
 ) -> (Result<(), ConsoleError>, Option<String>) {
     let mut top = Top {
         model: Model::new(&options.pattern),
-        options: ViewOptions {
-            store: client.store_url().to_owned(),
-            colour: options.colour,
-            interval: options.interval,
-        },
         histories: Histories::new(client.clone(), options.interval),
+        options,
         client,
         suspend,
         followed: None,
@@ -83,7 +80,7 @@ pub async fn top<E>(
 
 struct Top {
     model: Model,
-    options: ViewOptions,
+    options: TopOptions,
     client: Client,
     suspend: fn(),
     histories: Histories,

@@ -19,8 +19,7 @@ use tokio::time::Instant;
 
 use super::keys::Action;
 use super::model::{Model, Overlay};
-use super::view::{self, ViewOptions};
-use super::{Screen, break_key};
+use super::{Screen, TopOptions, break_key, view};
 use crate::deadlocks::DeadlockView;
 use crate::lock_table::tests::{at, held, pass as updates};
 use crate::lock_table::{Lock, Update};
@@ -270,8 +269,9 @@ async fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
 fn screen(model: &mut Model, (width, height): (u16, u16), colour: bool, now: u64) -> Buffer {
-    let options = ViewOptions {
+    let options = TopOptions {
         store: "redis://db1/".to_owned(),
+        pattern: "*".to_owned(),
         colour,
         interval: Duration::from_secs(1),
     };

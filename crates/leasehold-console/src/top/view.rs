@@ -11,6 +11,7 @@ use ratatui::widgets::{Paragraph, Widget, Wrap};
 use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
+use super::TopOptions;
 use super::columns::{Column, draw as draw_columns};
 use super::model::{Model, Overlay};
 use crate::breaking::question;
@@ -28,15 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const BAR: usize = 8;
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// How the screen looks, and whose locks it shows.
-pub(super) struct ViewOptions {
-    pub(super) store: String,
-    /// Whether colours may be used.
-    pub(super) colour: bool,
-    pub(super) interval: Duration,
-}
-
-impl ViewOptions {
+impl TopOptions {
     fn coloured(&self, style: Style, colour: Color) -> Style {
         if self.colour { style.fg(colour) } else { style }
     }
@@ -59,7 +52,7 @@ LEASE    what is left of it
 CHG/MIN  holder changes seen, a minute";
 
 /// Draws all of it.
-pub(super) fn draw(model: &mut Model, options: &ViewOptions, now: Instant, frame: &mut Frame<'_>) {
+pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame: &mut Frame<'_>) {
     let (area, buffer) = (frame.area(), frame.buffer_mut());
     let (said, style, most) = status(model, options, now, area.width.into());
     let said = Paragraph::new(said).style(style).wrap(Wrap { trim: true });
@@ -104,7 +97,7 @@ fn split(area: Rect, of_status: u16) -> [Rect; 4] {
 }
 
 /// What stands above the keys, and in how many lines at most.
-fn status(model: &Model, options: &ViewOptions, now: Instant, wide: usize) -> (String, Style, u16) {
+fn status(model: &Model, options: &TopOptions, now: Instant, wide: usize) -> (String, Style, u16) {
     match &model.over {
         Some(Overlay::Filter(filter)) => {
             let prompt = "filter: ";
@@ -129,7 +122,7 @@ fn status(model: &Model, options: &ViewOptions, now: Instant, wide: usize) -> (S
 }
 
 /// What there is to say of the store and of what is shown.
-fn state(model: &Model, options: &ViewOptions, now: Instant) -> (String, Style) {
+fn state(model: &Model, options: &TopOptions, now: Instant) -> (String, Style) {
     let table = &model.table;
     let warning = options.coloured(BOLD, Color::Red);
     let age = match table.data_age(now) {
@@ -169,7 +162,7 @@ fn state(model: &Model, options: &ViewOptions, now: Instant) -> (String, Style) 
     (text, Style::new())
 }
 
-fn draw_title(model: &Model, options: &ViewOptions, area: Rect, buffer: &mut Buffer) {
+fn draw_title(model: &Model, options: &TopOptions, area: Rect, buffer: &mut Buffer) {
     let locks = match model.table.locks().count() {
         1 => "1 lock".to_owned(),
         locks => format!("{locks} locks"),
@@ -219,7 +212,7 @@ fn draw_keys(keys: &str, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Draws the locks that are on the screen, one a line.
-fn draw_table(model: &Model, options: &ViewOptions, now: Instant, area: Rect, buffer: &mut Buffer) {
+fn draw_table(model: &Model, options: &TopOptions, now: Instant, area: Rect, buffer: &mut Buffer) {
     let locks: Vec<_> = model.lines().collect();
     // What it is sorted by stays beside these three.
     let rank = |sort: SortBy, rank: u8| if model.sort == sort { 3 } else { rank };
@@ -257,7 +250,7 @@ fn draw_table(model: &Model, options: &ViewOptions, now: Instant, area: Rect, bu
 }
 
 /// The less is left of a lease, the more it is to be seen.
-fn urgency(left: Option<(Duration, f64)>, options: &ViewOptions) -> Style {
+fn urgency(left: Option<(Duration, f64)>, options: &TopOptions) -> Style {
     let colour = match left {
         None => return Style::new(),
         Some((_, share)) if share < 0.2 => Color::Red,
@@ -287,7 +280,7 @@ fn draw_details(
     model: &Model,
     key: &str,
     first: usize,
-    options: &ViewOptions,
+    options: &TopOptions,
     now: Instant,
     area: Rect,
     buffer: &mut Buffer,

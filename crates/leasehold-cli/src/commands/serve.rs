@@ -1,6 +1,6 @@
 //! `leasehold serve`: the locks of a store on a page, as JSON and as metrics.
 
-use leasehold_console::serve::{Auth, MIN_TOKEN_LENGTH, ServeOptions, Server, TOKEN_HINT};
+use leasehold_console::serve::{Auth, MIN_TOKEN_LENGTH, ServeOptions, TOKEN_HINT, listen};
 
 use crate::args::ServeArgs;
 use crate::connect::{Opening, connect};
@@ -28,12 +28,12 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
         auth,
         max_series: args.max_series,
     };
-    let server = Server::listen(args.listen, client, options).await?;
-    let url = format!("http://{}/", server.address());
-    let serving = serde_json::json!({ "url": url, "store": store });
-    printer.show(&serving, || format!("serving {store} at {url}\n"))?;
+    let (address, serving) = listen(args.listen, client, options).await?;
+    let url = format!("http://{address}/");
+    let said = serde_json::json!({ "url": url, "store": store });
+    printer.show(&said, || format!("serving {store} at {url}\n"))?;
     tokio::select! {
-        never = server.run() => match never {},
+        never = serving => match never {},
         _ = signals.next() => Ok(exit::OK),
     }
 }

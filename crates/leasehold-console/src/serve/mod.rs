@@ -68,51 +68,27 @@ struct Shared {
     examined: Mutex<Option<api::Examined>>,
 }
 
-/// A server that listens.
-#[derive(Debug)]
-pub struct Server {
-    listener: TcpListener,
+/// Begins to listen. Answers where, and what answers requests for as long as it is polled.
+pub async fn listen(
     address: SocketAddr,
-    router: Router,
-    most_connections: usize,
-}
-
-impl Server {
-    /// Begins to listen. Requests are answered by [`Server::run`].
-    pub async fn listen(
-        address: SocketAddr,
-        client: Client,
-        options: ServeOptions,
-    ) -> Result<Self, ConsoleError> {
-        let failed = |error| ConsoleError::Listen(address, error);
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let most_connections = connections::most();
-        let shared = Arc::new(Shared {
-            options,
-            reader: Reader::begin(client.clone(), INTERVAL),
-            histories: Histories::new(client.clone(), INTERVAL),
-            streams: Arc::new(Semaphore::new(MOST_STREAMS.min(most_connections / 2))),
-            looks: Semaphore::new(MOST_LOOKS),
-            examined: Mutex::default(),
-            client,
-        });
-        Ok(Self {
-            address: listener.local_addr().map_err(failed)?,
-            listener,
-            router: router(shared),
-            most_connections,
-        })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Answers requests.
-    pub async fn run(self) -> Infallible {
-        connections::serve(self.listener, self.router, self.most_connections).await
-    }
+    client: Client,
+    options: ServeOptions,
+) -> Result<(SocketAddr, impl Future<Output = Infallible>), ConsoleError> {
+    let failed = |error| ConsoleError::Listen(address, error);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listens_at = listener.local_addr().map_err(failed)?;
+    let most_connections = connections::most();
+    let router = router(Arc::new(Shared {
+        options,
+        reader: Reader::begin(client.clone(), INTERVAL),
+        histories: Histories::new(client.clone(), INTERVAL),
+        streams: Arc::new(Semaphore::new(MOST_STREAMS.min(most_connections / 2))),
+        looks: Semaphore::new(MOST_LOOKS),
+        examined: Mutex::default(),
+        client,
+    }));
+    let serving = connections::serve(listener, router, most_connections);
+    Ok((listens_at, serving))
 }
 
 fn router(shared: Arc<Shared>) -> Router {

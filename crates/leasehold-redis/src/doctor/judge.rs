@@ -16,7 +16,6 @@ mod rights;
 mod server;
 
 pub(super) use promise::{CLASSIC, CLASSIC_REDLOCK, CLUSTER, REDLOCK, promise, promise_together};
-pub(super) use server::isolation_is_unknown;
 
 /// What of these two is found to be unsafe ends a promise, and not the use of locks.
 const EVICTION: &str = "eviction";

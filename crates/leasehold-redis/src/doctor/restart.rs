@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use leasehold_store::report::Finding;
-use leasehold_store::report::Severity::{Fine, Unsafe, Warning};
+use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 
 use super::facts::{Facts, Vote};
-use super::judge::isolation_is_unknown;
 use crate::options::restart::Quarantine;
 
 /// A primary counts its replicas once a second, in whole seconds.
@@ -82,6 +81,17 @@ pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Findin
                 "choose a quarantine of {enough} s or more, or a shorter lag"
             ))
     })
+}
+
+/// What a primary does that is cut off is a matter of settings that cannot be read.
+pub(super) fn isolation_is_unknown() -> Finding {
+    let found = "min-replicas-to-write and its lag are unknown: needs +config|get";
+    Finding::new(Note, "isolation", found)
+        .meaning(
+            "unless they are set, a primary that is cut off keeps granting after a replica was \
+             promoted",
+        )
+        .remedied("make sure that min-replicas-to-write is the number of replicas")
 }
 
 #[cfg(test)]

@@ -45,7 +45,6 @@ const STILL: &[(&str, &str, &str, &str)] = &[
     ("leasehold-redis", "connection", "primary", "endpoint"),
     ("leasehold-redis", "connection", "primary", "manager"),
     ("leasehold-redis", "connection", "rights", "endpoint"),
-    ("leasehold-redis", "doctor", "restart", "judge"),
     ("leasehold-redis", "options", "sentinels", "url"),
 ];
 

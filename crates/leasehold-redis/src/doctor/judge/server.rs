@@ -230,7 +230,7 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let Some(needed) = facts.config("min-replicas-to-write") else {
-        return Some(isolation_is_unknown());
+        return Some(restart::isolation_is_unknown());
     };
     (needed == "0").then(|| {
         Finding::new(Warning, "isolation", "min-replicas-to-write 0")
@@ -243,17 +243,6 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
                  a few seconds",
             )
     })
-}
-
-/// What a primary does that is cut off is a matter of settings that cannot be read.
-pub(in super::super) fn isolation_is_unknown() -> Finding {
-    let found = "min-replicas-to-write and its lag are unknown: needs +config|get";
-    Finding::new(Note, "isolation", found)
-        .meaning(
-            "unless they are set, a primary that is cut off keeps granting after a replica was \
-             promoted",
-        )
-        .remedied("make sure that min-replicas-to-write is the number of replicas")
 }
 
 pub(super) fn clock(clock: Clock) -> Finding {

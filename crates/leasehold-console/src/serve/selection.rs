@@ -1,12 +1,11 @@
 //! The part of the locks that a page shows, as the API has it.
 
-use axum::http::StatusCode;
 use jiff::Timestamp;
+use leasehold::Invalid;
 use leasehold::store::glob;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::api::Problem;
 use crate::lock_table::{Lock, LockTable, SortBy};
 use crate::view::KeyView;
 
@@ -76,13 +75,13 @@ pub(super) struct RowView {
 
 impl Selection {
     /// Refuses a table that is too long, or takes too long.
-    pub(super) fn check(&self) -> Result<(), Problem> {
+    pub(super) fn check(&self) -> Result<(), Invalid> {
         let message = match (self.limit, self.pattern.len()) {
             (1..=LONGEST_TABLE, ..=LONGEST_PATTERN) => return Ok(()),
             (1..=LONGEST_TABLE, _) => format!("a pattern has at most {LONGEST_PATTERN} bytes"),
             _ => format!("limit is a number from 1 to {LONGEST_TABLE}"),
         };
-        Err(Problem::new(StatusCode::BAD_REQUEST, message))
+        Err(Invalid::plain(message))
     }
 
     /// The part that was chosen.

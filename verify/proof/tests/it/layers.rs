@@ -29,7 +29,6 @@ const STILL: &[(&str, &str, &str, &str)] = &[
     ("leasehold", "", "verbs", "parts"),
     ("leasehold-cli", "child", "probe", "anew"),
     ("leasehold-cli", "child", "shim", "anew"),
-    ("leasehold-console", "serve", "selection", "api"),
     ("leasehold-redis", "codec", "script", "call"),
     (
         "leasehold-redis",

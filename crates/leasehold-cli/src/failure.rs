@@ -94,13 +94,12 @@ impl From<Invalid> for Failure {
 #[cfg(feature = "console")]
 impl From<leasehold_console::ConsoleError> for Failure {
     fn from(error: leasehold_console::ConsoleError) -> Self {
-        use leasehold_console::{ConsoleError, serve::TOKEN_HINT};
+        use leasehold_console::ConsoleError;
         match error {
             ConsoleError::Store(error) => error.into(),
             ConsoleError::Terminal(error) => {
                 Self::new(exit::OUTPUT, format!("cannot use the terminal: {error}"))
             }
-            ConsoleError::Unsafe(message) => Self::usage(message).hint(TOKEN_HINT),
             ConsoleError::Listen(address, error) => {
                 let message = format!("cannot listen at {address}: {error}");
                 Self::new(exit::UNAVAILABLE, message)

@@ -12,8 +12,6 @@ pub enum ConsoleError {
     Store(Error),
     /// The terminal has failed.
     Terminal(io::Error),
-    /// It would let others in.
-    Unsafe(String),
     /// There is no listening at that address.
     Listen(SocketAddr, io::Error),
 }

@@ -9,10 +9,10 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use leasehold::Invalid;
 
 use super::api::Problem;
 use super::{HEALTH, REQUEST_LIMIT, Shared};
-use crate::ConsoleError;
 
 /// A shorter token can be guessed.
 pub const MIN_TOKEN_LENGTH: usize = 16;
@@ -45,7 +45,7 @@ pub struct Auth {
 
 impl Auth {
     /// Refuses what would let others in.
-    pub fn check(&self, listen: SocketAddr) -> Result<(), ConsoleError> {
+    pub fn check(&self, listen: SocketAddr) -> Result<(), Invalid> {
         // Whether only this machine reaches it.
         let is_public = !listen.ip().to_canonical().is_loopback();
         let needed = match (&self.token, is_public, self.may_break) {
@@ -53,7 +53,7 @@ impl Auth {
             (None, _, true) => "--allow-break requires a token".to_owned(),
             _ => return Ok(()),
         };
-        Err(ConsoleError::Unsafe(needed))
+        Err(Invalid::new(needed, TOKEN_HINT))
     }
 
     /// Refuses other sites: a name that leads here can be anybody's.

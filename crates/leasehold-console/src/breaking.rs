@@ -1,7 +1,5 @@
 //! Breaking a lock: what is asked before, what is done, and what is said of it.
 
-use std::collections::BTreeSet;
-
 use leasehold::{Broken, Client, Error, Token};
 
 use crate::view::{KeyView, held_by};
@@ -12,12 +10,10 @@ pub async fn break_seen(
     seen: &KeyView,
     token: Option<Token>,
 ) -> Result<Broken, Error> {
-    let tokens: BTreeSet<_> = seen.holders.iter().map(|holder| holder.token).collect();
-    let only = match (tokens.len(), tokens.first()) {
-        (1, Some(only)) => only.map(Token::from),
-        _ => None,
-    };
-    match token.or(only) {
+    let mut tokens = seen.holders.iter().map(|holder| holder.token);
+    let first = tokens.next().flatten();
+    let only = first.filter(|_| tokens.all(|token| token == first));
+    match token.or(only.map(Token::from)) {
         Some(token) => client.break_grant(&seen.key, token).await,
         None => client.break_key(&seen.key).await,
     }

@@ -64,18 +64,15 @@ impl Auth {
             let message = "the URL and the Host header name different hosts";
             return Err(Problem::new(StatusCode::BAD_REQUEST, message));
         }
-        let known = host.is_some_and(|host| self.is_known(host));
-        if !known {
+        let Some(known) = host.filter(|host| self.is_known(host)) else {
             let host = host.unwrap_or_default();
-            return Err(Problem::new(
-                StatusCode::MISDIRECTED_REQUEST,
-                format!("unknown host name {host:?}"),
-            )
-            .hint("start leasehold serve with --host NAME"));
-        }
+            let message = format!("unknown host name {host:?}");
+            let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, message);
+            return Err(problem.hint("start leasehold serve with --host NAME"));
+        };
         let from_here = |origin: &str| {
-            let name = origin.split_once("://").map(|(_, name)| name);
-            name.is_some() && name == host
+            let site = origin.split_once("://");
+            site.is_some_and(|(_, name)| name == known)
         };
         let site = HeaderName::from_static("sec-fetch-site");
         let site = header(request.headers(), &site)?;
@@ -112,12 +109,10 @@ impl Auth {
         let given = header(request.headers(), &AUTHORIZATION)?;
         let given = given.and_then(|given| given.split_once(' '));
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"));
-        if given.is_some_and(|(_, given)| same(given.trim(), token)) {
-            return Ok(());
-        }
         let message = match given {
-            None => "a token is required",
+            Some((_, given)) if same(given.trim(), token) => return Ok(()),
             Some(_) => "wrong token",
+            None => "a token is required",
         };
         Err(Problem::new(StatusCode::UNAUTHORIZED, message)
             .hint("send it as Authorization: Bearer TOKEN"))

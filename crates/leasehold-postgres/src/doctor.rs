@@ -17,12 +17,14 @@ use super::pool::Pool;
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
 
+/// Of the sessions of other roles a role without `pg_read_all_stats` sees the database, and no type.
 const SETTINGS: &str = "select current_setting('server_version'), \
     current_setting('server_version_num')::int, current_setting('server_encoding'), \
     current_setting('fsync'), current_setting('synchronous_commit'), \
     current_setting('synchronous_standby_names'), current_setting('wal_writer_delay'), \
     current_setting('log_statement'), current_setting('log_min_duration_statement'), \
-    (select count(*) from pg_stat_activity where backend_type = 'client backend')::int, \
+    (select count(*) from pg_stat_activity where datid is not null \
+    and coalesce(backend_type, 'client backend') = 'client backend')::int, \
     current_setting('max_connections')::int, \
     pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid), \
     pg_stat_get_live_tuples('{schema}.keys'::regclass::oid)";

@@ -109,10 +109,12 @@ pub(crate) struct Batch {
     steps: Waiting<Step, Outcome>,
     looks: Waiting<Look, Result<Row, StoreError>>,
     commit_when: i32,
-    one: String,
-    several: String,
-    news: String,
 }
+
+const ONE: &str = "select *, case when $7 <> 0 then {schema}.commit_when($7) end \
+                   from {schema}.append($1, $2, $3, $4, $5, 0, $6, null, $8, $9)";
+const SEVERAL: &str = "select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const NEWS: &str = "select * from {schema}.news($1, $2, $3)";
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,20 +124,11 @@ impl fmt::Debug for Batch {
 
 impl Batch {
     pub(crate) fn new(pool: &Arc<Pool>, commit_when: i32) -> Self {
-        let schema = &pool.schema;
         Self {
             pool: pool.clone(),
             steps: Waiting::new(UNDER_WAY),
             looks: Waiting::new(READ_UNDER_WAY),
             commit_when,
-            one: format!(
-                "select *, case when $7 <> 0 then {schema}.commit_when($7) end \
-                 from {schema}.append($1, $2, $3, $4, $5, 0, $6, null, $8, $9)"
-            ),
-            several: format!(
-                "select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-            ),
-            news: format!("select * from {schema}.news($1, $2, $3)"),
         }
     }
 
@@ -185,7 +178,7 @@ impl Batch {
             (&records, Type::INT8_ARRAY),
             (&ends, Type::INT8_ARRAY),
         ];
-        self.pool.ask(&self.news, &params).await
+        self.pool.ask(NEWS, &params).await
     }
 
     async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<OwnedSemaphorePermit>) {
@@ -240,7 +233,7 @@ impl Batch {
             (&step.base, Type::BYTEA),
             (&step.replaced, Type::INT8),
         ];
-        let rows = self.pool.ask(&self.one, &params).await?;
+        let rows = self.pool.ask(ONE, &params).await?;
         rows.into_iter().next().ok_or_else(no_answer)
     }
 
@@ -266,7 +259,7 @@ impl Batch {
             (&bases, Type::BYTEA_ARRAY),
             (&replaced, Type::INT8_ARRAY),
         ];
-        let rows = self.pool.ask(&self.several, &params).await?;
+        let rows = self.pool.ask(SEVERAL, &params).await?;
         let named = rows.into_iter().map(|row| Ok((get(&row, "key")?, row)));
         named.collect()
     }

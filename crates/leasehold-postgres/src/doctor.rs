@@ -49,8 +49,7 @@ struct Facts {
 
 impl Facts {
     async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let settings = SETTINGS.replace("{schema}", &pool.schema);
-        let answer = pool.ask(&settings, &[]).await?;
+        let answer = pool.ask(SETTINGS, &[]).await?;
         let row = answer.first().ok_or_else(no_answer)?;
         let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();
         let number = |column: usize| Row::try_get(row, column).unwrap_or_default();

@@ -94,13 +94,13 @@ pub(crate) fn checked(found: &str, schema: &str) -> Result<(), StoreError> {
 /// Finds out whether the schema is there, in the right version, and whether commits can count when
 /// they are to.
 pub(crate) async fn check(pool: &Arc<Pool>, commit_when: i32) -> Result<(), StoreError> {
-    let statement = format!("select version::text from {}.about", pool.schema);
-    let rows = pool.ask(&statement, &[]).await?;
+    let statement = "select version::text from {schema}.about";
+    let rows = pool.ask(statement, &[]).await?;
     let found = rows
         .first()
         .and_then(|row| row.try_get::<_, String>(0).ok());
     checked(found.as_deref().unwrap_or("none"), &pool.schema)?;
-    let statement = format!("select {}.commit_when($1)", pool.schema);
     let can: Param<'_> = (&commit_when, Type::INT4);
-    pool.ask(&statement, &[can]).await.map(drop)
+    let statement = "select {schema}.commit_when($1)";
+    pool.ask(statement, &[can]).await.map(drop)
 }

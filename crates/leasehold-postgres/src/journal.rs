@@ -34,67 +34,40 @@ pub(crate) struct Rows {
     inbox: Inbox,
     commit_when: i32,
     batch: Batch,
-    statements: Statements,
 }
 
-#[derive(Debug)]
-struct Statements {
-    append_and_ring: String,
-    append_all: String,
-    ring: String,
-    page: String,
-    forget: String,
-}
+const APPEND_AND_RING: &str = "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+    $10, null, null, null, null, null, null, null, null)";
 
-impl Statements {
-    fn new(schema: &str) -> Self {
-        let calls = |statement: &str| statement.replace("{schema}", schema);
-        Self {
-            append_and_ring: calls(
-                "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-                 null, null, null, null, null, null, null, null)",
-            ),
-            append_all: calls("select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)"),
-            ring: calls("select {schema}.notify($1, $2, 0)"),
-            page: calls(
-                "select k.key, k.touched, n.* from (select key, touched from {schema}.keys \
-                 where key > $1 and key >= $2 and left(key, length($2)) = $2 \
-                 and touched <= {schema}.clock() - $3 order by key limit $4) k, \
-                 {schema}.news(array[k.key], array[null::bigint], array[null::bigint]) n \
-                 order by k.key",
-            ),
-            forget: calls(
-                "delete from {schema}.keys where key = $1 \
-                 and {schema}.record_at(record, tail_at, tail, $3) = $2 \
-                 and tail_at + octet_length(tail) = $3",
-            ),
-        }
-    }
-}
+const APPEND_ALL: &str = "select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)";
+
+const RING: &str = "select {schema}.notify($1, $2, 0)";
+
+const READ_PAGE: &str = "select k.key, k.touched, n.* from (select key, touched from {schema}.keys \
+    where key > $1 and key >= $2 and left(key, length($2)) = $2 \
+    and touched <= {schema}.clock() - $3 order by key limit $4) k, \
+    {schema}.news(array[k.key], array[null::bigint], array[null::bigint]) n order by k.key";
+
+const FORGET: &str = "delete from {schema}.keys where key = $1 \
+    and {schema}.record_at(record, tail_at, tail, $3) = $2 \
+    and tail_at + octet_length(tail) = $3";
 
 /// Opens a store, if its schema is there.
 pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>, StoreError> {
-    let rows = Rows::new(options)?;
-    init::check(&rows.pool, rows.commit_when).await?;
+    let (pool, commit_when) = (Pool::new(options), options.commit_when());
+    let inbox = Inbox::from_random(random_u64());
+    let rows = Rows {
+        batch: Batch::new(&pool, commit_when),
+        listener: Listener::new(pool.clone(), options.listens_at(), &inbox),
+        commit_when,
+        inbox,
+        pool,
+    };
+    init::check(&rows.pool, commit_when).await?;
     Ok(JournalStore::new(rows, options.retention))
 }
 
 impl Rows {
-    fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = Pool::new(options);
-        let inbox = Inbox::from_random(random_u64());
-        let at = options.listens_at();
-        let commit_when = options.commit_when();
-        Ok(Self {
-            batch: Batch::new(&pool, commit_when),
-            listener: Listener::new(pool.clone(), at, &inbox),
-            statements: Statements::new(&pool.schema),
-            commit_when,
-            inbox,
-            pool,
-        })
-    }
-
     async fn append_one(
         &self,
         part: &Append<'_>,
@@ -129,8 +102,7 @@ impl Rows {
             (&base, Type::BYTEA),
             (&replaced, Type::INT8),
         ];
-        let statement = &self.statements.append_and_ring;
-        match self.pool.query(statement, &params).await {
+        match self.pool.query(APPEND_AND_RING, &params).await {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
             Err(Failure::Server(error)) if errors::is_full(&error) => {
                 // Rings come behind the entry, and nobody relies on them.
@@ -184,7 +156,7 @@ impl Journal for Rows {
             (&since, Type::INT8),
             (&self.commit_when, Type::INT4),
         ];
-        let rows = match self.pool.query(&self.statements.append_all, &params).await {
+        let rows = match self.pool.query(APPEND_ALL, &params).await {
             Ok(rows) => rows,
             Err(Failure::Server(error)) if is_changed(&error) => {
                 let known: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
@@ -237,10 +209,7 @@ impl Journal for Rows {
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         let names: Vec<_> = inboxes.iter().map(Inbox::as_str).collect();
         let params: [Param<'_>; 2] = [(&key.as_str(), Type::TEXT), (&names, Type::TEXT_ARRAY)];
-        self.pool
-            .ask(&self.statements.ring, &params)
-            .await
-            .map(drop)
+        self.pool.ask(RING, &params).await.map(drop)
     }
 
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
@@ -254,7 +223,7 @@ impl Journal for Rows {
             (&idle, Type::INT8),
             (&PAGE, Type::INT8),
         ];
-        let rows = self.pool.ask(&self.statements.page, &params).await?;
+        let rows = self.pool.ask(READ_PAGE, &params).await?;
         let mut page = Page {
             at: StoreTime(0),
             records: Vec::new(),
@@ -280,10 +249,7 @@ impl Journal for Rows {
             (&record, Type::INT8),
             (&end, Type::INT8),
         ];
-        self.pool
-            .ask(&self.statements.forget, &params)
-            .await
-            .map(drop)
+        self.pool.ask(FORGET, &params).await.map(drop)
     }
 
     fn inbox(&self) -> &Inbox {

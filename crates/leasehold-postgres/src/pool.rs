@@ -79,7 +79,8 @@ impl Pool {
         })
     }
 
-    /// Carries out one statement. A future that is dropped leaves the outcome unknown.
+    /// Carries out one statement, which has `{schema}` for the name of the schema. A future that is
+    /// dropped leaves the outcome unknown.
     pub(crate) async fn query(
         self: &Arc<Self>,
         statement: &str,
@@ -89,6 +90,7 @@ impl Pool {
         let Ok(_room) = self.room.acquire().await else {
             return Err(Failure::Other(self.late("gave no connection")));
         };
+        let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
             let (client, warning) = match self.idle() {
@@ -97,7 +99,7 @@ impl Pool {
             };
             let answer = timeout(
                 self.options.response_timeout,
-                client.query_typed(statement, params),
+                client.query_typed(&statement, params),
             );
             let Ok(answer) = answer.await else {
                 // What comes later is nobody's any more.

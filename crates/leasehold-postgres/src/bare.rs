@@ -81,10 +81,7 @@ impl Bare {
         let mut client = self.clients[task % self.clients.len()].lock().await;
         let client = match &mut *client {
             Some(client) => client,
-            none => {
-                let opened = self.pool.connect().await;
-                none.insert(opened.map_err(|failure| self.pool.meaning(failure))?.0)
-            }
+            none => none.insert(self.pool.connect().await?.0),
         };
         for statement in statements {
             let failed = |error| self.pool.meaning(Failure::Server(error));

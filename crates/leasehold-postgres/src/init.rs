@@ -35,10 +35,7 @@ pub(crate) fn script(schema: &str) -> String {
 /// Makes the schema, unless it is there.
 pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let failed = |error| pool.meaning(Failure::Server(error));
-    let (client, _) = pool
-        .connect()
-        .await
-        .map_err(|failure| pool.meaning(failure))?;
+    let (client, _) = pool.connect().await?;
     // Two at once: the second finds what the first has made.
     let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
     let begin = format!("{BEGIN} {lock}");

@@ -221,8 +221,7 @@ impl Listener {
             return Ok(None);
         };
         let failed = |error| self.pool.meaning(Failure::Server(error));
-        let connected = self.pool.connect_to(at).await;
-        let (client, mut connection) = connected.map_err(|failure| self.pool.meaning(failure))?;
+        let (client, mut connection) = self.pool.connect_to(at).await?;
         let (rung, heard) = mpsc::unbounded_channel();
         let drive = async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {

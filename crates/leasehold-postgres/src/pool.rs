@@ -95,7 +95,7 @@ impl Pool {
         loop {
             let (client, warning) = match self.idle() {
                 Some(session) => session,
-                None => self.connect().await?,
+                None => self.connect().await.map_err(Failure::Other)?,
             };
             let answer = timeout(
                 self.options.response_timeout,
@@ -193,7 +193,7 @@ impl Pool {
     }
 
     /// A connection for one of many statements, or to make the schema.
-    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Session, StoreError> {
         let (client, mut connection) = self.connect_to(&self.options.config).await?;
         let warning = Arc::new(Mutex::default());
         let warned = warning.clone();
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// What has worked before passes, if it may be replaced: files, and the password of one.
-    pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), Failure> {
+    pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let opened = self.open(config).await;
         let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
         let may_change = self.options.access.may_change();
@@ -227,11 +227,10 @@ impl Pool {
                 Failure::Server(error) => errors::meaning(error, &self.schema, &server(config)),
                 Failure::Other(error) => error,
             };
-            Failure::Other(if passes {
-                error.into_unavailable()
-            } else {
-                error
-            })
+            match passes {
+                true => error.into_unavailable(),
+                false => error,
+            }
         })
     }
 

@@ -53,6 +53,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     if let Some(ours) = ours(said, server) {
         return ours.with_source(error);
     }
+    let refusal = || refused(format!("PostgreSQL: {message}"));
     let said = match (code, class) {
         (
             &SqlState::UNDEFINED_TABLE
@@ -63,28 +64,21 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             "there is no schema {schema} for locks in this database"
         ))
         .with_hint("make it once: leasehold init -S URL, with the same URL"),
-        (&SqlState::INSUFFICIENT_PRIVILEGE, _) => {
-            refused(format!("PostgreSQL: {message}")).with_hint(grants(schema, "ROLE"))
+        (&SqlState::INSUFFICIENT_PRIVILEGE, _) => refusal().with_hint(grants(schema, "ROLE")),
+        (&SqlState::READ_ONLY_SQL_TRANSACTION, _) => {
+            unavailable(format!("{server} is read-only: {message}")).with_hint(OTHER_HOSTS)
         }
-        (&SqlState::READ_ONLY_SQL_TRANSACTION, _) => StoreError::new(
-            ErrorKind::Unavailable,
-            format!("{server} is read-only: {message}"),
-        )
-        .with_hint(OTHER_HOSTS),
         (&SqlState::DISK_FULL | &SqlState::OUT_OF_MEMORY, _) => {
-            refused(format!("PostgreSQL: {message}")).with_hint("make room on the server")
+            refusal().with_hint("make room on the server")
         }
-        (_, OF_LOGIN) => {
-            refused(format!("PostgreSQL: {message}")).with_hint("check the user and the password")
-        }
+        (_, OF_LOGIN) => refusal().with_hint("check the user and the password"),
         (&SqlState::INVALID_CATALOG_NAME, _) => {
-            refused(format!("PostgreSQL: {message}")).with_hint("check the database of the URL")
+            refusal().with_hint("check the database of the URL")
         }
         // No room, shutting down, gone, in the way of others: it passes.
         (&SqlState::LOCK_NOT_AVAILABLE | &SqlState::PROGRAM_LIMIT_EXCEEDED, _)
         | (_, "08" | "25" | "40" | "53" | "57") => {
-            let passes = format!("PostgreSQL at {server}: {message}");
-            let passes = StoreError::new(ErrorKind::Unavailable, passes);
+            let passes = unavailable(format!("PostgreSQL at {server}: {message}"));
             match *code {
                 SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
                 SqlState::PROGRAM_LIMIT_EXCEEDED => passes.with_hint(OLDEST),
@@ -98,7 +92,6 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
 
 /// What the client finds out by itself has no code.
 fn of_client(cause: &str, server: &str) -> StoreError {
-    let unavailable = |message| StoreError::new(ErrorKind::Unavailable, message);
     match cause {
         "database does not allow writes" => {
             unavailable(format!("PostgreSQL at {server} is read-only")).with_hint(OTHER_HOSTS)
@@ -150,6 +143,10 @@ fn refused(message: String) -> StoreError {
     StoreError::new(ErrorKind::Refused, message)
 }
 
+fn unavailable(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, message)
+}
+
 /// What a role has to be granted to use locks.
 pub(crate) fn grants(schema: &str, role: &str) -> String {
     format!(
@@ -162,8 +159,7 @@ pub(crate) fn grants(schema: &str, role: &str) -> String {
 
 /// The server has warned that it did not wait for its standbys until the end.
 pub(crate) fn unacknowledged(server: &str, warning: &str) -> StoreError {
-    let message = format!("PostgreSQL at {server}: {warning}");
-    StoreError::new(ErrorKind::Unavailable, message)
+    unavailable(format!("PostgreSQL at {server}: {warning}"))
         .with_hint("check that its synchronous standbys are running and connected")
 }
 

@@ -257,7 +257,7 @@ impl Journal for Rows {
     }
 
     fn epoch(&self) -> u64 {
-        self.listener.epoch()
+        self.listener.epochs.now()
     }
 
     fn listens(&self) -> bool {

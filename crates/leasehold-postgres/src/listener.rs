@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use leasehold_core::{Inbox, Key, Push, StoreTime};
 use leasehold_store::journal::Doorbell;
+use leasehold_store::journal::listening::{Epochs, connect_again, open_inbox};
 use leasehold_store::sync::{AtomicBool, AtomicU64, Ordering, sleep, timeout};
 use leasehold_store::{ErrorKind, Listening, StoreError};
 use tokio::sync::{Notify, mpsc};
@@ -17,7 +18,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::errors::no_answer;
-use super::pool::{Failure, Pool};
+use super::pool::{Failure, Param, Pool};
 
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
@@ -28,9 +29,6 @@ const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long it may take to open a session that listens.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-
-/// The pauses before connecting again: from, to.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A machine that has lost its power is found dead within 15 s.
 const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
@@ -52,8 +50,8 @@ pub(crate) struct Listener {
     at: Option<Config>,
     inbox: String,
     channel: String,
-    last_epoch: AtomicU64,
-    epoch: AtomicU64,
+    /// Numbers the sessions that hear, and the times in which this client looks.
+    pub(crate) epochs: Arc<Epochs>,
     /// The server's time when it was shown that this client lives.
     since: AtomicU64,
     doubted: Notify,
@@ -65,16 +63,16 @@ pub(crate) struct Listener {
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
-            .field("epoch", &self.epoch())
+            .field("epochs", &self.epochs)
             .finish_non_exhaustive()
     }
 }
 
 /// A session that hears.
 struct Session {
-    client: Client,
     heard: Heard,
-    /// Ends with this.
+    /// The connection, which ends with either.
+    _client: Client,
     _connection: JoinSet<()>,
 }
 
@@ -85,8 +83,7 @@ impl Listener {
             at,
             inbox: inbox.as_str().to_owned(),
             channel: format!("leasehold_{}", inbox.as_str()),
-            last_epoch: AtomicU64::new(0),
-            epoch: AtomicU64::new(0),
+            epochs: Arc::default(),
             since: AtomicU64::new(0),
             doubted: Notify::new(),
             hears: AtomicBool::new(false),
@@ -101,19 +98,13 @@ impl Listener {
 
     /// Whether there is a session that hears now.
     pub(crate) fn listens(&self) -> bool {
-        self.hears() && self.epoch() != 0
-    }
-
-    /// The number of the session that hears now, or of the time in which this client looks; zero for
-    /// none.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        self.hears() && self.epochs.now() != 0
     }
 
     /// Others have found this client dead: if that was in this session, it is half open.
     pub(crate) fn doubt(&self, at: StoreTime) {
         let in_this_one = self.listens() && at.0 > self.since.load(Ordering::Acquire);
-        if in_this_one && self.epoch.swap(0, Ordering::AcqRel) != 0 {
+        if in_this_one && self.epochs.end() {
             self.doubted.notify_one();
         }
     }
@@ -126,16 +117,12 @@ impl Listener {
         self.begin(session.is_some());
         let listener = self.clone();
         let keep = async move { listener.keep(session, &*bell).await };
-        Ok(Box::new(Open {
-            listener: self.clone(),
-            _keeps: JoinSet::from_iter([keep]),
-        }))
+        Ok(open_inbox(&self.epochs, JoinSet::from_iter([keep])))
     }
 
     fn begin(&self, hears: bool) {
         self.hears.store(hears, Ordering::Release);
-        let epoch = self.last_epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        self.epoch.store(epoch, Ordering::Release);
+        self.epochs.begin();
     }
 
     /// Hears, and connects again when the session is lost. Where nothing is heard, looks, and tries
@@ -146,40 +133,29 @@ impl Listener {
             if let Some(session) = &mut session {
                 let error = self.hear(session, bell).await;
                 tracing::debug!(%error, "the session that listens is lost; another is opened");
-                self.epoch.store(0, Ordering::Release);
+                self.epochs.end();
                 bell.push(Push::Disconnected);
                 pause = DEAF_PAUSES.0;
             }
             let was_deaf = session.is_none();
-            session = if was_deaf {
-                let again = async {
+            let again = async {
+                if was_deaf {
                     sleep(pause).await;
-                    self.connect_again().await
-                };
-                tokio::select! {
+                }
+                connect_again(|| self.connect()).await
+            };
+            session = match was_deaf {
+                true => tokio::select! {
                     again = again => again,
                     never = look(bell) => match never {},
-                }
-            } else {
-                self.connect_again().await
+                },
+                false => again.await,
             };
             pause = (2 * pause).min(DEAF_PAUSES.1);
             if session.is_some() || !was_deaf {
                 self.begin(session.is_some());
                 bell.push(Push::Reset);
             }
-        }
-    }
-
-    async fn connect_again(&self) -> Option<Session> {
-        let mut pause = AGAIN.0;
-        loop {
-            match self.connect().await {
-                Ok(session) => return session,
-                Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
-            }
-            sleep(pause).await;
-            pause = (2 * pause).min(AGAIN.1);
         }
     }
 
@@ -195,7 +171,10 @@ impl Listener {
             match timeout(PROBE_PAUSE, heard).await {
                 Ok(Some(name)) => ring(bell, &name),
                 Ok(None) => return lost(),
-                Err(_) => match self.probe(session, |name| ring(bell, name)).await {
+                Err(_) => match self
+                    .probe(&mut session.heard, |name| ring(bell, name))
+                    .await
+                {
                     Ok(true) => {}
                     Ok(false) => return lost(),
                     Err(error) => return error,
@@ -222,7 +201,7 @@ impl Listener {
         };
         let failed = |error| self.pool.meaning(Failure::Server(error));
         let (client, mut connection) = self.pool.connect_to(at).await?;
-        let (rung, heard) = mpsc::unbounded_channel();
+        let (rung, mut heard) = mpsc::unbounded_channel();
         let drive = async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let AsyncMessage::Notification(said) = message
@@ -232,59 +211,45 @@ impl Listener {
                 }
             }
         };
-        let mut session = Session {
-            client,
-            heard,
-            _connection: JoinSet::from_iter([drive]),
-        };
+        let connection = JoinSet::from_iter([drive]);
         let listen = format!("listen \"{}\"", self.channel);
-        session
-            .client
-            .batch_execute(&listen)
-            .await
-            .map_err(failed)?;
-        if !self.probe(&mut session, |_| ()).await? {
+        client.batch_execute(&listen).await.map_err(failed)?;
+        if !self.probe(&mut heard, |_| ()).await? {
             // A pooler gives the session to others.
-            session.client.batch_execute("unlisten *").await.ok();
+            client.batch_execute("unlisten *").await.ok();
             if !self.has_warned.swap(true, Ordering::AcqRel) {
                 tracing::warn!("{DEAF}: waiters look four times a second; {REMEDY}");
             }
             return Ok(None);
         }
-        session
-            .client
-            .batch_execute(KEEP_ALIVE)
-            .await
-            .map_err(failed)?;
-        let lock = format!(
-            "select pg_advisory_lock({}.inbox_lock($1))",
-            self.pool.schema
-        );
-        let locked = session
-            .client
-            .query_typed(&lock, &[(&self.inbox, Type::TEXT)])
-            .await;
-        locked.map_err(failed)?;
-        let clock = format!("select {}.clock()", self.pool.schema);
-        let rows = session.client.query_typed(&clock, &[]).await;
-        let rows = rows.map_err(failed)?;
+        client.batch_execute(KEEP_ALIVE).await.map_err(failed)?;
+        let schema = &self.pool.schema;
+        let inbox: Param<'_> = (&self.inbox, Type::TEXT);
+        let lock = format!("select pg_advisory_lock({schema}.inbox_lock($1))");
+        client.query_typed(&lock, &[inbox]).await.map_err(failed)?;
+        let clock = format!("select {schema}.clock()");
+        let rows = client.query_typed(&clock, &[]).await.map_err(failed)?;
         let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         let now = now.ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
-        Ok(Some(session))
+        Ok(Some(Session {
+            heard,
+            _client: client,
+            _connection: connection,
+        }))
     }
 
     /// Sends itself something, by another connection: what a session sends itself it hears also
     /// through a pooler. Other rings that come meanwhile go where they belong.
     async fn probe(
         &self,
-        session: &mut Session,
+        heard: &mut Heard,
         mut ring: impl FnMut(&str),
     ) -> Result<bool, StoreError> {
         let params = [(&self.channel as _, Type::TEXT)];
         self.pool.ask("select pg_notify($1, '')", &params).await?;
         let heard = async {
-            while let Some(name) = session.heard.recv().await {
+            while let Some(name) = heard.recv().await {
                 if name.is_empty() {
                     return Ok(true);
                 }
@@ -312,18 +277,4 @@ fn ring(bell: &dyn Doorbell, name: &str) {
 
 fn lost() -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "the session that listens has ended")
-}
-
-/// An open inbox; the session ends with it.
-struct Open {
-    listener: Arc<Listener>,
-    _keeps: JoinSet<()>,
-}
-
-impl Listening for Open {}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.listener.epoch.store(0, Ordering::Release);
-    }
 }

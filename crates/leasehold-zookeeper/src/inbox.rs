@@ -5,20 +5,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_core::{Inbox, Key, Push};
 use leasehold_store::journal::Doorbell;
-use leasehold_store::sync::{AtomicU64, Ordering, sleep};
+use leasehold_store::journal::listening::{Epochs, connect_again, open_inbox};
 use leasehold_store::{Listening, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
 
 use super::node::path_of_inbox;
 use super::session::{Failure, Session, Sessions};
-
-/// The pauses between attempts to open the inbox again.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How many keys are looked at before it is known which one was rung for.
 const FEW: usize = 4;
@@ -27,8 +23,8 @@ const FEW: usize = 4;
 pub(crate) struct Bell {
     sessions: Arc<Sessions>,
     path: String,
-    epoch: AtomicU64,
-    last_epoch: AtomicU64,
+    /// Numbers the nodes that were made.
+    pub(crate) epochs: Arc<Epochs>,
     doubted: Notify,
 }
 
@@ -47,34 +43,14 @@ struct Node {
     rung: i32,
 }
 
-/// An inbox that is kept open; it ends with this value.
-struct Open {
-    bell: Arc<Bell>,
-    _closes: oneshot::Sender<()>,
-}
-
-impl Listening for Open {}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.bell.epoch.store(0, Ordering::Release);
-    }
-}
-
 impl Bell {
     pub(crate) fn new(sessions: Arc<Sessions>, inbox: &Inbox) -> Self {
         Self {
             sessions,
             path: path_of_inbox(inbox),
-            epoch: AtomicU64::new(0),
-            last_epoch: AtomicU64::new(0),
+            epochs: Arc::default(),
             doubted: Notify::new(),
         }
-    }
-
-    /// The number of the node that is open; zero for none.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
     }
 
     /// Others have found no node.
@@ -87,19 +63,11 @@ impl Bell {
         bell: Arc<dyn Doorbell>,
     ) -> Result<Box<dyn Listening>, StoreError> {
         let node = self.make().await?;
-        self.begin();
+        self.epochs.begin();
         let (closes, closed) = oneshot::channel();
         let kept = self.clone();
         tokio::spawn(async move { kept.keep(node, &*bell, closed).await });
-        Ok(Box::new(Open {
-            bell: self.clone(),
-            _closes: closes,
-        }))
-    }
-
-    fn begin(&self) {
-        let epoch = self.last_epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        self.epoch.store(epoch, Ordering::Release);
+        Ok(open_inbox(&self.epochs, closes))
     }
 
     /// Listens until the inbox is closed, also over sessions that expire.
@@ -113,13 +81,13 @@ impl Bell {
                     return;
                 }
             }
-            self.epoch.store(0, Ordering::Release);
+            self.epochs.end();
             bell.push(Push::Disconnected);
             tokio::select! {
-                again = self.make_again() => node = again,
+                again = connect_again(|| self.make()) => node = again,
                 _ = &mut closed => return,
             }
-            self.begin();
+            self.epochs.begin();
             bell.push(Push::Reset);
         }
     }
@@ -151,18 +119,6 @@ impl Bell {
             }
             // One look for all that has happened until now.
             while node.news.try_recv().is_ok() {}
-        }
-    }
-
-    async fn make_again(&self) -> Node {
-        let mut pause = AGAIN.0;
-        loop {
-            match self.make().await {
-                Ok(node) => return node,
-                Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
-            }
-            sleep(pause).await;
-            pause = (2 * pause).min(AGAIN.1);
         }
     }
 

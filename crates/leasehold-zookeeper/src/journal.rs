@@ -384,7 +384,7 @@ impl Journal for Nodes {
     }
 
     fn epoch(&self) -> u64 {
-        self.bell.epoch()
+        self.bell.epochs.now()
     }
 
     fn doubt(&self, _at: StoreTime) {

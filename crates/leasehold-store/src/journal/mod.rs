@@ -22,6 +22,7 @@
 //! - `keys`: the copies that are kept, and the turns of a client's steps on one key;
 //! - `client`: its round trips, and what follows from their answers;
 //! - `store`: the steps;
+//! - `listening`: what keeps an inbox open;
 //! - `page`: listings, and the removal of idle keys.
 
 mod client;
@@ -31,6 +32,8 @@ mod entry;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keys;
+#[doc(hidden)]
+pub mod listening;
 mod page;
 mod store;
 #[cfg(test)]

@@ -1,0 +1,75 @@
+//! What backends need to keep an inbox open over connections that are lost.
+//!
+//! Hidden: only for the crates of this repository.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::port::Listening;
+use crate::sync::{AtomicU64, Ordering, sleep};
+
+/// The pauses between attempts to connect again: from, to.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The numbers of the connections on which a client is rung.
+#[derive(Debug, Default)]
+pub struct Epochs {
+    last: AtomicU64,
+    now: AtomicU64,
+}
+
+impl Epochs {
+    /// The number of the connection that is open; zero for none.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Acquire)
+    }
+
+    /// A connection is open.
+    pub fn begin(&self) {
+        let epoch = self.last.fetch_add(1, Ordering::AcqRel) + 1;
+        self.now.store(epoch, Ordering::Release);
+    }
+
+    /// None is open any more. Says whether one was.
+    pub fn end(&self) -> bool {
+        self.now.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+/// An open inbox. What `keeps` it open ends with it, and so does the connection.
+pub fn open_inbox(epochs: &Arc<Epochs>, keeps: impl Send + Sync + 'static) -> Box<dyn Listening> {
+    Box::new(Open {
+        epochs: epochs.clone(),
+        _keeps: keeps,
+    })
+}
+
+struct Open<K> {
+    epochs: Arc<Epochs>,
+    _keeps: K,
+}
+
+impl<K: Send + Sync> Listening for Open<K> {}
+
+impl<K> Drop for Open<K> {
+    fn drop(&mut self) {
+        self.epochs.end();
+    }
+}
+
+/// Connects again, however often that has to be tried.
+pub async fn connect_again<T, F>(connect: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut pause = AGAIN.0;
+    loop {
+        match connect().await {
+            Ok(connected) => return connected,
+            Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(AGAIN.1);
+    }
+}

@@ -8,7 +8,7 @@ use leasehold_store::random::random_u64;
 use zookeeper_client::{CreateMode, Error};
 
 use super::options::ZooKeeperOptions;
-use super::session::{Failure, Sessions};
+use super::session::Sessions;
 
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
@@ -45,16 +45,13 @@ impl Bare {
         let (session, sessions) = (self.sessions.get().await?, &self.sessions);
         let client = &session.client;
         loop {
-            match sessions.answer(client.set_data(node, b"1", None)).await {
-                Ok(_) => return Ok(()),
-                Err(Failure::ZooKeeper(Error::NoNode)) => {}
-                Err(failure) => return Err(sessions.failed(failure)),
+            let set = client.set_data(node, b"1", None);
+            if sessions.ask_unless(&Error::NoNode, set).await?.is_some() {
+                return Ok(());
             }
             let options = CreateMode::Ephemeral.with_acls(sessions.acls());
-            match sessions.answer(client.create(node, b"", &options)).await {
-                Ok(_) | Err(Failure::ZooKeeper(Error::NodeExists)) => {}
-                Err(failure) => return Err(sessions.failed(failure)),
-            }
+            let made = client.create(node, b"", &options);
+            sessions.ask_unless(&Error::NodeExists, made).await?;
         }
     }
 

@@ -96,12 +96,11 @@ impl Bell {
     async fn hear(&self, node: &mut Node, bell: &dyn Doorbell) {
         loop {
             let read = node.session.client.get_data(&self.path);
-            match self.sessions.answer(read).await {
-                Ok((content, stat)) => node.rung = ring(node.rung, &content, &stat, bell),
-                Err(Failure::ZooKeeper(Error::NoNode)) => return,
+            match self.sessions.ask_unless(&Error::NoNode, read).await {
+                Ok(Some((content, stat))) => node.rung = ring(node.rung, &content, &stat, bell),
+                Ok(None) => return,
                 // There is news when the connection comes back.
-                Err(failure) => {
-                    let error = self.sessions.failed(failure);
+                Err(error) => {
                     tracing::debug!(%error, "cannot read the inbox; again when there is news");
                 }
             }
@@ -129,17 +128,13 @@ impl Bell {
         let client = &session.client;
         let options = CreateMode::Ephemeral.with_acls(sessions.acls());
         loop {
-            match sessions
-                .answer(client.create(&self.path, b"", &options))
-                .await
-            {
+            let made = client.create(&self.path, b"", &options);
+            match sessions.answer(made).await {
                 Ok(_) => break,
                 // Of a session that nobody has any more.
                 Err(Failure::ZooKeeper(Error::NodeExists)) => {
-                    match sessions.answer(client.delete(&self.path, None)).await {
-                        Ok(()) | Err(Failure::ZooKeeper(Error::NoNode)) => {}
-                        Err(failure) => return Err(sessions.failed(failure)),
-                    }
+                    let removed = client.delete(&self.path, None);
+                    sessions.ask_unless(&Error::NoNode, removed).await?;
                 }
                 Err(Failure::ZooKeeper(Error::NoNode)) => sessions.make_nodes(client).await?,
                 Err(failure) => return Err(sessions.failed(failure)),

@@ -80,7 +80,7 @@ impl Nodes {
         floor: StoreTime,
         dead: &[&Inbox],
     ) -> Result<Tried<'a>, StoreError> {
-        let unusable = |error| self.sessions.failed(Failure::ZooKeeper(error));
+        let unusable = |error| self.sessions.meaning(error);
         let mut transaction = Transaction::new(client);
         let (mut contents, most) = (Vec::new(), self.sessions.options.maxbuffer / 2);
         for part in parts {
@@ -169,22 +169,19 @@ impl Nodes {
     ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
         let sessions = &self.sessions;
         if let [key] = keys {
-            return match sessions.answer(client.get_data(&path_of(key))).await {
-                Ok(found) => Ok(vec![Some(found)]),
-                Err(Failure::ZooKeeper(Error::NoNode)) => Ok(vec![None]),
-                Err(failure) => Err(sessions.failed(failure)),
-            };
+            let found = client.get_data(&path_of(key));
+            return Ok(vec![sessions.ask_unless(&Error::NoNode, found).await?]);
         }
         let mut reader = client.new_multi_reader();
         for key in keys {
             let added = reader.add_get_data(&path_of(key));
-            added.map_err(|error| sessions.failed(Failure::ZooKeeper(error)))?;
+            added.map_err(|error| sessions.meaning(error))?;
         }
         let results = sessions.ask(reader.commit()).await?;
         let found = results.into_iter().map(|result| match result {
             MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
             MultiReadResult::Error { err: Error::NoNode } => Ok(None),
-            MultiReadResult::Error { err } => Err(sessions.failed(Failure::ZooKeeper(err))),
+            MultiReadResult::Error { err } => Err(sessions.meaning(err)),
             _ => Err(errors::none()),
         });
         found.collect()
@@ -323,10 +320,7 @@ impl Journal for Nodes {
         let client = &session.client;
         for inbox in inboxes {
             let rung = client.set_data(&path_of_inbox(inbox), key.as_str().as_bytes(), None);
-            match self.sessions.answer(rung).await {
-                Ok(_) | Err(Failure::ZooKeeper(Error::NoNode)) => {}
-                Err(failure) => return Err(self.sessions.failed(failure)),
-            }
+            self.sessions.ask_unless(&Error::NoNode, rung).await?;
         }
         Ok(())
     }
@@ -372,7 +366,7 @@ impl Journal for Nodes {
         let client = &session.client;
         let mut transaction = Transaction::new(client);
         let removed = transaction.remove(key, at);
-        removed.map_err(|error| self.sessions.failed(Failure::ZooKeeper(error)))?;
+        removed.map_err(|error| self.sessions.meaning(error))?;
         match self.sessions.answer(transaction.writer.commit()).await {
             Ok(_) | Err(Failure::ZooKeeper(MultiWriteError::OperationFailed { .. })) => Ok(()),
             Err(failure) => Err(self.sessions.failed(failure)),

@@ -170,6 +170,19 @@ impl Sessions {
         answer.map_err(|failure| self.failed(failure))
     }
 
+    /// As [`ask`](Self::ask); nothing where the answer is that error.
+    pub(crate) async fn ask_unless<T>(
+        &self,
+        expected: &Error,
+        asked: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Option<T>, StoreError> {
+        match self.answer(asked).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Failure::ZooKeeper(error)) if error == *expected => Ok(None),
+            Err(failure) => Err(self.failed(failure)),
+        }
+    }
+
     /// As [`ask`](Self::ask), where an error may mean something.
     pub(crate) async fn answer<T, E>(
         &self,
@@ -188,7 +201,7 @@ impl Sessions {
         }
     }
 
-    fn meaning(&self, error: Error) -> StoreError {
+    pub(crate) fn meaning(&self, error: Error) -> StoreError {
         errors::meaning(error, &self.options)
     }
 

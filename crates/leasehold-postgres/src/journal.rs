@@ -161,11 +161,7 @@ impl Journal for Rows {
             Err(Failure::Server(error)) if is_changed(&error) => {
                 let known: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
                 let (at, news) = self.read(&known).await?;
-                return Ok(Appended {
-                    at,
-                    appended: false,
-                    news,
-                });
+                return Ok(Appended::conflict(at, news));
             }
             Err(failure) => return Err(self.pool.meaning(failure)),
         };
@@ -280,14 +276,10 @@ fn is_changed(error: &tokio_postgres::Error) -> bool {
 /// The answer of an append.
 fn appended(key: &Key, row: &Row) -> Result<Appended, StoreError> {
     let (at, news) = news(key, row)?;
-    if get(row, "appended")? {
-        return taken(key, news);
+    match get::<bool>(row, "appended")? {
+        true => taken(key, news),
+        false => Ok(Appended::conflict(at, vec![news])),
     }
-    Ok(Appended {
-        at,
-        appended: false,
-        news: vec![news],
-    })
 }
 
 /// An append whose entry is the last.

@@ -208,21 +208,16 @@ impl Nodes {
         }
         Ok((at, all))
     }
-
-    /// The answer to a step that was not taken, after a conflict: the server that has told of it has
-    /// seen what was in between.
-    async fn refused(&self, client: &Client, parts: &[Append<'_>]) -> Result<Appended, StoreError> {
-        let (at, news) = self.news(client, &known_of(parts)).await?;
-        Ok(Appended {
-            at,
-            appended: false,
-            news,
-        })
-    }
 }
 
 fn known_of<'a>(parts: &[Append<'a>]) -> Vec<(&'a Key, Option<Position>)> {
     parts.iter().map(|part| (part.key, part.known)).collect()
+}
+
+/// Whether the journals end where the client knows that they do.
+fn are_known(parts: &[Append<'_>], news: &[News]) -> bool {
+    let mut all = parts.iter().zip(news);
+    all.all(|(part, news)| part.known == news.end)
 }
 
 /// Which of the inboxes of a part are dead.
@@ -258,13 +253,8 @@ impl Journal for Nodes {
         if parts.iter().any(|part| part.known.is_none()) {
             // What is there is the base of the step.
             let (at, news) = self.read(&known_of(parts)).await?;
-            let is_known = |(part, news): (&Append<'_>, &News)| part.known == news.end;
-            if !parts.iter().zip(&news).all(is_known) {
-                return Ok(Appended {
-                    at,
-                    appended: false,
-                    news,
-                });
+            if !are_known(parts, &news) {
+                return Ok(Appended::conflict(at, news));
             }
         }
         let mut dead = Vec::new();
@@ -272,12 +262,12 @@ impl Journal for Nodes {
             match self.attempt(client, parts, floor, &dead).await? {
                 Tried::Done(done) => break done,
                 Tried::Changed => {
-                    let answer = self.refused(client, parts).await?;
-                    let mut all = parts.iter().zip(&answer.news);
-                    if all.all(|(part, news)| part.known == news.end) {
+                    // The server that has told of the conflict has seen what was in between.
+                    let (at, news) = self.news(client, &known_of(parts)).await?;
+                    if are_known(parts, &news) {
                         self.mend(client, parts).await?;
                     }
-                    return Ok(answer);
+                    return Ok(Appended::conflict(at, news));
                 }
                 Tried::Dead(inbox) => dead.push(inbox),
             }

@@ -231,6 +231,16 @@ pub struct Appended {
     pub news: Vec<News>,
 }
 
+impl Appended {
+    /// The answer where nothing was appended, since something had changed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn conflict(at: StoreTime, news: Vec<News>) -> Self {
+        let appended = false;
+        Self { at, appended, news }
+    }
+}
+
 /// What a client did not know of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct News {

@@ -2,7 +2,6 @@
 //! Each is answered for itself.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -115,12 +114,6 @@ const ONE: &str = "select *, case when $7 <> 0 then {schema}.commit_when($7) end
                    from {schema}.append($1, $2, $3, $4, $5, 0, $6, null, $8, $9)";
 const SEVERAL: &str = "select * from {schema}.append_each($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const NEWS: &str = "select * from {schema}.news($1, $2, $3)";
-
-impl fmt::Debug for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
-    }
-}
 
 impl Batch {
     pub(crate) fn new(pool: &Arc<Pool>, commit_when: i32) -> Self {

@@ -1,5 +1,6 @@
 //! The journals: rows of a table, and the statements that append to them and read them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,13 +28,18 @@ const BASE_AFTER: u64 = 1024;
 const PAGE: i64 = 200;
 
 /// The rows of one client.
-#[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) pool: Arc<Pool>,
     pub(crate) listener: Arc<Listener>,
     inbox: Inbox,
     commit_when: i32,
     batch: Batch,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rows").field(&self.pool).finish()
+    }
 }
 
 const APPEND_AND_RING: &str = "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, $9, \

@@ -2,7 +2,6 @@
 //! that this client does.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,14 +57,6 @@ pub(crate) struct Listener {
     /// Whether others can ring; if not, this client looks.
     hears: AtomicBool,
     has_warned: AtomicBool,
-}
-
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
-            .field("epochs", &self.epochs)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A session that hears.

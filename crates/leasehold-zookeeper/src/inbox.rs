@@ -3,7 +3,6 @@
 //! If it is missing, others know that nobody listens. Its version tells how often it was rung: a watch
 //! tells of some changes only once, and then the client looks at every key.
 
-use std::fmt;
 use std::sync::Arc;
 
 use leasehold_core::{Inbox, Key, Push};
@@ -26,12 +25,6 @@ pub(crate) struct Bell {
     /// Numbers the nodes that were made.
     pub(crate) epochs: Arc<Epochs>,
     doubted: Notify,
-}
-
-impl fmt::Debug for Bell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Bell").field(&self.path).finish()
-    }
 }
 
 /// An open inbox.

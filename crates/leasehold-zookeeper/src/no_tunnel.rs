@@ -4,7 +4,6 @@ use leasehold_store::{ErrorKind, StoreError};
 
 use super::options::ZooKeeperOptions;
 
-#[derive(Debug)]
 pub(crate) enum Tunnel {}
 
 impl Tunnel {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Key, Moment, StoreTime};
+use leasehold_core::{Key, Moment};
 
 use super::copy::Copy;
-use super::{Journal, News, Page, PageOf};
+use super::{Journal, News, PageOf};
 use crate::clock;
 use crate::error::StoreError;
 use crate::glob;
@@ -20,26 +20,15 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// One in so many clients looks at its first step: a client may be gone soon after.
 const FIRST: u64 = 8;
 
-/// The records of a page: the key, the time of its last step, and the queue.
-fn read(page: Page, journal: &impl Journal) -> Vec<Row> {
-    let records = page.records.into_iter();
-    let queue = |name: &str, news: Result<News, StoreError>| {
-        let (key, mut copy) = (Key::new(name)?, Copy::default());
-        copy.follow(&key, &news?, journal.inbox())?;
-        Ok((key, copy))
-    };
-    let row = |(name, touched, news): (String, StoreTime, _)| Row {
-        queue: queue(&name, news),
-        name,
-        touched,
-    };
-    records.map(row).collect()
-}
-
-struct Row {
-    name: String,
-    touched: StoreTime,
-    queue: Result<(Key, Copy), StoreError>,
+/// The key and the queue of a record that was read.
+fn read(
+    name: &str,
+    news: Result<News, StoreError>,
+    journal: &impl Journal,
+) -> Result<(Key, Copy), StoreError> {
+    let (key, mut copy) = (Key::new(name)?, Copy::default());
+    copy.follow(&key, &news?, journal.inbox())?;
+    Ok((key, copy))
 }
 
 /// A listing in progress.
@@ -73,15 +62,15 @@ impl<J: Journal> Listing for Pages<'_, J> {
             idle_for: None,
         };
         let page = self.journal.page(&of).await?;
-        let at = page.at;
         self.after = page.records.last().map(|(name, ..)| name.clone());
         self.ended = self.after.is_none();
         let mut listed = ListPage::default();
-        for Row { name, queue, .. } in read(page, self.journal) {
-            match queue {
-                _ if !glob::matches(&self.pattern, &name) => {}
+        let mut records = page.records;
+        records.retain(|(name, ..)| glob::matches(&self.pattern, name));
+        for (name, _, news) in records {
+            match read(&name, news, self.journal) {
                 Ok((key, copy)) => {
-                    let seen = copy.queue.look(at);
+                    let seen = copy.queue.look(page.at);
                     if !seen.holders.is_empty() || !seen.waiters.is_empty() {
                         listed.found.push((key, seen));
                     }
@@ -136,13 +125,11 @@ pub(super) async fn sweep(
         idle_for: Some(retention),
     };
     let page = journal.page(&of).await?;
-    let at = page.at;
-    let rows = read(page, journal);
-    let last = rows.last().map(|row| row.name.clone());
-    for Row { touched, queue, .. } in rows {
-        if let Ok((key, copy)) = queue
+    let last = page.records.last().map(|(name, ..)| name.clone());
+    for (name, touched, news) in page.records {
+        if let Ok((key, copy)) = read(&name, news, journal)
             && let Some(end) = copy.known
-            && touched + copy.queue.keep_for(touched, retention) < at
+            && touched + copy.queue.keep_for(touched, retention) < page.at
         {
             journal.forget(&key, end).await?;
         }

@@ -260,11 +260,11 @@ impl Actor {
     }
 
     /// The answer of a store; of a quorum, the first that there is: a machine that is busy enough
-    /// lets servers be late, and both verbs find what was done before.
-    async fn answered<R, F>(&self, ask: impl Fn() -> F) -> Answer<R>
-    where
-        F: Future<Output = Result<Answer<R>, StoreError>>,
-    {
+    /// lets servers be late, and what is asked here finds what was done before.
+    pub(super) async fn answered<A>(
+        &self,
+        mut ask: impl AsyncFnMut() -> Result<A, StoreError>,
+    ) -> A {
         for _ in 0..TRIES {
             match ask().await {
                 Err(error) if error.kind() == ErrorKind::Unavailable && !self.queues() => {}

@@ -87,12 +87,6 @@ impl Wanted for Claim {
     }
 }
 
-impl Wanted for &Claim {
-    fn claim(self) -> Claim {
-        self.clone()
-    }
-}
-
 /// An exclusive claim that outlives the case.
 impl Wanted for u128 {
     fn claim(self) -> Claim {

@@ -70,7 +70,7 @@ pub async fn claim_all_again_finds_itself(fixture: &dyn Fixture) {
         (key("one"), a.want(trying(1))),
         (key("two"), a.want(trying(2))),
     ];
-    let (_, token) = a.at("two").granted(&parts[1].1).await;
+    let (_, token) = a.at("two").granted(parts[1].1.clone()).await;
     let Some(first) = ask_all(&a, &parts).await else {
         return;
     };

@@ -31,6 +31,9 @@ const ROOM_FOR: Duration = Duration::from_millis(100);
 /// How many steps or looks a statement may have.
 const MOST: usize = 64;
 
+/// The format, as PostgreSQL keeps it.
+pub(crate) const NUMBER_OF_FORMAT: i32 = FORMAT.cast_signed();
+
 /// What waits for room, each with who is to be answered.
 struct Waiting<T, A> {
     waiting: Mutex<Vec<(T, oneshot::Sender<A>)>>,
@@ -78,7 +81,7 @@ impl<T, A> Waiting<T, A> {
 /// What is appended to a key that a client knows up to a record's end.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) key: Key,
+    pub(crate) key: String,
     pub(crate) record: Option<i64>,
     pub(crate) end: Option<i64>,
     pub(crate) entry: Vec<u8>,
@@ -88,6 +91,23 @@ pub(crate) struct Step {
     pub(crate) base: Option<Vec<u8>>,
     /// Where the last base ends. The new one is taken if that is still so.
     pub(crate) replaced: Option<i64>,
+}
+
+impl Step {
+    /// The parameters of the function `append`.
+    pub(crate) fn params<'a>(&'a self, commit_when: &'a i32) -> [Param<'a>; 9] {
+        [
+            (&self.key, Type::TEXT),
+            (&NUMBER_OF_FORMAT, Type::INT4),
+            (&self.record, Type::INT8),
+            (&self.end, Type::INT8),
+            (&self.entry, Type::BYTEA),
+            (&self.since, Type::INT8),
+            (commit_when, Type::INT4),
+            (&self.base, Type::BYTEA),
+            (&self.replaced, Type::INT8),
+        ]
+    }
 }
 
 /// What becomes of a step that waited.
@@ -107,7 +127,8 @@ pub(crate) struct Batch {
     pool: Arc<Pool>,
     steps: Waiting<Step, Outcome>,
     looks: Waiting<Look, Result<Row, StoreError>>,
-    commit_when: i32,
+    /// When the commit of a step counts, as the functions of the schema have it.
+    pub(crate) commit_when: i32,
 }
 
 const ONE: &str = "select *, case when $7 <> 0 then {schema}.commit_when($7) end \
@@ -206,7 +227,7 @@ impl Batch {
         };
         let mut left = Vec::new();
         for (step, answer) in steps {
-            match taken.remove(step.key.as_str()) {
+            match taken.remove(&step.key) {
                 Some(row) => _ = answer.send(Outcome::Taken(Ok(row))),
                 None => left.push((step, answer)),
             }
@@ -215,18 +236,7 @@ impl Batch {
     }
 
     async fn send_alone(&self, step: &Step) -> Result<Row, StoreError> {
-        let params: [Param<'_>; 9] = [
-            (&step.key.as_str(), Type::TEXT),
-            (&FORMAT.cast_signed(), Type::INT4),
-            (&step.record, Type::INT8),
-            (&step.end, Type::INT8),
-            (&step.entry, Type::BYTEA),
-            (&step.since, Type::INT8),
-            (&self.commit_when, Type::INT4),
-            (&step.base, Type::BYTEA),
-            (&step.replaced, Type::INT8),
-        ];
-        let rows = self.pool.ask(ONE, &params).await?;
+        let rows = self.pool.ask(ONE, &step.params(&self.commit_when)).await?;
         rows.into_iter().next().ok_or_else(no_answer)
     }
 
@@ -234,7 +244,7 @@ impl Batch {
         &self,
         steps: impl Iterator<Item = &Step> + Clone,
     ) -> Result<Vec<(String, Row)>, StoreError> {
-        let keys: Vec<_> = steps.clone().map(|step| step.key.as_str()).collect();
+        let keys: Vec<_> = steps.clone().map(|step| &*step.key).collect();
         let records: Vec<_> = steps.clone().map(|step| step.record).collect();
         let ends: Vec<_> = steps.clone().map(|step| step.end).collect();
         let entries: Vec<_> = steps.clone().map(|step| &*step.entry).collect();
@@ -243,7 +253,7 @@ impl Batch {
         let replaced: Vec<_> = steps.map(|step| step.replaced).collect();
         let params: [Param<'_>; 9] = [
             (&keys, Type::TEXT_ARRAY),
-            (&FORMAT.cast_signed(), Type::INT4),
+            (&NUMBER_OF_FORMAT, Type::INT4),
             (&records, Type::INT8_ARRAY),
             (&ends, Type::INT8_ARRAY),
             (&entries, Type::BYTEA_ARRAY),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Inbox, Key, StoreTime};
 use leasehold_store::journal::{
-    Append, Appended, Doorbell, Entry, FORMAT, Journal, JournalStore, News, Page, PageOf, Position,
+    Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
     damaged, other_format,
 };
 use leasehold_store::random::random_u64;
@@ -14,7 +14,7 @@ use leasehold_store::{Acknowledged, Acknowledges, Capabilities, Listening, Store
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::batch::{Batch, Step, number, split};
+use super::batch::{Batch, NUMBER_OF_FORMAT, Step, number, split};
 use super::errors::{self, CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
@@ -32,7 +32,6 @@ pub(crate) struct Rows {
     pub(crate) pool: Arc<Pool>,
     pub(crate) listener: Arc<Listener>,
     inbox: Inbox,
-    commit_when: i32,
     batch: Batch,
 }
 
@@ -42,8 +41,8 @@ impl fmt::Debug for Rows {
     }
 }
 
-const APPEND_AND_RING: &str = "call {schema}.append_and_ring($1, $2, $3, $4, $5, $6, $7, $8, $9, \
-    $10, null, null, null, null, null, null, null, null)";
+const APPEND_AND_RING: &str = "call {schema}.append_and_ring($1, $2, $3, $4, $5, $10, $6, $7, $8, \
+    $9, null, null, null, null, null, null, null, null)";
 
 const APPEND_ALL: &str = "select * from {schema}.append_all($1, $2, $3, $4, $5, $6, $7)";
 
@@ -65,7 +64,6 @@ pub(crate) async fn open(options: &PostgresOptions) -> Result<JournalStore<Rows>
     let rows = Rows {
         batch: Batch::new(&pool, commit_when),
         listener: Listener::new(pool.clone(), options.listens_at(), &inbox),
-        commit_when,
         inbox,
         pool,
     };
@@ -83,31 +81,21 @@ impl Rows {
         let new_base = part.new_base(BASE_AFTER)?.zip(end);
         let new_base = new_base.map(|((base, bytes), end)| (base, end - number(bytes)));
         let (base, replaced) = new_base.unzip();
+        let step = Step {
+            key: part.key.as_str().to_owned(),
+            record,
+            end,
+            entry: part.bytes.to_vec(),
+            since,
+            base,
+            replaced,
+        };
         if part.ring.is_empty() {
-            let row = self.batch.take(Step {
-                key: part.key.clone(),
-                record,
-                end,
-                entry: part.bytes.to_vec(),
-                since,
-                base,
-                replaced,
-            });
-            return appended(part.key, &row.await?);
+            return appended(part.key, &self.batch.take(step).await?);
         }
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
-        let params: [Param<'_>; 10] = [
-            (&part.key.as_str(), Type::TEXT),
-            (&FORMAT.cast_signed(), Type::INT4),
-            (&record, Type::INT8),
-            (&end, Type::INT8),
-            (&part.bytes, Type::BYTEA),
-            (&inboxes, Type::TEXT_ARRAY),
-            (&since, Type::INT8),
-            (&self.commit_when, Type::INT4),
-            (&base, Type::BYTEA),
-            (&replaced, Type::INT8),
-        ];
+        let mut params = step.params(&self.batch.commit_when).to_vec();
+        params.push((&inboxes, Type::TEXT_ARRAY));
         match self.pool.query(APPEND_AND_RING, &params).await {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
             Err(Failure::Server(error)) if errors::is_full(&error) => {
@@ -152,15 +140,14 @@ impl Journal for Rows {
         let keys: Vec<_> = sorted().map(|part| part.key.as_str()).collect();
         let (records, ends): (Vec<_>, Vec<_>) = sorted().map(|part| split(part.known)).unzip();
         let entries: Vec<_> = sorted().map(|part| part.bytes).collect();
-        let format = FORMAT.cast_signed();
         let params: [Param<'_>; 7] = [
             (&keys, Type::TEXT_ARRAY),
-            (&format, Type::INT4),
+            (&NUMBER_OF_FORMAT, Type::INT4),
             (&records, Type::INT8_ARRAY),
             (&ends, Type::INT8_ARRAY),
             (&entries, Type::BYTEA_ARRAY),
             (&since, Type::INT8),
-            (&self.commit_when, Type::INT4),
+            (&self.batch.commit_when, Type::INT4),
         ];
         let rows = match self.pool.query(APPEND_ALL, &params).await {
             Ok(rows) => rows,
@@ -308,7 +295,7 @@ fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
     };
     let format: Result<Option<i32>, _> = row.try_get("format");
     if let Ok(Some(format)) = format
-        && format != FORMAT.cast_signed()
+        && format != NUMBER_OF_FORMAT
     {
         return Err(other_format(key, format.cast_unsigned()));
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::errors;
-use super::pool::{Failure, Param, Pool};
+use super::pool::{Failure, Param, Pool, first};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "3";
@@ -56,25 +56,17 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     made
 }
 
-async fn version(
-    pool: &Arc<Pool>,
-    client: &tokio_postgres::Client,
-) -> Result<Option<String>, StoreError> {
+async fn version(pool: &Pool, client: &Client) -> Result<Option<String>, StoreError> {
     let failed = |error| pool.meaning(Failure::Server(error));
     let schema = &pool.schema;
     let is_there = format!("select to_regclass('{schema}.about') is not null");
-    if first(&client.simple_query(&is_there).await.map_err(failed)?).as_deref() != Some("t") {
+    let is_there = client.query_typed(&is_there, &[]).await.map_err(failed)?;
+    if first::<bool>(&is_there) != Some(true) {
         return Ok(None);
     }
-    let version = format!("select version from {schema}.about");
-    Ok(first(&client.simple_query(&version).await.map_err(failed)?))
-}
-
-fn first(answer: &[SimpleQueryMessage]) -> Option<String> {
-    answer.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    })
+    let version = format!("select version::text from {schema}.about");
+    let version = client.query_typed(&version, &[]).await.map_err(failed)?;
+    Ok(first(&version))
 }
 
 /// Refuses the schema of another version.
@@ -92,10 +84,7 @@ pub(crate) fn checked(found: &str, schema: &str) -> Result<(), StoreError> {
 /// they are to.
 pub(crate) async fn check(pool: &Arc<Pool>, commit_when: i32) -> Result<(), StoreError> {
     let statement = "select version::text from {schema}.about";
-    let rows = pool.ask(statement, &[]).await?;
-    let found = rows
-        .first()
-        .and_then(|row| row.try_get::<_, String>(0).ok());
+    let found: Option<String> = first(&pool.ask(statement, &[]).await?);
     checked(found.as_deref().unwrap_or("none"), &pool.schema)?;
     let can: Param<'_> = (&commit_when, Type::INT4);
     let statement = "select {schema}.commit_when($1)";

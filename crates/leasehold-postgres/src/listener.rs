@@ -17,7 +17,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::errors::no_answer;
-use super::pool::{Failure, Param, Pool};
+use super::pool::{Failure, Param, Pool, first};
 
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
@@ -220,8 +220,7 @@ impl Listener {
         client.query_typed(&lock, &[inbox]).await.map_err(failed)?;
         let clock = format!("select {schema}.clock()");
         let rows = client.query_typed(&clock, &[]).await.map_err(failed)?;
-        let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        let now = now.ok_or_else(no_answer)?;
+        let now: i64 = first(&rows).ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(Some(Session {
             heard,

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::Severity;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
@@ -268,7 +269,10 @@ impl Pool {
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.
-pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Result<T, StoreError> {
+pub(crate) fn get<'a, T: FromSql<'a>>(
+    row: &'a Row,
+    column: impl RowIndex + fmt::Display,
+) -> Result<T, StoreError> {
     row.try_get(column).map_err(|error| {
         StoreError::new(
             ErrorKind::Corrupt,
@@ -279,8 +283,10 @@ pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl Column) -> Resu
     })
 }
 
-pub(crate) trait Column: tokio_postgres::row::RowIndex + fmt::Display {}
-impl<C: tokio_postgres::row::RowIndex + fmt::Display> Column for C {}
+/// The first column of the first row, if it is there and of that type.
+pub(crate) fn first<T: for<'a> FromSql<'a>>(rows: &[Row]) -> Option<T> {
+    rows.first().and_then(|row| row.try_get(0).ok())
+}
 
 /// The hosts, for messages.
 fn server(config: &Config) -> String {

@@ -50,14 +50,14 @@ pub enum SslMode {
     VerifyFull,
 }
 
-impl SslMode {
-    const NAMES: [(&'static str, Self); 4] = [
-        ("disable", Self::Disable),
-        ("prefer", Self::Prefer),
-        ("require", Self::Require),
-        ("verify-full", Self::VerifyFull),
-    ];
-}
+const COMMITS: &[(&str, Commit)] = &[("sync", Commit::Sync), ("async", Commit::Async)];
+
+const SSL_MODES: &[(&str, SslMode)] = &[
+    ("disable", SslMode::Disable),
+    ("prefer", SslMode::Prefer),
+    ("require", SslMode::Require),
+    ("verify-full", SslMode::VerifyFull),
+];
 
 /// Options of a store in PostgreSQL. `Debug` hides passwords.
 ///
@@ -140,20 +140,8 @@ const TABLE: &[Param<PostgresOptions>] = &[
         })
     }),
     ("commit", |options| {
-        let shown = (options.commit == Commit::Async).then(|| "async".to_owned());
-        Field::custom(shown, |text| {
-            options.commit = match text {
-                "sync" => Commit::Sync,
-                "async" => Commit::Async,
-                _ => {
-                    return Err(Invalid::new(
-                        "the URL has an unknown value for commit",
-                        "write commit=sync or commit=async",
-                    ));
-                }
-            };
-            Ok(())
-        })
+        let hint = "write commit=sync or commit=async";
+        one_of(&mut options.commit, COMMITS, "commit", hint)
     }),
     ("acknowledge", |options| {
         let shown = (options.acknowledge != 0).then(|| options.acknowledge.to_string());
@@ -172,17 +160,8 @@ const TABLE: &[Param<PostgresOptions>] = &[
         })
     }),
     ("sslmode", |options| {
-        let name = SslMode::NAMES
-            .iter()
-            .find(|(_, mode)| *mode == options.sslmode);
-        let shown = name.filter(|_| options.sslmode != SslMode::default());
-        Field::custom(shown.map(|(name, _)| (*name).to_owned()), |text| {
-            let mode = SslMode::NAMES.iter().find(|(name, _)| *name == text);
-            let why = "the URL has an unknown value for sslmode";
-            let hint = "write disable, prefer, require or verify-full";
-            options.sslmode = mode.ok_or_else(|| Invalid::new(why, hint))?.1;
-            Ok(())
-        })
+        let hint = "write disable, prefer, require or verify-full";
+        one_of(&mut options.sslmode, SSL_MODES, "sslmode", hint)
     }),
     ("ca", |options| Field::Pem(&mut options.access.tls.ca)),
     ("cert", |options| Field::Pem(&mut options.access.tls.cert)),
@@ -197,6 +176,23 @@ const TABLE: &[Param<PostgresOptions>] = &[
         DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
+
+/// A parameter with one of these values, by their names.
+fn one_of<'a, T: Copy + Default + PartialEq>(
+    field: &'a mut T,
+    values: &'static [(&'static str, T)],
+    name: &'static str,
+    hint: &'static str,
+) -> Field<'a> {
+    let now = values.iter().find(|(_, value)| *value == *field);
+    let shown = now.filter(|(_, value)| *value != T::default());
+    Field::custom(shown.map(|(name, _)| (*name).to_owned()), move |text| {
+        let found = values.iter().find(|(name, _)| *name == text);
+        let unknown = || Invalid::new(format!("the URL has an unknown value for {name}"), hint);
+        *field = found.ok_or_else(unknown)?.1;
+        Ok(())
+    })
+}
 
 fn invalid(what: &str) -> Invalid {
     let hint = "write it like postgres://user@host/database";

@@ -200,24 +200,18 @@ impl ZooKeeperOptions {
                  %3F for ?, %40 for @",
             ));
         }
-        let (identity, servers) = match authority.rsplit_once('@') {
-            Some((identity, servers)) => (Some(identity), servers),
-            None => (None, authority),
-        };
-        let (user, password) = match identity.map(|text| text.split_once(':').unwrap_or((text, "")))
-        {
-            Some((user, password)) => (Some(decoded(user)?), Some(decoded(password)?)),
-            None => (None, None),
-        };
+        let mut options = Self::new([] as [(&str, u16); 0]).tls(encrypted);
+        let mut servers = authority;
+        if let Some((identity, after)) = authority.rsplit_once('@') {
+            let (user, password) = identity.split_once(':').unwrap_or((identity, ""));
+            let (user, password) = (decoded(user)?, decoded(password)?);
+            let password = Some(password).filter(|password| !password.is_empty());
+            options.access.set_login(Some(user), password);
+            servers = after;
+        }
         let servers = servers.split(',');
         let servers = servers.map(|text| server(text, usual_port(encrypted)));
-        let mut options = Self {
-            servers: servers.collect::<Result<_, _>>()?,
-            encrypted,
-            ..Self::new([] as [(&str, u16); 0])
-        };
-        let password = password.filter(|password| !password.is_empty());
-        options.access.set_login(user, password);
+        options.servers = servers.collect::<Result<_, _>>()?;
         let path = decoded(path)?;
         match path.trim_end_matches('/') {
             "" => {}

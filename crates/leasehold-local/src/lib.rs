@@ -253,7 +253,7 @@ impl LocalStore {
         let options = LocalOptions {
             directory: None,
             retention: self.inner.retention,
-            audit: self.inner.audit.as_ref().map(Log::limit),
+            audit: self.inner.audit.as_ref().map(|log| log.limit),
             group: self.inner.directory.group().map(Group::text),
         };
         options.url(self.directory())

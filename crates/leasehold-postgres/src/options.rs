@@ -436,10 +436,6 @@ impl PostgresOptions {
         }
     }
 
-    pub(crate) fn has_password(&self) -> bool {
-        self.config.get_password().is_some()
-    }
-
     /// For the connection that is opened next: with its login, unless the session that listens has its
     /// own.
     ///

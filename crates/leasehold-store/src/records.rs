@@ -126,6 +126,11 @@ pub struct Transacted {
     pub epoch: u64,
 }
 
+/// The error for a step of which there is no outcome.
+pub(crate) fn not_taken() -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
+}
+
 #[async_trait]
 impl<R: Records> LockStore for R {
     fn capabilities(&self) -> Capabilities {
@@ -138,9 +143,7 @@ impl<R: Records> LockStore for R {
             Ok(outcomes) => outcomes.into_iter().next(),
             Err((_, outcome)) => Some(*outcome),
         };
-        let Outcome { reply, at, .. } = outcome.ok_or_else(|| {
-            StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
-        })?;
+        let Outcome { reply, at, .. } = outcome.ok_or_else(not_taken)?;
         Ok(Answer::new(reply, at, epoch).with_acknowledged(self.acknowledged()))
     }
 

@@ -167,10 +167,6 @@ impl Directory {
         self.shared.as_ref().map(|shared| &shared.group)
     }
 
-    pub(super) fn is_shared(&self) -> bool {
-        self.shared.is_some()
-    }
-
     /// Where something in it is: an open directory, and its name there.
     pub(super) fn at<'a>(&'a self, name: &'a str) -> (BorrowedFd<'a>, &'a str) {
         let part = self.shared.as_ref().and_then(|shared| shared.part(name));
@@ -268,7 +264,7 @@ impl Directory {
 
     /// Removes what nobody has finished, in a directory of a group.
     pub(super) fn remove_unfinished(&self, now: Duration, most: usize) {
-        for part in PARTS.iter().filter(|_| self.is_shared()) {
+        for part in PARTS.iter().filter(|_| self.shared.is_some()) {
             let mut names = self.all_names(part, most).unwrap_or_default();
             names.retain(|name| name.starts_with(UNFINISHED));
             for name in names.iter().map(|name| format!("{part}/{name}")) {

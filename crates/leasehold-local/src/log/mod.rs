@@ -42,7 +42,7 @@ const PAGE: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Log {
     directory: Arc<Directory>,
-    limit: AuditLimit,
+    pub(super) limit: AuditLimit,
     /// Taken by whoever writes, so that one of this client begins a new file.
     turn: Mutex<()>,
     fails: AtomicBool,
@@ -61,10 +61,6 @@ impl Log {
             turn: Mutex::default(),
             fails: AtomicBool::default(),
         })
-    }
-
-    pub(super) fn limit(&self) -> AuditLimit {
-        self.limit
     }
 
     /// Adds entries. The step is taken by now: what cannot be written is said once.

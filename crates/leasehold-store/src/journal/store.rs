@@ -17,7 +17,7 @@ use crate::acknowledged::Acknowledged;
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
-use crate::records::{Records, Step, Taken, Transacted};
+use crate::records::{Records, Step, Taken, Transacted, not_taken};
 use crate::sync::{Mutex, check_runtime, lock, sleep};
 
 /// When a look that a ring has asked for is tried again.
@@ -277,7 +277,7 @@ impl<J: Journal> Client<J> {
                     let taken = self.append_surely(slot, copy, command).await;
                     outcomes.push(taken.and_then(|taken| {
                         let one = taken.into_iter().next();
-                        one.ok_or_else(nothing_came)
+                        one.ok_or_else(not_taken)
                     }));
                 }
                 outcomes
@@ -368,8 +368,4 @@ impl<J: Journal> Client<J> {
 fn no_task() -> StoreError {
     let message = "the runtime of the store's tasks has ended";
     StoreError::new(ErrorKind::Unavailable, message)
-}
-
-fn nothing_came() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
 }

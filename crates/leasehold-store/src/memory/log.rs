@@ -12,7 +12,7 @@ use crate::error::StoreError;
 /// The entries that are kept.
 #[derive(Debug)]
 pub(super) struct KeptLog {
-    limit: AuditLimit,
+    pub(super) limit: AuditLimit,
     /// How many were there before those.
     gone: usize,
     records: VecDeque<AuditRecord>,
@@ -25,11 +25,6 @@ impl KeptLog {
             gone: 0,
             records: VecDeque::new(),
         }
-    }
-
-    /// As it is after everything was lost.
-    pub(super) fn emptied(&self) -> Self {
-        Self::new(self.limit)
     }
 
     pub(super) fn note(&mut self, key: &Key, entries: Vec<AuditEntry>) {

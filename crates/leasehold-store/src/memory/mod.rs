@@ -360,7 +360,7 @@ impl ManualClock {
     /// Deletes all records, as a restart without persistence does.
     pub fn lose_everything(&self) {
         let mut kept = lock(&self.shared.kept);
-        let audit = kept.audit.as_ref().map(KeptLog::emptied);
+        let audit = kept.audit.as_ref().map(|log| KeptLog::new(log.limit));
         *kept = Kept {
             audit,
             ..Kept::default()

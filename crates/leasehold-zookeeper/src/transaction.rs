@@ -37,16 +37,10 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn add(
-        &mut self,
-        op: Op<'a>,
-        path: &str,
-        content: &[u8],
-        add: impl FnOnce(&mut MultiWriter<'a>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// Counts an operation that is added.
+    fn count(&mut self, op: Op<'a>, path: &str, content: &[u8]) {
         self.ops.push(op);
         self.bytes += path.len() + content.len() + OVERHEAD;
-        add(&mut self.writer)
     }
 
     /// The change of a node, if it is still the record that the client knows, and ends there.
@@ -57,45 +51,37 @@ impl<'a> Transaction<'a> {
         record: u64,
         content: &[u8],
     ) -> Result<(), Error> {
-        let path = path_of(part.key);
+        let (path, child) = (path_of(part.key), path_of_record(part.key, record));
         if let Some(known) = part.known.filter(|known| known.record == record) {
-            let child = path_of_record(part.key, record);
-            self.add(Op::Other, &child, &[], |writer| {
-                writer.add_check_version(&child, ANY)
-            })?;
-            return self.add(Op::Change, &path, content, |writer| {
-                writer.add_set_data(&path, content, Some(version_of(known)))
-            });
+            self.count(Op::Other, &child, &[]);
+            self.writer.add_check_version(&child, ANY)?;
+            self.count(Op::Change, &path, content);
+            let version = Some(version_of(known));
+            return self.writer.add_set_data(&path, content, version);
         }
         if let Some(known) = part.known {
             self.remove(part.key, known)?;
         }
-        let child = path_of_record(part.key, record);
         let lasting = sessions.lasting();
-        self.add(Op::Change, &path, content, |writer| {
-            writer.add_create(&path, content, &lasting)
-        })?;
-        self.add(Op::Other, &child, &[], |writer| {
-            writer.add_create(&child, &[], &lasting)
-        })
+        self.count(Op::Change, &path, content);
+        self.writer.add_create(&path, content, &lasting)?;
+        self.count(Op::Other, &child, &[]);
+        self.writer.add_create(&child, &[], &lasting)
     }
 
     /// The end of a record, if it still ends there.
     pub(crate) fn remove(&mut self, key: &Key, at: Position) -> Result<(), Error> {
         let (path, child) = (path_of(key), path_of_record(key, at.record));
-        self.add(Op::Other, &child, &[], |writer| {
-            writer.add_delete(&child, None)
-        })?;
-        self.add(Op::Other, &path, &[], |writer| {
-            writer.add_delete(&path, Some(version_of(at)))
-        })
+        self.count(Op::Other, &child, &[]);
+        self.writer.add_delete(&child, None)?;
+        self.count(Op::Other, &path, &[]);
+        self.writer.add_delete(&path, Some(version_of(at)))
     }
 
     pub(crate) fn ring(&mut self, key: &Key, inbox: &'a Inbox) -> Result<(), Error> {
         let (path, content) = (path_of_inbox(inbox), key.as_str().as_bytes());
-        self.add(Op::Ring(inbox), &path, content, |writer| {
-            writer.add_set_data(&path, content, None)
-        })
+        self.count(Op::Ring(inbox), &path, content);
+        self.writer.add_set_data(&path, content, None)
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
     })
 }
 
-/// One configuration for each host, for a session that writes.
-pub(crate) fn one_by_one(config: &Config, passwords: &Passwords) -> Vec<Config> {
+/// One configuration for each host, for a session that writes; with the passwords of a file.
+pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
     let user = config.get_user().map(str::to_owned);
     // Whom the client takes by default.
     let user = user.or_else(|| var("USER").ok()).unwrap_or_default();
@@ -39,9 +39,9 @@ pub(crate) fn one_by_one(config: &Config, passwords: &Passwords) -> Vec<Config> 
                     path.to_string_lossy().into_owned()
                 }
             };
-            let of_file = passwords.of([&name, &port.to_string(), database, &user]);
+            let of_file = password_of(passwords, [&name, &port.to_string(), database, &user]);
             let password = config.get_password();
-            if let Some(password) = password.or_else(|| of_file.map(str::as_bytes)) {
+            if let Some(password) = password.or_else(|| of_file.as_deref().map(str::as_bytes)) {
                 one.password(password);
             }
             if let Some(user) = config.get_user() {
@@ -58,32 +58,20 @@ pub(crate) fn one_by_one(config: &Config, passwords: &Passwords) -> Vec<Config> 
         .collect()
 }
 
-/// The lines of a file of passwords: host, port, database, user and password.
-#[derive(Default)]
-pub(crate) struct Passwords(Vec<Vec<String>>);
-
-impl Passwords {
-    /// Of the file that `PGPASSFILE` names, or `~/.pgpass`: as it is now.
-    pub(crate) fn of_file() -> Self {
-        Self::read(&text_of_file().unwrap_or_default())
-    }
-
-    fn read(text: &str) -> Self {
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        Self(lines.map(fields_of).collect())
-    }
-
-    /// That of the first line which fits.
-    fn of(&self, wanted: [&str; 4]) -> Option<&str> {
-        self.0.iter().find_map(|fields| {
-            let (password, names) = fields.split_last().filter(|(_, names)| names.len() == 4)?;
-            let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
-            names.iter().zip(wanted).all(fits).then_some(&**password)
-        })
-    }
+/// The password of the first line that fits of a file of passwords: host, port, database, user and
+/// password.
+fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.find_map(|line| {
+        let mut names = fields_of(line);
+        let password = names.pop().filter(|_| names.len() == 4)?;
+        let fits = |(name, wanted): (&String, &str)| name == "*" || name == wanted;
+        names.iter().zip(wanted).all(fits).then_some(password)
+    })
 }
 
-/// All of it; why there is none, if it was named, or cannot be read.
+/// The file that `PGPASSFILE` names, or `~/.pgpass`, as it is now; why there is none, if it was named,
+/// or cannot be read.
 pub(crate) fn text_of_file() -> Result<String, String> {
     let named = var("PGPASSFILE").map(PathBuf::from).ok();
     let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
@@ -129,10 +117,10 @@ mod tests {
 
     #[test]
     fn each_host_has_its_own_password() {
-        let passwords = Passwords::read("# a:1:*:*:no\na:1:d:u:of a\nb:*:*:u:of b\n");
+        let passwords = "# a:1:*:*:no\na:1:d:u:of a\nb:*:*:u:of b\n";
         let of = |url: &str| {
             let config = url.parse().unwrap();
-            let each = one_by_one(&config, &passwords).into_iter();
+            let each = one_by_one(&config, passwords).into_iter();
             each.map(|one| one.get_password().map(<[u8]>::to_vec))
                 .collect::<Vec<_>>()
         };

@@ -13,7 +13,7 @@ use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use super::hosts::{PORT, Passwords, one_by_one, ports_of};
+use super::hosts::{PORT, one_by_one, ports_of, text_of_file};
 
 const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
@@ -401,10 +401,8 @@ impl PostgresOptions {
     /// The same for each of its hosts, with the password that the file of passwords has for it.
     pub(crate) fn each_host(&self, config: &Config) -> Vec<Config> {
         let of_file = config.get_password().is_none() && !self.access.may_change();
-        one_by_one(
-            config,
-            &of_file.then(Passwords::of_file).unwrap_or_default(),
-        )
+        let passwords = of_file.then(|| text_of_file().unwrap_or_default());
+        one_by_one(config, &passwords.unwrap_or_default())
     }
 
     /// The URL as people may see it. It reads back the same but for the password.

@@ -69,11 +69,8 @@ impl<J: Journal> JournalStore<J> {
     async fn claim_all(&self, keys: &[&Key], claims: &[Command]) -> Result<Taken, StoreError> {
         check_runtime()?;
         let (client, claims) = (self.0.clone(), claims.to_vec());
-        let keys: Vec<Key> = keys.iter().map(|key| (*key).clone()).collect();
-        let task = tokio::spawn(async move {
-            let keys: Vec<&Key> = keys.iter().collect();
-            client.claim_all(&keys, &claims).await
-        });
+        let slots: Vec<_> = keys.iter().map(|key| client.keys.get(key)).collect();
+        let task = tokio::spawn(async move { client.claim_all(&slots, &claims).await });
         task.await.unwrap_or_else(|_| Err(no_task()))
     }
 }
@@ -323,14 +320,13 @@ impl<J: Journal> Client<J> {
     /// to the same without the others: the claims are appended only if all will be granted.
     async fn claim_all(
         self: &Arc<Self>,
-        keys: &[&Key],
+        slots: &[Arc<Slot>],
         claims: &[Command],
     ) -> Result<Taken, StoreError> {
-        let mut order: Vec<_> = (0..keys.len()).collect();
-        order.sort_by_key(|at| keys[*at]);
-        let slots: Vec<_> = keys.iter().map(|key| self.keys.get(key)).collect();
+        let mut order: Vec<_> = (0..slots.len()).collect();
+        order.sort_by_key(|at| &slots[*at].key);
         // In one order, so that two of these do not wait for each other.
-        let mut turns: Vec<_> = keys.iter().map(|_| None).collect();
+        let mut turns: Vec<_> = slots.iter().map(|_| None).collect();
         for at in order {
             turns[at] = Some(slots[at].turn.lock().await);
         }

@@ -320,23 +320,16 @@ impl Scheme for Memory {
             None => store,
             Some(limit) => store.audited(limit),
         };
-        Ok(Opened {
-            store: Arc::new(store),
-            url: url.to_owned(),
-        })
+        Ok(Opened::new(Arc::new(store), url))
     }
 
     async fn examine(&self, url: &str, _access: &Access) -> Result<Report, StoreError> {
         let found = "locks exist only in the memory of one process";
-        Ok(Report {
-            store: url.to_owned(),
-            promise: "Exclusion and fencing among the tasks of this process.".to_owned(),
-            findings: vec![
-                Finding::new(Severity::Warning, "reach", found)
-                    .meaning("no other process sees them, and a restart forgets them")
-                    .remedied("use local: for one machine, or a server for several"),
-            ],
-        })
+        let finding = Finding::new(Severity::Warning, "reach", found)
+            .meaning("no other process sees them, and a restart forgets them")
+            .remedied("use local: for one machine, or a server for several");
+        let promise = "Exclusion and fencing among the tasks of this process.";
+        Ok(Report::new(url, promise, vec![finding]))
     }
 }
 

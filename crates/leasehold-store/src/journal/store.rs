@@ -146,11 +146,8 @@ impl<J: Journal> Doorbell for Bell<J> {
 impl<J: Journal> PushSink for Bell<J> {
     fn push(&self, push: Push) {
         // Also when nothing is heard any more: that is what it says.
-        let sink = self
-            .0
-            .upgrade()
-            .and_then(|client| lock(&client.sink).clone());
-        if let Some(sink) = sink {
+        let client = self.0.upgrade();
+        if let Some(sink) = client.and_then(|client| lock(&client.sink).clone()) {
             sink.push(push);
         }
     }
@@ -164,12 +161,8 @@ impl<J: Journal> Client<J> {
         };
         let client = self.clone();
         tokio::spawn(async move {
-            let Self {
-                journal,
-                sweep: due,
-                ..
-            } = &*client;
-            match sweep(journal, due.retention, after.as_deref()).await {
+            let due = &client.sweep;
+            match sweep(&client.journal, due.retention, after.as_deref()).await {
                 Ok(last) => lock(&due.next).1 = last,
                 // Another client sweeps, or this one later.
                 Err(error) => tracing::debug!(%error, "cannot remove idle keys"),
@@ -341,11 +334,8 @@ impl<J: Journal> Client<J> {
         let mut is_fresh = false;
         let mut tries = Tries::new();
         loop {
-            let since = parts
-                .iter()
-                .map(|part| part.copy.at)
-                .max()
-                .unwrap_or_default();
+            let times = parts.iter().map(|part| part.copy.at);
+            let since = times.max().unwrap_or_default();
             let mut queues: Vec<Queue> = parts.iter().map(|part| part.copy.queue.clone()).collect();
             match Queue::claim_all(&mut queues, claims, now(since, self.journal.listens())) {
                 Ok(_) => {

@@ -13,7 +13,12 @@ use super::session::Sessions;
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
-    Ok(Some(Box::new(Bare::open(options).await?)))
+    let bare = Bare {
+        sessions: Sessions::new(options),
+        node: format!("/bench-{:016x}", random_u64()),
+    };
+    bare.set(&bare.node).await?;
+    Ok(Some(Box::new(bare)))
 }
 
 const WORKS: [BareWork; 3] = [
@@ -31,15 +36,6 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) async fn open(options: ZooKeeperOptions) -> Result<Self, StoreError> {
-        let bare = Self {
-            sessions: Sessions::new(options),
-            node: format!("/bench-{:016x}", random_u64()),
-        };
-        bare.set(&bare.node).await?;
-        Ok(bare)
-    }
-
     /// Sets a node, which is made where there is none.
     async fn set(&self, node: &str) -> Result<(), StoreError> {
         let (session, sessions) = (self.sessions.get().await?, &self.sessions);

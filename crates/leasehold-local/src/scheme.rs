@@ -137,12 +137,9 @@ impl Scheme for Local {
         };
         let (path, made) = LocalStore::make(options).await?;
         let outcome = if made { Marked::New } else { Marked::Already };
-        Ok(vec![
-            Initialised::new(path.display().to_string(), Ok(outcome)).with_made(Made::new(
-                format!("the directory {}", path.display()),
-                users,
-            )),
-        ])
+        let what = format!("the directory {}", path.display());
+        let initialised = Initialised::new(path.display().to_string(), Ok(outcome));
+        Ok(vec![initialised.with_made(Made::new(what, users))])
     }
 }
 

@@ -53,12 +53,10 @@ impl Scheme for Postgres {
         let options = PostgresOptions::from_url(url)?.with_access(access)?;
         let pool = Pool::new(&options);
         let outcome = Ok(init::make(&pool).await?);
-        Ok(vec![
-            Initialised::new(pool.server.clone(), outcome).with_made(Made::new(
-                format!("the schema {} at {}", pool.schema, pool.server),
-                "for its owner and roles with rights to it".to_owned(),
-            )),
-        ])
+        let what = format!("the schema {} at {}", pool.schema, pool.server);
+        let made = Made::new(what, "for its owner and roles with rights to it");
+        let initialised = Initialised::new(&*pool.server, outcome);
+        Ok(vec![initialised.with_made(made)])
     }
 }
 

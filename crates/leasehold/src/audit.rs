@@ -4,6 +4,7 @@ pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 
 use leasehold_core::{Key, StoreTime};
 
+use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::session::Session;
 use crate::store::AuditLog as Pages;
@@ -57,8 +58,4 @@ impl<'a> AuditLog<'a> {
     }
 }
 
-impl std::fmt::Debug for AuditLog<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AuditLog").finish_non_exhaustive()
-    }
-}
+debug!(AuditLog<'_>);

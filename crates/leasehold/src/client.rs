@@ -3,7 +3,6 @@
 mod builder;
 mod by_parts;
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,6 +12,7 @@ use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime,
 pub use self::builder::ClientBuilder;
 use crate::audit::AuditLog;
 use crate::deadlock::{self, Deadlock};
+use crate::debug::debug;
 use crate::election::Election;
 use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
 use crate::inspection::{Broken, Inspection, Shutdown};
@@ -539,10 +539,4 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("store", &self.url)
-            .finish_non_exhaustive()
-    }
-}
+debug!(Client; |it| store: it.url);

@@ -205,15 +205,6 @@ pub(crate) struct DeadlockCheck {
     pub(crate) hear: Option<Hear>,
 }
 
-impl fmt::Debug for DeadlockCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadlockCheck")
-            .field("after", &self.after)
-            .field("gives_up", &self.gives_up)
-            .finish_non_exhaustive()
-    }
-}
-
 impl DeadlockCheck {
     /// Looks for a deadlock again and again. Completes when the claim is to give up: at the first
     /// look that finds one if it is the youngest, and one look later for each that is younger, in

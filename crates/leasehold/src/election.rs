@@ -9,11 +9,12 @@ use leasehold_core::{Arrival, ClientInfo, Loss, Token};
 
 pub use self::observe::Leaders;
 use self::observe::{look, observe_error};
+use crate::debug::debug;
 use crate::error::Error;
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{debug, options};
+use crate::verbs::options;
 use crate::waiting::LockOptions;
 
 /// A fair leader election: the candidate that asked first leads first.
@@ -42,7 +43,7 @@ pub struct Election {
 }
 
 options!(Election: lock);
-debug!(Election);
+debug!(Election; |it| key: it.key());
 
 /// The current leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 mod kinds;
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use leasehold_core::{Change, Changed, ClaimId, Key, LeaseState, Loss, Mode, Note
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
+use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::loss::LossSignal;
 use crate::session::claim_handle::ClaimHandle;
@@ -536,14 +536,7 @@ impl<K: LeaseKind> Lease<K> {
     }
 }
 
-impl<K: LeaseKind> fmt::Debug for Lease<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("key", self.key())
-            .field("mode", &self.mode())
-            .field("token", &self.slot().token())
-            .field("state", &self.state())
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
+debug!(
+    Lease<K: LeaseKind>; |it| key: it.key(), mode: it.mode(), token: it.slot().token(),
+    state: it.state(), remaining: it.remaining()
+);

@@ -1,5 +1,6 @@
 //! Listing of keys, page by page.
 
+use crate::debug::debug;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::session::Session;
@@ -79,8 +80,4 @@ impl<'a> Listing<'a> {
     }
 }
 
-impl std::fmt::Debug for Listing<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listing").finish_non_exhaustive()
-    }
-}
+debug!(Listing<'_>);

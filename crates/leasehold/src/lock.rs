@@ -11,6 +11,7 @@ use leasehold_core::{
 };
 
 use crate::clock;
+use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
@@ -18,7 +19,7 @@ use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::settings::{check_max_hold, check_min_hold, check_renewal, check_ttl};
-use crate::verbs::{adopting, debug, fairness, locking, looking, options, working};
+use crate::verbs::{adopting, fairness, locking, looking, options, working};
 use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
@@ -53,7 +54,7 @@ fairness!(Lock);
 locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts);
 working!(Lock, Lease<Any>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Lock, Any);
-debug!(Lock);
+debug!(Lock; |it| key: it.key());
 
 impl Lock {
     /// Returns the mode in which the key is claimed.

@@ -1,11 +1,11 @@
 //! Signals that tell other tasks when a lease is lost.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::select_all;
 use leasehold_core::Loss;
 
+use crate::debug::debug;
 use crate::session::claim_slot::ClaimSlot;
 
 /// A signal that tells other tasks when a lease is lost. Cheap to clone, and independent of the
@@ -74,10 +74,4 @@ impl LossSignal {
     }
 }
 
-impl fmt::Debug for LossSignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LossSignal")
-            .field("reason", &self.reason())
-            .finish_non_exhaustive()
-    }
-}
+debug!(LossSignal; |it| reason: it.reason());

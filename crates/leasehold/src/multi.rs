@@ -2,7 +2,6 @@
 
 mod lease;
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use futures_util::future::{select_all, try_join_all};
@@ -11,6 +10,7 @@ use leasehold_core::{Deadlines, End, Key, Mode};
 pub use self::lease::MultiLease;
 use self::lease::release_all;
 use crate::clock;
+use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
@@ -257,10 +257,4 @@ async fn any_lost<K: LeaseKind>(leases: &[Lease<K>]) {
     select_all(leases.iter().map(|lease| Box::pin(lease.lost()))).await;
 }
 
-impl<K: LeaseKind> fmt::Debug for MultiLock<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiLock")
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
-}
+debug!(MultiLock<K: LeaseKind>; |it| keys: it.keys);

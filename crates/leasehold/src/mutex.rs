@@ -1,8 +1,9 @@
 //! The mutex: one holder at a time.
 
+use crate::debug::debug;
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
-use crate::verbs::{adopting, debug, fairness, locking, looking, options, working};
+use crate::verbs::{adopting, fairness, locking, looking, options, working};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
@@ -40,7 +41,7 @@ fairness!(Mutex: lock);
 locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex: lock, Exclusive);
-debug!(Mutex);
+debug!(Mutex; |it| key: it.key());
 
 impl Mutex {
     /// Of a lock that is held alone.

@@ -289,12 +289,6 @@ impl Drop for Acquiring<'_> {
 /// The spans of leases, by the numbers of their claims.
 pub(crate) type Spans = HashMap<u64, Span>;
 
-impl fmt::Debug for Observers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Observers({})", self.0.len())
-    }
-}
-
 /// A client that is shut down, or hands its lease over, loses it by its own will.
 fn is_wanted(loss: Loss) -> bool {
     matches!(loss, Loss::HandedOver | Loss::Shutdown)

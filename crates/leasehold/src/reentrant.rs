@@ -2,11 +2,12 @@
 
 use leasehold_core::OwnerSecret;
 
+use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
 use crate::session::random_u128;
-use crate::verbs::{adopting, debug, locking, looking, options, retrying, working};
+use crate::verbs::{adopting, locking, looking, options, retrying, working};
 
 /// The owner of a [`Reentrant`] lock: a value that you make, clone and pass on. It is independent
 /// of threads and tasks.
@@ -89,7 +90,7 @@ retrying!(Reentrant: lock);
 locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Reentrant, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Reentrant: lock, Exclusive);
-debug!(Reentrant);
+debug!(Reentrant; |it| key: it.key());
 
 impl Reentrant {
     pub(crate) fn new(lock: Lock, owner: &Owner) -> Result<Self, Error> {

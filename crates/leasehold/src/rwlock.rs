@@ -2,11 +2,12 @@
 
 use leasehold_core::Mode;
 
+use crate::debug::debug;
 use crate::error::Error;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{debug, fairness, locking, looking, options, working};
+use crate::verbs::{fairness, locking, looking, options, working};
 use crate::waiting::LockOptions;
 
 /// A fair read-write lock: many readers together, or one writer alone.
@@ -51,7 +52,7 @@ locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read
 locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts);
 working!(RwLock, Lease<Shared>; |it| it.reader(); read, with_read, with_read_within, with_try_read, try_with_read);
 working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with_try_write, try_with_write);
-debug!(RwLock);
+debug!(RwLock; |it| key: it.key());
 
 impl RwLock {
     /// Of a lock that is held alone.

@@ -1,10 +1,10 @@
 //! The semaphore: a limited number of holders at a time.
 
-use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{Capacity, Mode, ResizeReply};
 
+use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
@@ -273,11 +273,4 @@ impl Semaphore {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("key", self.key())
-            .field("permits", &self.permits)
-            .finish_non_exhaustive()
-    }
-}
+debug!(Semaphore; |it| key: it.key(), permits: it.permits);

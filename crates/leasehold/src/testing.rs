@@ -23,7 +23,6 @@
 //!
 //! Servers keep their own time: with a real Redis, PostgreSQL or ZooKeeper do not pause the clock.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -37,6 +36,7 @@ use leasehold_store::{
     PushSink, StoreError,
 };
 
+use crate::debug::debug;
 use crate::{Client, ClientBuilder, Error, Lease};
 
 /// A store in memory that fails on demand. Each value has its own locks, so that tests beside each
@@ -75,13 +75,13 @@ pub struct TestStore {
 }
 
 /// What is wrong with it, and who is to learn when it is over.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     fault: Mutex<Fault>,
     sinks: Mutex<Vec<Weak<dyn PushSink>>>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 enum Fault {
     #[default]
     Nothing,
@@ -204,11 +204,7 @@ impl TestStore {
     }
 }
 
-impl fmt::Debug for TestStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestStore").finish_non_exhaustive()
-    }
-}
+debug!(TestStore);
 
 impl State {
     fn is_unavailable(&self) -> bool {
@@ -245,12 +241,6 @@ impl State {
 struct TestClient {
     memory: MemoryStore,
     state: Arc<State>,
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
-    }
 }
 
 #[async_trait]

@@ -434,17 +434,4 @@ macro_rules! adopting {
     };
 }
 
-/// A lock shows its key.
-macro_rules! debug {
-    ($lock:ident) => {
-        impl std::fmt::Debug for $lock {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($lock))
-                    .field("key", self.key())
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-
-pub(crate) use {adopting, debug, fairness, locking, looking, options, retrying, working};
+pub(crate) use {adopting, fairness, locking, looking, options, retrying, working};

@@ -1,12 +1,12 @@
 //! The options of acquiring, for every kind of lock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Deadlines;
 
 use crate::deadlock::{Deadlock, DeadlockCheck};
+use crate::debug::debug;
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
@@ -141,10 +141,4 @@ pub struct Progress {
     pub rejoined: u32,
 }
 
-impl fmt::Debug for LockOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockOptions")
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
-    }
-}
+debug!(LockOptions; |it| wait: it.wait);

@@ -1,6 +1,5 @@
 //! The builder of a client: all options that are set before it connects.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use leasehold_store::setters;
 
 use super::Client;
 use crate::access::{Access, CredentialsProvider, TlsOptions};
+use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
@@ -241,11 +241,5 @@ fn whereabouts() -> (String, u32) {
     (name, std::process::id())
 }
 
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("ClientBuilder")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+// The URL may hold a password.
+debug!(ClientBuilder; |it| settings: it.settings);

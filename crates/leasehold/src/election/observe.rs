@@ -1,6 +1,5 @@
 //! The stream of an election's leaders.
 
-use std::fmt;
 use std::future::ready;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -12,6 +11,7 @@ use futures_util::{Stream, StreamExt as _};
 use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
 
 use super::Leader;
+use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::session::Session;
@@ -75,11 +75,7 @@ impl Stream for Leaders {
     }
 }
 
-impl fmt::Debug for Leaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaders").finish_non_exhaustive()
-    }
-}
+debug!(Leaders);
 
 struct Observer {
     watcher: KeyWatcher,

@@ -3,7 +3,6 @@
 //! `ALL` lists them; a test compares the list with `docs/metrics.md`.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::{Capacity, Fact, Key, Mode};
@@ -13,6 +12,7 @@ use metrics::{
 };
 
 use super::{Acquisition, ObservedClaim, Observer, StoreRequest};
+use crate::debug::debug;
 
 const MODE: &str = "leasehold.mode";
 const OUTCOME: &str = "leasehold.outcome";
@@ -242,11 +242,7 @@ impl Default for Metrics {
     }
 }
 
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
+debug!(Metrics);
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! A claim in its caller's hands; dropping it leaves in the background.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,15 +289,6 @@ impl Drop for ClaimHandle {
             }
             machine.detach(now, slot.number);
         });
-    }
-}
-
-impl fmt::Debug for ClaimHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClaimHandle")
-            .field("key", self.key())
-            .field("number", &self.slot.number.0)
-            .finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,6 @@ use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
 /// Tells what is to be told, one task at a time, so that facts keep their order: a task that
 /// comes meanwhile leaves its own to that one.
-#[derive(Debug)]
 pub(super) struct EventQueue {
     observers: Observers,
     any: AtomicBool,

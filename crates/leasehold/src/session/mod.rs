@@ -42,7 +42,6 @@ pub(crate) mod shutdown;
 pub(crate) mod timing;
 pub(crate) mod watch_key;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -266,14 +265,6 @@ impl PushSink for Session {
             });
             self.wake_for(due);
         }
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
     }
 }
 

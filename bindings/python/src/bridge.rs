@@ -11,11 +11,12 @@ use std::mem::{forget, take};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 
 use leasehold::background;
 use leasehold_store::fork::Process;
+use leasehold_store::sync::lock;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -182,9 +183,4 @@ impl Drop for Bridge {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Whoever panics leaves nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

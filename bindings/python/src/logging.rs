@@ -9,6 +9,7 @@ use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use leasehold_store::fork::PerProcess;
+use leasehold_store::sync::lock;
 use pyo3::prelude::*;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -17,7 +18,6 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as Values};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::bridge::lock;
 use crate::op::{Op, Output};
 
 /// More than that have not been taken: those that come then are dropped.

@@ -2,13 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use leasehold::background;
 use leasehold::{Any, ClientInfo, Inspection, Leader, MultiLease};
+use leasehold_store::sync::lock;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -91,9 +92,8 @@ impl Op {
 
     /// Its work, once.
     pub(crate) fn take(&self) -> PyResult<Work> {
-        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = || PyRuntimeError::new_err("this call has begun already");
-        work.take().ok_or_else(begun)
+        lock(&self.0).take().ok_or_else(begun)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::fork::Process;
 use crate::store::{Acknowledged, Answer};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, sleep_anywhere};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, sleep_anywhere};
 
 /// What came of a request: an answer, what the store or the connection said, or nothing in time.
 pub(super) type Carried = Result<Answer, Option<StoreError>>;
@@ -109,14 +109,10 @@ impl ClaimSlot {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same, unless the claim is that of the process from which this one was forked: there its
-    /// lock may be held for ever, by a thread that is not here.
+    /// What is seen of it, unless the claim is that of the process from which this one was forked: there
+    /// its lock may be held for ever, by a thread that is not here.
     fn here(&self) -> Option<MutexGuard<'_, Seen>> {
-        (!self.process.has_forked()).then(|| self.seen())
+        (!self.process.has_forked()).then(|| lock(&self.seen))
     }
 
     /// Shows what has become of the claim: wakes its tasks and tells facts. `wakes`: also those
@@ -128,7 +124,7 @@ impl ClaimSlot {
         wakes: bool,
         mut tell: impl FnMut(Fact, Span),
     ) -> Phase {
-        let seen = &mut *self.seen();
+        let seen = &mut *lock(&self.seen);
         if !seen.given_back && seen.lost.is_none() {
             self.valid_until
                 .store(claim.valid_until().0, Ordering::Release);
@@ -165,7 +161,7 @@ impl ClaimSlot {
 
     /// Notes what came of a request, for those who ask why there is no lease.
     pub(super) fn note(&self, to: &Transmit, answer: Carried) -> Result<Response, Failure> {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         match answer {
             Ok(answer) => {
                 // That it could leave does not say why it was not granted.
@@ -204,7 +200,7 @@ impl ClaimSlot {
     /// Its caller gives it back: the lease is not to be relied on any more. What was lost before
     /// stays so.
     pub(super) fn give_back(&self, now: Moment) {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         let state = seen.state(self.valid_until(), now);
         seen.given_back |= !matches!(state, LeaseState::Lost(_));
         self.valid_until.store(0, Ordering::Release);
@@ -336,7 +332,7 @@ impl ClaimSlot {
             tokio::pin!(changed);
             // Enlist before looking, so that no change falls between.
             changed.as_mut().enable();
-            if let Some(found) = look(&self.seen()) {
+            if let Some(found) = look(&lock(&self.seen)) {
                 return found;
             }
             changed.await;

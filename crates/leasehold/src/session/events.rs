@@ -11,7 +11,7 @@ use tracing::Span;
 
 use crate::background;
 use crate::observe::{ObservedClaim, Observers, Spans};
-use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Tells what is to be told, one task at a time, so that facts keep their order: a task that
 /// comes meanwhile leaves its own to that one.
@@ -41,7 +41,7 @@ impl EventQueue {
     /// Adds a fact, if there is an observer.
     pub(super) fn keep(&self, claim: impl FnOnce() -> ObservedClaim, fact: Fact, span: Span) {
         if self.observers.hear(&fact) {
-            self.pending().push((claim(), fact, span));
+            lock(&self.pending).push((claim(), fact, span));
             self.any.store(true, Ordering::Release);
         }
     }
@@ -59,7 +59,7 @@ impl EventQueue {
                 Err(TryLockError::WouldBlock) => return,
             };
             self.any.store(false, Ordering::Release);
-            let facts = std::mem::take(&mut *self.pending());
+            let facts = std::mem::take(&mut *lock(&self.pending));
             for (claim, fact, acquisition) in facts {
                 // Whose fault it is must not end the task that keeps everybody's leases. The
                 // panic was reported by its hook.
@@ -69,9 +69,5 @@ impl EventQueue {
                 catch_unwind(notify).ok();
             }
         }
-    }
-
-    fn pending(&self) -> crate::sync::MutexGuard<'_, Vec<(ObservedClaim, Fact, Span)>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::claim_slot::ClaimSlot;
 use super::poll_queue::PollQueue;
 use super::timing::TOGETHER;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// More than there are cores in most machines.
 const SHARDS: usize = 64;
@@ -106,7 +106,7 @@ impl KeySlot {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -139,8 +139,7 @@ impl Keys {
     }
 
     fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
-        let shard = &self.shards[number];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[number])
     }
 
     /// The number of a new claim.
@@ -184,16 +183,11 @@ impl Keys {
 
     /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
     pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
-        let shards = (0..SHARDS).map(|at| self.shard(at));
-        shards
-            .flat_map(|shard| {
-                shard
-                    .keys
-                    .iter()
-                    .map(|ByKey(home)| home.clone())
-                    .collect::<Vec<_>>()
-            })
-            .collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(lock(shard).keys.iter().map(|ByKey(home)| home.clone()));
+        }
+        all
     }
 
     /// Lists the next deadline of a key. One without claims and watchers is gone.

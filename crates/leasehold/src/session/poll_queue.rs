@@ -5,7 +5,7 @@ use leasehold_core::{Deadlines, End, GRACE, Moment};
 use super::request::timed_out;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
-use crate::sync::{Mutex, MutexGuard, PoisonError, timeout};
+use crate::sync::{Mutex, lock, timeout};
 
 /// The tasks of one client that poll for a key.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl PollQueue {
         if let Ok(permit) = timeout(limit, self.polling.lock()).await {
             return Ok(Some(permit));
         }
-        match &*self.last() {
+        match &*lock(&self.last) {
             LastPoll::Busy(at) if clock::now().since(*at) < GRACE => Err(timed_out()),
             LastPoll::Busy(_) | LastPoll::Nothing => Ok(None),
             LastPoll::Failed(error) => Err(error.clone()),
@@ -49,13 +49,9 @@ impl PollQueue {
 
     /// Tells those behind what the store has said.
     pub(super) fn note<T>(&self, polled: &Result<Result<T, End>, StoreError>) {
-        *self.last() = match polled {
+        *lock(&self.last) = match polled {
             Err(error) if error.kind() == ErrorKind::Unavailable => LastPoll::Failed(error.clone()),
             _ => LastPoll::Busy(clock::now()),
         };
-    }
-
-    fn last(&self) -> MutexGuard<'_, LastPoll> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -187,7 +187,11 @@ impl Driver {
             while let Some((number, sent)) = machine.poll_transmit(now, || session.ids.next().ok())
             {
                 if let Some(slot) = machine.data(number) {
-                    in_flight.push(carry(session.clone(), home.clone(), slot.clone(), sent));
+                    let (session, home, slot) = (session.clone(), home.clone(), slot.clone());
+                    in_flight.push(Box::pin(async move {
+                        let answer = session.carry(&home.key, &sent).await;
+                        (home, slot, sent, answer)
+                    }));
                 }
             }
         });
@@ -296,18 +300,6 @@ impl Drop for Driver {
 /// there, each of those beyond it would be looked at again and again.
 fn next_answer(in_flight: &mut InFlight) -> impl Future<Output = Option<Done>> {
     unconstrained(in_flight.next())
-}
-
-fn carry(
-    session: Arc<Session>,
-    home: Arc<KeySlot>,
-    slot: Arc<ClaimSlot>,
-    sent: Transmit,
-) -> BoxFuture<'static, Done> {
-    Box::pin(async move {
-        let answer = session.carry(&home.key, &sent).await;
-        (home, slot, sent, answer)
-    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Tells what is to be told, one task at a time, so that facts keep their order: a task that
 /// comes meanwhile leaves its own to that one.
+#[derive(Default)]
 pub(super) struct EventQueue {
     observers: Observers,
     any: AtomicBool,
@@ -27,9 +28,7 @@ impl EventQueue {
     pub(super) fn new(observers: Observers) -> Self {
         Self {
             observers,
-            any: AtomicBool::new(false),
-            pending: Mutex::default(),
-            turn: Mutex::default(),
+            ..Self::default()
         }
     }
 

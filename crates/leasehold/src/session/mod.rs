@@ -179,13 +179,6 @@ impl Session {
         (result, due, now)
     }
 
-    /// The driver runs while any deadline is listed.
-    fn wake_for(&self, due: Option<Moment>) {
-        if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::SeqCst)) {
-            self.wake.notify_one();
-        }
-    }
-
     /// Whether nothing is to be kept, where this is the next deadline.
     fn is_idle(&self, next_due: Option<Moment>) -> bool {
         next_due.is_none() && !self.is_watching()
@@ -263,7 +256,10 @@ impl PushSink for Session {
                 Push::Changed { .. } => {}
                 push => machine.handle_push(now, push),
             });
-            self.wake_for(due);
+            // The driver runs while any deadline is listed.
+            if due.is_some_and(|due| due.0 < self.wake_at.load(Ordering::SeqCst)) {
+                self.wake.notify_one();
+            }
         }
     }
 }

@@ -53,6 +53,7 @@ impl Closed {
 }
 
 /// Whether the client takes claims, and who is to be waited for when it closes.
+#[derive(Default)]
 pub(super) struct ShutdownState {
     /// Zero while it is open, then why not.
     closed: AtomicUsize,
@@ -77,14 +78,8 @@ impl ShutdownState {
             && Handle::try_current()
                 .is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
         Self {
-            closed: AtomicUsize::new(0),
-            under_way: AtomicUsize::new(0),
-            closing: Notify::new(),
-            departed: Notify::new(),
-            ending: AtomicUsize::new(0),
-            releases: AtomicBool::new(false),
-            confirmed: AtomicU64::new(0),
             home: single.then(|| thread::current().id()),
+            ..Self::default()
         }
     }
 

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
+use crate::session::request::timed_out;
 use crate::waiting::LockOptions;
 
 /// A lease as data, to hand it to another process or to recover it after a crash.
@@ -213,12 +214,11 @@ impl Lock {
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
         if !parts.is_handed_over() {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
+            let invalid = Invalid::new(
                 "the lease was not handed over: its holder may still rely on it",
-            )
-            .with_hint("let its holder hand it over, or adopt it by force if the holder is gone");
-            return Err(self.adopt_error(error));
+                "let its holder hand it over, or adopt it by force if the holder is gone",
+            );
+            return Err(self.adopt_error(invalid.into()));
         }
         self.force_as(parts).await
     }
@@ -227,14 +227,11 @@ impl Lock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
-        match self.take_over(parts).await? {
-            Ok(lease) => Ok(lease),
-            Err(why) => {
-                let error = StoreError::new(ErrorKind::Lost, why)
-                    .with_hint("recover it instead: that makes a new claim in that case");
-                Err(self.adopt_error(error))
-            }
-        }
+        let taken = self.take_over(parts).await?;
+        taken.map_err(|why| {
+            let hint = "recover it instead: that makes a new claim in that case";
+            self.adopt_error(StoreError::new(ErrorKind::Lost, why).with_hint(hint))
+        })
     }
 
     pub(crate) async fn recover_as<K: LeaseKind>(
@@ -242,40 +239,28 @@ impl Lock {
         parts: &LeaseParts<K>,
         how: LockOptions,
     ) -> Result<Recovered<K>, Error> {
-        if let Some(recovered) = self.go_on(parts).await? {
-            return Ok(recovered);
-        }
-        let lease = self.obtain(how).await?;
-        Ok(Recovered {
-            lease,
-            is_new: true,
-        })
+        let recovered = self.go_on_or_acquire(parts, how).await?;
+        recovered.ok_or_else(|| self.error(timed_out()))
     }
 
     pub(crate) async fn try_recover_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Option<Recovered<K>>, Error> {
-        if let Some(recovered) = self.go_on(parts).await? {
-            return Ok(Some(recovered));
-        }
-        let lease = self.attempt().await?;
-        Ok(lease.map(|lease| Recovered {
-            lease,
-            is_new: true,
-        }))
+        self.go_on_or_acquire(parts, LockOptions::at_once()).await
     }
 
-    /// The lease of these parts, if their claim exists.
-    async fn go_on<K: LeaseKind>(
+    /// The lease of these parts if their claim exists, else a new one, unless the key is busy.
+    async fn go_on_or_acquire<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
+        how: LockOptions,
     ) -> Result<Option<Recovered<K>>, Error> {
-        let lease = self.take_over(parts).await?.ok();
-        Ok(lease.map(|lease| Recovered {
-            lease,
-            is_new: false,
-        }))
+        let (lease, is_new) = match self.take_over(parts).await? {
+            Ok(lease) => (Some(lease), false),
+            Err(_) => (self.acquire_as(how).await?, true),
+        };
+        Ok(lease.map(|lease| Recovered { lease, is_new }))
     }
 
     /// The lease, or why there is nothing to take.
@@ -284,50 +269,46 @@ impl Lock {
         parts: &LeaseParts<K>,
     ) -> Result<Result<Lease<K>, &'static str>, Error> {
         let started = clock::now();
-        self.request
-            .check()
-            .map_err(|error| self.adopt_error(error))?;
-        let written = &parts.written;
-        if written.key != self.request.key {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
-                format!("these are the parts of a lease on {:?}", written.key),
-            );
-            return Err(self.adopt_error(error));
-        }
-        let mode = written.mode;
-        if !same_kind(mode, self.request.mode) {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
-                format!("these are the parts of another kind of lease ({mode})"),
-            )
-            .with_hint("take it over with a lock of that mode");
-            return Err(self.adopt_error(error));
-        }
-        if written.reentrant != self.request.secret.is_some() {
-            let (of, with) = if written.reentrant {
-                ("a re-entrant lease", "Client::reentrant and the same owner")
-            } else {
-                ("a lease that is not re-entrant", "Client::mutex or rwlock")
-            };
-            let error = StoreError::new(ErrorKind::Invalid, format!("these are the parts of {of}"))
-                .with_hint(format!("take it over with {with}"));
-            return Err(self.adopt_error(error));
-        }
+        let checked = self.request.check();
+        let checked = checked.and_then(|()| Ok(self.check_parts(&parts.written)?));
+        checked.map_err(|error| self.adopt_error(error))?;
         let mut request = self.request.clone();
-        request.mode = mode;
-        let (claim, version) = (&written.claim, written.version);
-        let adopted = self.session.adopt(&request, claim, version).await;
-        Ok(match adopted.map_err(|error| self.adopt_error(error))? {
-            Ok(claim) => {
-                let took = clock::now().since(started);
-                Ok(Lease::new(claim, &request, took))
-            }
+        request.mode = parts.mode();
+        let adopted = self.session.adopt(&request, parts.claim(), parts.version());
+        let adopted = adopted.await.map_err(|error| self.adopt_error(error))?;
+        Ok(match adopted {
+            Ok(claim) => Ok(Lease::new(claim, &request, clock::now().since(started))),
             Err(End::Superseded) => {
                 Err("another process has taken over the claim, or its id was replaced")
             }
             Err(_) => Err("the claim no longer exists: it was released or has expired"),
         })
+    }
+
+    /// Refuses parts that are not of a lease of this lock.
+    fn check_parts(&self, parts: &Written) -> Result<(), Invalid> {
+        if parts.key != self.request.key {
+            let message = format!("these are the parts of a lease on {:?}", parts.key);
+            return Err(Invalid::plain(message));
+        }
+        let mode = parts.mode;
+        if !same_kind(mode, self.request.mode) {
+            return Err(Invalid::new(
+                format!("these are the parts of another kind of lease ({mode})"),
+                "take it over with a lock of that mode",
+            ));
+        }
+        if parts.reentrant != self.request.secret.is_some() {
+            let (of, with) = match parts.reentrant {
+                true => ("a re-entrant lease", "Client::reentrant and the same owner"),
+                false => ("a lease that is not re-entrant", "Client::mutex or rwlock"),
+            };
+            return Err(Invalid::new(
+                format!("these are the parts of {of}"),
+                format!("take it over with {with}"),
+            ));
+        }
+        Ok(())
     }
 
     fn adopt_error(&self, error: StoreError) -> Error {

@@ -4,7 +4,6 @@ mod kinds;
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Change, Changed, ClaimId, Key, LeaseState, Loss, Mode, Note, Token};
@@ -15,7 +14,6 @@ use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::loss::LossSignal;
 use crate::session::claim_handle::ClaimHandle;
-use crate::session::claim_slot::ClaimSlot;
 use crate::session::request::{AcquireRequest, id_taken};
 use crate::session::unanswered;
 use crate::settings::check_ttl;
@@ -79,7 +77,7 @@ impl Lease {
     /// refuse it.
     #[must_use]
     pub fn token(&self) -> Token {
-        self.slot().token()
+        self.claim.slot.token()
     }
 
     /// Downgrades a writer to a reader in one atomic step. No other writer can hold the key in
@@ -150,11 +148,6 @@ impl<K: LeaseKind> Lease<K> {
         }
     }
 
-    /// What is seen of its claim.
-    pub(crate) fn slot(&self) -> &Arc<ClaimSlot> {
-        self.claim.slot()
-    }
-
     /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
@@ -165,7 +158,7 @@ impl<K: LeaseKind> Lease<K> {
     /// key. It orders grants and does not fence.
     #[must_use]
     pub fn number(&self) -> GrantNumber {
-        GrantNumber(self.slot().token().get())
+        GrantNumber(self.claim.slot.token().get())
     }
 
     /// Returns the mode of the lease; for permits, how many of how many.
@@ -184,20 +177,20 @@ impl<K: LeaseKind> Lease<K> {
     /// trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.slot().valid_until().since(clock::now())
+        self.claim.slot.valid_until().since(clock::now())
     }
 
     /// Returns the state of the lease: held, unknown or lost. No round trip.
     #[must_use]
     pub fn state(&self) -> LeaseState {
-        self.slot().state()
+        self.claim.slot.state()
     }
 
     /// Returns why the last renewal failed: the error of the store, or why the store was not
     /// reached. `None` if the renewal was answered. No round trip.
     #[must_use]
     pub fn last_error(&self) -> Option<Error> {
-        let error = self.slot().last_error()?;
+        let error = self.claim.slot.last_error()?;
         Some(self.error(Operation::Renew, error))
     }
 
@@ -205,7 +198,7 @@ impl<K: LeaseKind> Lease<K> {
     /// `None` without an acknowledgement policy (`acknowledge` in the URL of a Redis store).
     #[must_use]
     pub fn acknowledged(&self) -> Option<Acknowledged> {
-        self.slot().acknowledged()
+        self.claim.slot.acknowledged()
     }
 
     /// Returns how long the acquisition took.
@@ -227,7 +220,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Examples
     /// See [`LossSignal`].
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::of([self.slot().clone()])
+        LossSignal::of([self.claim.slot.clone()])
     }
 
     /// Completes with the reason when the lease is lost: stop working then.
@@ -250,7 +243,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.slot().lost().await
+        self.claim.slot.lost().await
     }
 
     /// Runs `work`, and drops it as soon as the lease is lost. It looks at the lease when `work` is
@@ -418,7 +411,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn rotate(&self) -> Result<(), Error> {
-        let fresh = self.claim.session().claim_id();
+        let fresh = self.claim.session.claim_id();
         let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
         self.change(Operation::Rotate, Change::Rotate(fresh)).await
     }
@@ -458,7 +451,7 @@ impl<K: LeaseKind> Lease<K> {
 impl<K: LeaseKind> Lease<K> {
     /// Changes the claim with a renewal, which prolongs it as its policy allows.
     async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
-        let caller = self.claim.session().check_caller();
+        let caller = self.claim.session.check_caller();
         caller.map_err(|error| self.error(operation, error))?;
         self.check_held(operation)?;
         let changed = self.claim.change(change).await;
@@ -467,7 +460,7 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     fn outcome(&self, operation: Operation, changed: Changed) -> Result<(), Error> {
-        let limit = self.claim.session().settings.operation_timeout;
+        let limit = self.claim.session.settings.operation_timeout;
         match changed {
             Changed::Done => Ok(()),
             Changed::Lost => Err(self.lost_error(operation, Loss::Gone)),
@@ -481,7 +474,7 @@ impl<K: LeaseKind> Lease<K> {
     /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
     /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(&self) -> Result<(ClaimId, u64), Error> {
-        let caller = self.claim.session().check_caller();
+        let caller = self.claim.session.check_caller();
         caller.map_err(|error| self.error(Operation::HandOver, error))?;
         self.check_held(Operation::HandOver)?;
         let settled = self.claim.hand_over().await;
@@ -517,7 +510,7 @@ impl<K: LeaseKind> Lease<K> {
 
     pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
         let cause = match loss {
-            Loss::Unanswered => self.slot().last_error(),
+            Loss::Unanswered => self.claim.slot.last_error(),
             _ => None,
         };
         let why = cause.as_ref().map(|cause| format!(" ({cause})"));
@@ -537,6 +530,6 @@ impl<K: LeaseKind> Lease<K> {
 }
 
 debug!(
-    Lease<K: LeaseKind>; |it| key: it.key(), mode: it.mode(), token: it.slot().token(),
+    Lease<K: LeaseKind>; |it| key: it.key(), mode: it.mode(), token: it.claim.slot.token(),
     state: it.state(), remaining: it.remaining()
 );

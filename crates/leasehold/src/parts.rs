@@ -149,7 +149,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Errors
     /// `Closed` in a forked process: the lease is its parent's.
     pub fn parts(&self) -> Result<LeaseParts<K>, Error> {
-        let caller = self.claim.session().check_process();
+        let caller = self.claim.session.check_process();
         caller.map_err(|error| self.error(Operation::HandOver, error))?;
         Ok(self.written(self.claim.identity(), false).parts())
     }
@@ -159,7 +159,7 @@ impl<K: LeaseKind> Lease<K> {
             key: self.key().clone(),
             claim,
             version,
-            token: self.slot().token(),
+            token: self.claim.slot.token(),
             mode: self.mode(),
             reentrant: self.reentrant,
             handed_over,

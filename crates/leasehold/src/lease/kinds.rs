@@ -94,7 +94,7 @@ impl Lease<Any> {
     #[must_use]
     pub fn token(&self) -> Option<Token> {
         let fences = Exclusive::is(self.mode());
-        self.slot().token().some().filter(|_| fences)
+        self.claim.slot.token().some().filter(|_| fences)
     }
 
     /// Converts to a lease of kind `K`, if its mode is of that kind.

@@ -99,7 +99,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`LossSignal`].
     pub fn loss_signal(&self) -> LossSignal {
-        let signals = self.leases.iter().map(|part| part.slot().clone());
+        let signals = self.leases.iter().map(|part| part.claim.slot.clone());
         LossSignal::of(signals)
     }
 

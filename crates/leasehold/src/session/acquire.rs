@@ -208,7 +208,7 @@ impl ClaimHandle {
                 return Ok(granted);
             }
             // In line the watchdog keeps it.
-            self.session().want_inbox();
+            self.session.want_inbox();
             Box::pin(self.wait_in_line(deadlines, progress)).await?;
         }
     }
@@ -223,7 +223,7 @@ impl ClaimHandle {
         let (mut seen, mut late) = (0, 0);
         loop {
             let limit = WATCHDOG_LOOK.min(deadlines.left_to_wait(clock::now()));
-            match timeout(limit, self.slot().moved(seen)).await {
+            match timeout(limit, self.slot.moved(seen)).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(position)) => {
                     seen = position;
@@ -233,7 +233,7 @@ impl ClaimHandle {
                 }
                 // Its caller withdraws it, whoever keeps it.
                 Err(_) if deadlines.left_to_wait(clock::now()).is_zero() => return Ok(()),
-                Err(_) if self.session().is_kept() => late = 0,
+                Err(_) if self.session.is_kept() => late = 0,
                 Err(_) if late == WATCHDOG_LATE_LOOKS => return Err(Closed::NotDriven.error()),
                 Err(_) => late += 1,
             }

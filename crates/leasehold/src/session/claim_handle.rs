@@ -20,9 +20,10 @@ use crate::sync::timeout;
 
 /// One claim, owned by its caller. When this is dropped, the claim is released in the background.
 pub(crate) struct ClaimHandle {
-    session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     home: Arc<KeySlot>,
-    slot: Arc<ClaimSlot>,
+    /// What is seen of it.
+    pub(crate) slot: Arc<ClaimSlot>,
     /// How often a claim of its call had lost its place before.
     pub(crate) rejoined: u32,
     /// Its caller has released it.
@@ -63,16 +64,8 @@ impl ClaimHandle {
         }
     }
 
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
-    }
-
     pub(crate) fn key(&self) -> &Key {
         &self.home.key
-    }
-
-    pub(crate) fn slot(&self) -> &Arc<ClaimSlot> {
-        &self.slot
     }
 
     /// Its id at the store, and how often that was replaced: for its caller, who may tell others.

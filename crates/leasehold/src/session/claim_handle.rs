@@ -131,10 +131,9 @@ impl ClaimHandle {
                     next = self.step(answered, false, &mut done);
                 }
                 Step::Wait(_) => {
+                    // From before the next look on, so that no change falls between.
                     let changed = self.slot.changed();
                     tokio::pin!(changed);
-                    // Enlisted before looking again, so that no change falls between.
-                    changed.as_mut().enable();
                     next = self.step(None, false, &mut done);
                     if let Step::Wait(due) = next {
                         let now = clock::now();

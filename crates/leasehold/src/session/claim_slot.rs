@@ -259,7 +259,7 @@ impl ClaimSlot {
 
     // ---- waiting ----
 
-    /// What completes with the next change.
+    /// What completes with the next change, also with one before it is polled.
     pub(super) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
@@ -296,9 +296,8 @@ impl ClaimSlot {
     /// waiting task's clock. So it also completes if nothing renews the lease any more.
     pub(crate) async fn lost(&self) -> Loss {
         loop {
+            // From before the look on, so that no change falls between.
             let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
             if let Some(loss) = self.see_loss() {
                 return loss;
             }
@@ -328,10 +327,8 @@ impl ClaimSlot {
 
     async fn wait_for<T>(&self, look: impl Fn(&Seen) -> Option<T>) -> T {
         loop {
+            // From before the look on, so that no change falls between.
             let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Enlist before looking, so that no change falls between.
-            changed.as_mut().enable();
             if let Some(found) = look(&lock(&self.seen)) {
                 return found;
             }

@@ -42,10 +42,8 @@ impl Session {
         let mut pauses = retry.pauses(random_u64());
         let mut hints = HintLimit::default();
         loop {
+            // From before the request on, so that no push falls between.
             let change = watched.changed.notified();
-            tokio::pin!(change);
-            // Enlist before asking, so that no push falls between.
-            change.as_mut().enable();
             let polled = self.acquire_in_line(request, deadlines, !queueing, None);
             let polled = polled.await;
             watched.queue.note(&polled);

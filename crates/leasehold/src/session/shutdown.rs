@@ -224,9 +224,8 @@ impl Session {
         };
         let all_left = async {
             loop {
+                // From before the look on, so that no departure falls between.
                 let departed = self.shutdown.departed.notified();
-                tokio::pin!(departed);
-                departed.as_mut().enable();
                 let (released, unconfirmed) = left();
                 let ending = self.shutdown.ending.load(Ordering::SeqCst);
                 // With nobody to release them, they lapse.

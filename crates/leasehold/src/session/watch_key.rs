@@ -82,10 +82,8 @@ impl KeyWatcher {
             if let Some(pauses) = &mut self.failing {
                 sleep(pauses.pause()).await;
             }
+            // From before the request on, so that no change falls between.
             let change = watched.changed.notified();
-            tokio::pin!(change);
-            // Enlist before asking, so that no change falls between.
-            change.as_mut().enable();
             let (seen, ask_again) = match self.ask().await {
                 Ok(asked) => asked,
                 Err(error) => {

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use leasehold_core::{Arrival, ClientInfo, Loss, Token};
 
 pub use self::observe::Leaders;
-use self::observe::{look, observe_error};
+use self::observe::look;
 use crate::debug::debug;
-use crate::error::Error;
+use crate::error::{Error, Operation};
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
@@ -82,8 +82,7 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn campaign(&self, note: impl AsRef<str>) -> Result<Leadership, Error> {
-        let lease = self.candidate(note)?.obtain(LockOptions::new()).await?;
-        Ok(Leadership { lease })
+        self.campaign_opts(note, LockOptions::new()).await
     }
 
     /// Becomes the leader if there is no leader and no candidate; `None` otherwise.
@@ -117,11 +116,8 @@ impl Election {
         note: impl AsRef<str>,
         limit: Duration,
     ) -> Result<Leadership, Error> {
-        let lease = self
-            .candidate(note)?
-            .obtain(LockOptions::new().within(limit))
-            .await?;
-        Ok(Leadership { lease })
+        let how = LockOptions::new().within(limit);
+        self.campaign_opts(note, how).await
     }
 
     /// Joins the election, and waits with these options to become the leader.
@@ -205,7 +201,7 @@ impl Election {
     /// See [`Election`].
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         let leader = look(&self.lock.session, self.key()).await;
-        leader.map_err(|error| observe_error(self.key(), error))
+        leader.map_err(Operation::Observe.failed_on(self.key()))
     }
 
     /// Watches the leaders: first the current one, then each change (another leader, another

@@ -72,10 +72,9 @@ pub struct WaiterInfo {
 impl Inspection {
     /// Looks at a key.
     pub(crate) async fn of(session: &Session, key: &Key) -> Result<Self, Error> {
-        match session.snapshot(key).await {
-            Ok(look) => Ok(Self::new(key.clone(), look)),
-            Err(error) => Err(Error::new(Operation::Inspect, Some(key.clone()), error)),
-        }
+        let look = session.snapshot(key).await;
+        let look = look.map_err(Operation::Inspect.failed_on(key))?;
+        Ok(Self::new(key.clone(), look))
     }
 
     pub(crate) fn new(key: Key, look: Snapshot) -> Self {

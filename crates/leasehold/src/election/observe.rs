@@ -29,7 +29,8 @@ impl Leaders {
     pub(super) fn of(session: &Arc<Session>, key: &Key) -> Self {
         if let Err(forked) = session.check_process() {
             // Watching would wait for locks that are held for ever.
-            return Self(Box::pin(once(ready(Err(observe_error(key, forked))))));
+            let failed = Operation::Observe.failed_on(key)(forked);
+            return Self(Box::pin(once(ready(Err(failed)))));
         }
         let observer = Observer {
             watcher: KeyWatcher::start(session, key),
@@ -99,7 +100,7 @@ impl Observer {
         });
         let change = self.session.unless_closed(change).await;
         let change = change.and_then(|change| change);
-        change.map_err(|error| observe_error(key, error))
+        change.map_err(Operation::Observe.failed_on(key))
     }
 }
 
@@ -121,8 +122,4 @@ fn leader(key: &Key, seen: Snapshot) -> Option<Leader> {
         since: holder.since,
         expires_in: holder.expires_in,
     })
-}
-
-pub(super) fn observe_error(key: &Key, error: StoreError) -> Error {
-    Error::new(Operation::Observe, Some(key.clone()), error)
 }

@@ -80,11 +80,7 @@ impl Lock {
 impl MultiLock {
     /// Converts to a lock that reads each key.
     pub fn shared(self) -> MultiLock<Shared> {
-        MultiLock {
-            lock: self.lock.with_mode(Mode::SHARED),
-            keys: self.keys,
-            kind: PhantomData,
-        }
+        MultiLock::of(self.lock.with_mode(Mode::SHARED), self.keys)
     }
 }
 
@@ -112,20 +108,20 @@ impl<K: LeaseKind> MultiLock<K> {
             let hint = "name at least one key";
             return Err(invalid(None, "the multi-lock has no key", hint));
         };
-        Ok(Self {
-            lock: lock(first),
+        Ok(Self::of(lock(first), keys))
+    }
+
+    fn of(lock: Lock, keys: Vec<Key>) -> Self {
+        Self {
+            lock,
             keys,
             kind: PhantomData,
-        })
+        }
     }
 
     /// Converts to a lock whose mode is known only at run time.
     pub fn into_any(self) -> MultiLock<Any> {
-        MultiLock {
-            lock: self.lock,
-            keys: self.keys,
-            kind: PhantomData,
-        }
+        MultiLock::of(self.lock, self.keys)
     }
 
     /// Returns the keys, in the order in which they were given.

@@ -61,7 +61,7 @@ macro_rules! options {
     };
 }
 
-/// Looking at the key of a lock, without a claim.
+/// Looking at the key of a lock, without a claim, and polling for it.
 macro_rules! looking {
     ($lock:ty $(: $inner:ident)?) => {
         impl $lock {
@@ -108,31 +108,7 @@ macro_rules! looking {
             pub async fn holders(&self) -> Result<Vec<crate::HolderInfo>, crate::Error> {
                 Ok(self $(.$inner)? .inspect().await?.holders)
             }
-        }
-    };
-}
 
-/// Giving up the order of arrival.
-macro_rules! fairness {
-    ($lock:ty $(: $inner:ident)?) => {
-        crate::verbs::retrying!($lock $(: $inner)?);
-
-        impl $lock {
-            /// Gives up fairness for throughput: a claim may take the key ahead of waiters, and a
-            /// release leaves the key free for the first claim that arrives. Waiters can starve.
-            /// Fair claims on the same key keep their order among themselves.
-            pub fn unfair(mut self) -> Self {
-                self $(.$inner)? .set_unfair();
-                self
-            }
-        }
-    };
-}
-
-/// Asking again and again.
-macro_rules! retrying {
-    ($lock:ty $(: $inner:ident)?) => {
-        impl $lock {
             /// Polls instead of waiting in the queue: retries with the pauses of `retry`, until
             /// the key is free and nobody waits for it, or its owner holds it. Waiters in the
             /// queue come first; a lock that is also [unfair](crate::Mutex::unfair) may overtake
@@ -156,6 +132,21 @@ macro_rules! retrying {
             /// ```
             pub fn retrying(mut self, retry: crate::Retry) -> Self {
                 self $(.$inner)? .set_retry(retry);
+                self
+            }
+        }
+    };
+}
+
+/// Giving up the order of arrival.
+macro_rules! fairness {
+    ($lock:ty $(: $inner:ident)?) => {
+        impl $lock {
+            /// Gives up fairness for throughput: a claim may take the key ahead of waiters, and a
+            /// release leaves the key free for the first claim that arrives. Waiters can starve.
+            /// Fair claims on the same key keep their order among themselves.
+            pub fn unfair(mut self) -> Self {
+                self $(.$inner)? .set_unfair();
                 self
             }
         }
@@ -434,4 +425,4 @@ macro_rules! adopting {
     };
 }
 
-pub(crate) use {adopting, fairness, locking, looking, options, retrying, working};
+pub(crate) use {adopting, fairness, locking, looking, options, working};

@@ -74,25 +74,17 @@ face! { impl Client {
     now fn store_url(&self) -> &str;
     /// Returns what the store can do.
     now fn capabilities(&self) -> Capabilities;
+    /// Returns the file descriptors that a guarded child process should inherit.
+    #[cfg(unix)]
+    now fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>>;
+    /// Releases all that this client holds or waits for.
+    wait fn shutdown(&self, within: Duration) -> Shutdown;
 }}
 
 impl Client {
-    /// Returns the file descriptors that a guarded child process should inherit. See
-    /// [`crate::Client::child_fds`].
-    #[cfg(unix)]
-    #[must_use]
-    pub fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
-        self.0.child_fds()
-    }
-
     /// Configures a client by more than a URL.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
-    }
-
-    /// Releases all that this client holds or waits for. See [`crate::Client::shutdown`].
-    pub fn shutdown(&self, within: Duration) -> Shutdown {
-        block_on(self.0.shutdown(within))
     }
 }
 

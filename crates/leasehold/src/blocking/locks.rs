@@ -31,7 +31,7 @@ macro_rules! options {
     };
 }
 
-/// Looking at the key, without a claim.
+/// Looking at the key, without a claim, and polling for it.
 macro_rules! looking {
     ($lock:ident) => {
         face! { impl $lock {
@@ -39,14 +39,6 @@ macro_rules! looking {
             wait fn is_locked(&self) -> Result<bool, Error>;
             /// Returns the holders of the key.
             wait fn holders(&self) -> Result<Vec<HolderInfo>, Error>;
-        }}
-    };
-}
-
-/// Asking again and again.
-macro_rules! retrying {
-    ($lock:ident) => {
-        face! { impl $lock {
             /// Polls instead of waiting in the queue.
             now fn retrying(self, retry: Retry) -> Self;
         }}
@@ -56,7 +48,6 @@ macro_rules! retrying {
 /// Giving up the order of arrival.
 macro_rules! fairness {
     ($lock:ident) => {
-        retrying!($lock);
         face! { impl $lock {
             /// Gives up fairness for throughput.
             now fn unfair(self) -> Self;
@@ -210,7 +201,6 @@ face! {
 
 options!(Reentrant);
 looking!(Reentrant);
-retrying!(Reentrant);
 locking!(Reentrant, Lease);
 adopting!(Reentrant, Exclusive);
 

@@ -6,22 +6,6 @@ use leasehold_core::{Capacity, Mode, Token};
 
 use super::Lease;
 
-/// Exclusive: held by one client alone, with a fencing token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exclusive {}
-
-/// Shared: held together with other readers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shared {}
-
-/// Permits of a semaphore: held together with other holders of permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permits {}
-
-/// A kind that is known only at run time: [`Lease::mode`] returns the mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Any {}
-
 /// The kind of a [`Lease`]: [`Exclusive`], [`Shared`], [`Permits`], or [`Any`] of them.
 pub trait LeaseKind: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
     /// Returns whether a lease of that mode is of this kind.
@@ -31,34 +15,34 @@ pub trait LeaseKind: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::Exclusive {}
-    impl Sealed for super::Shared {}
-    impl Sealed for super::Permits {}
-    impl Sealed for super::Any {}
 }
 
-impl LeaseKind for Exclusive {
-    fn is(mode: Mode) -> bool {
-        mode.is_exclusive()
-    }
+/// Declares kinds, and which modes are of them.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: |$mode:pat_param| $is:expr;)*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $kind {}
+
+        impl sealed::Sealed for $kind {}
+
+        impl LeaseKind for $kind {
+            fn is($mode: Mode) -> bool {
+                $is
+            }
+        }
+    )* };
 }
 
-impl LeaseKind for Shared {
-    fn is(mode: Mode) -> bool {
-        mode == Mode::SHARED
-    }
-}
-
-impl LeaseKind for Permits {
-    fn is(mode: Mode) -> bool {
-        mode.capacity() != Capacity::Lock
-    }
-}
-
-impl LeaseKind for Any {
-    fn is(_: Mode) -> bool {
-        true
-    }
+kinds! {
+    /// Exclusive: held by one client alone, with a fencing token.
+    Exclusive: |mode| mode.is_exclusive();
+    /// Shared: held together with other readers.
+    Shared: |mode| mode == Mode::SHARED;
+    /// Permits of a semaphore: held together with other holders of permits.
+    Permits: |mode| mode.capacity() != Capacity::Lock;
+    /// A kind that is known only at run time: [`Lease::mode`] returns the mode.
+    Any: |_| true;
 }
 
 /// A number that orders the grants of a key. It does not fence: leases held at the same time have

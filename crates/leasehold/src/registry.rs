@@ -1,8 +1,6 @@
 //! The registry of stores, by their URL schemes.
 
 use crate::error::{ErrorKind, StoreError};
-use leasehold_store::access::Access;
-use leasehold_store::bare::BareServer;
 use leasehold_store::scheme::Scheme;
 
 /// Every store of this build: a line each.
@@ -46,32 +44,8 @@ pub(crate) fn of(url: &str) -> Result<&'static dyn Scheme, StoreError> {
     known.copied().ok_or_else(|| unknown(name))
 }
 
-/// The server of a URL, without a store. No table has these functions: who does not call this has none of
-/// them.
-pub(crate) async fn bare(
-    url: &str,
-    access: &Access,
-) -> Result<Option<Box<dyn BareServer>>, StoreError> {
-    let names = of(url)?.names();
-    let is = |scheme: &dyn Scheme| scheme.names() == names;
-    #[cfg(feature = "redis")]
-    if is(&leasehold_redis::OneServer) {
-        return leasehold_redis::bare(url, access).await;
-    }
-    #[cfg(feature = "postgres")]
-    if is(&leasehold_postgres::Postgres) {
-        return leasehold_postgres::bare(url, access).await;
-    }
-    #[cfg(feature = "zookeeper")]
-    if is(&leasehold_zookeeper::ZooKeeper) {
-        return leasehold_zookeeper::bare(url, access).await;
-    }
-    let _ = (is, access);
-    Ok(None)
-}
-
-/// Examples of the URLs of all stores.
-pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
+/// Examples of the URLs of all stores: for the tests of the command.
+pub fn examples() -> impl Iterator<Item = &'static str> {
     SCHEMES.iter().flat_map(|scheme| scheme.examples()).copied()
 }
 

@@ -6,10 +6,12 @@
 use leasehold_core::Invalid;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
-use leasehold_store::scheme::Description;
+use leasehold_store::scheme::{Description, Scheme};
 use leasehold_store::sync::check_runtime;
 
 use crate::registry;
+#[doc(hidden)]
+pub use crate::registry::examples;
 
 #[doc(inline)]
 pub use leasehold_store::{
@@ -45,17 +47,27 @@ pub fn warning(url: &str) -> Option<Invalid> {
     registry::of(url).ok()?.warning(url)
 }
 
-/// The server of a URL, without a store: for the command.
+/// The server of a URL, without a store: for the command. No table has these functions: who does not call
+/// this has none of them.
 #[doc(hidden)]
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     check_runtime()?;
-    registry::bare(url, access).await
-}
-
-/// Examples of the URLs of all stores: for the tests of the command.
-#[doc(hidden)]
-pub fn examples() -> impl Iterator<Item = &'static str> {
-    registry::examples()
+    let names = registry::of(url)?.names();
+    let is = |scheme: &dyn Scheme| scheme.names() == names;
+    #[cfg(feature = "redis")]
+    if is(&leasehold_redis::OneServer) {
+        return leasehold_redis::bare(url, access).await;
+    }
+    #[cfg(feature = "postgres")]
+    if is(&leasehold_postgres::Postgres) {
+        return leasehold_postgres::bare(url, access).await;
+    }
+    #[cfg(feature = "zookeeper")]
+    if is(&leasehold_zookeeper::ZooKeeper) {
+        return leasehold_zookeeper::bare(url, access).await;
+    }
+    let _ = (is, access);
+    Ok(None)
 }
 
 /// `local:` — the store for many processes on one machine, without a server.

@@ -173,7 +173,7 @@ fn settle(future: &Bound<'_, PyAny>, answer: Answer) -> PyResult<()> {
     let (py, is_done) = (future.py(), future.call_method0("done")?);
     match answer {
         _ if is_done.is_truthy()? => is_done,
-        Ok(output) => future.call_method1("set_result", (output.into_python(py)?,))?,
+        Ok(output) => future.call_method1("set_result", (output(py)?,))?,
         Err(failure) => future.call_method1("set_exception", (failure.raise(py),))?,
     };
     Ok(())

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::leaders::Leaders;
 use crate::lock::{Lock, LockSpec};
 use crate::logging;
-use crate::op::{Op, Output};
+use crate::op::{NOTHING, Op, claims};
 
 /// How long a client that is garbage tries to release what it has left behind.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ impl Client {
     /// Opens the store.
     fn connect(&self) -> Op {
         let connections = self.0.clone();
-        Op::new(async move { connections.client().await.map(|_| Output::Nothing) })
+        Op::new(async move { connections.client().await.map(|_| NOTHING) })
     }
 
     /// Releases everything, within this time. Answers whether all was confirmed.
@@ -119,8 +119,7 @@ impl Client {
         let within = duration("timeout", within)?;
         let connections = self.0.clone();
         Ok(Op::new(async move {
-            let closed = and_say(within, connections.close(within)).await;
-            Ok(Output::Truth(closed))
+            Ok(and_say(within, connections.close(within)).await)
         }))
     }
 
@@ -133,7 +132,7 @@ impl Client {
             let close = |client: Arc<Connections>| async move { client.close(within).await };
             let closing: JoinSet<_> = clients.into_iter().map(close).collect();
             and_say(within, closing.join_all()).await;
-            Ok(Output::Nothing)
+            Ok(NOTHING)
         }))
     }
 
@@ -165,7 +164,7 @@ impl Client {
         let connections = self.0.clone();
         Op::new(async move {
             let seen = connections.client().await?.inspect(key).await?;
-            Ok(Output::Seen(seen))
+            Ok(claims(seen))
         })
     }
 
@@ -197,8 +196,7 @@ impl Client {
                 entries.extend(page);
             }
             entries.truncate(limit);
-            let entries = serde_json::to_string(&entries).unwrap_or_default();
-            Ok(Output::Text(entries))
+            Ok(serde_json::to_string(&entries).unwrap_or_default())
         }))
     }
 
@@ -207,7 +205,7 @@ impl Client {
         let connections = self.0.clone();
         Op::new(async move {
             let broken = connections.client().await?.break_key(key).await?;
-            Ok(Output::Count(broken.holders))
+            Ok(broken.holders)
         })
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time;
 
 use crate::args::duration;
-use crate::op::{Op, Output};
+use crate::op::{NOTHING, Op};
 
 /// Lets so much time pass at once, for timers too. Then it runs on as before.
 #[pyfunction]
@@ -24,6 +24,6 @@ pub(crate) fn advance(seconds: &Bound<'_, PyAny>) -> PyResult<Op> {
     };
     Ok(Op::new(async move {
         let _it_is_set = tokio::spawn(set).await;
-        Ok(Output::Nothing)
+        Ok(NOTHING)
     }))
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use tokio::sync::Mutex;
 
 use crate::client::Connections;
-use crate::op::{Op, Output};
+use crate::op::{Op, leads};
 
 /// A stream of leaders. A forked child observes anew.
 #[pyclass(frozen)]
@@ -38,7 +38,7 @@ impl Leaders {
             let election = inner.connections.client().await?.election(&inner.key)?;
             let mut stream = inner.of_process.get_or_init(Mutex::default).lock().await;
             let stream = stream.get_or_insert_with(|| election.observe());
-            Ok(Output::Leader(stream.next().await?))
+            Ok(stream.next().await?.map(leads))
         })
     }
 }

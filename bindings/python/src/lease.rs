@@ -11,7 +11,7 @@ use tokio::sync::RwLock;
 
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::op::{Op, Output};
+use crate::op::{NOTHING, Op};
 
 /// A lease on one key or several. What is dropped unreleased is released in the background.
 #[pyclass(frozen)]
@@ -84,7 +84,7 @@ impl Lease {
                     .await
                     .unwrap_or(None),
             };
-            Ok(Output::Truth(lost.is_some()))
+            Ok(lost.is_some())
         }))
     }
 
@@ -125,17 +125,14 @@ impl Lease {
             let lease = inner.taken(taken).await;
             let part = lease.and_then(|lease| lease.into_leases().pop());
             let part = part.ok_or_else(|| inner.released("hand_over"))?;
-            Ok(Output::Text(written(&part.into_parts().await?)))
+            Ok(written(&part.into_parts().await?))
         }))
     }
 
     /// Releases it. Answers whether it was held until now: no if it is released twice.
     fn release(&self) -> Op {
         let (inner, taken) = (self.0.clone(), self.0.take());
-        Op::new(async move {
-            let held = inner.release(taken).await.unwrap_or(Ok(false))?;
-            Ok(Output::Truth(held))
-        })
+        Op::new(async move { inner.release(taken).await.unwrap_or(Ok(false)) })
     }
 
     /// Releases it after the work: fails if it was lost before. No answer to the release changes
@@ -147,7 +144,7 @@ impl Lease {
             checked?;
             match inner.release(taken).await {
                 Some(Ok(false)) => Err(Failure::lost_at_release(inner.key())),
-                None | Some(Ok(true) | Err(_)) => Ok(Output::Nothing),
+                None | Some(Ok(true) | Err(_)) => Ok(NOTHING),
             }
         })
     }
@@ -187,7 +184,7 @@ impl Inner {
             for part in lease.leases() {
                 ask(part).await?;
             }
-            Ok(Output::Nothing)
+            Ok(NOTHING)
         })
     }
 

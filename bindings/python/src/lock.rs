@@ -14,7 +14,8 @@ use pyo3::types::PyDict;
 use crate::args::{self, duration};
 use crate::client::Connections;
 use crate::failure::Failure;
-use crate::op::{Op, Output};
+use crate::lease::Lease;
+use crate::op::Op;
 
 /// What a lock is made of.
 pub(crate) struct LockSpec {
@@ -154,13 +155,10 @@ impl Lock {
     fn acquire(&self, timeout: &Bound<'_, PyAny>, or_none: bool, who: Who) -> PyResult<Op> {
         let (lock, limit) = (self.0.clone(), self.limit(timeout)?);
         Ok(Op::new(async move {
-            let acquired = lock.acquire(limit, &who).await;
-            match acquired {
-                Ok(Some(lease)) => Ok(Output::Lease(lease)),
+            match lock.acquire(limit, &who).await {
                 Ok(None) if !or_none => Err(Failure::busy(&lock.spec.keys[0])),
-                Ok(None) => Ok(Output::Nothing),
-                Err(failure) if or_none && failure.is_timeout() => Ok(Output::Nothing),
-                Err(failure) => Err(failure),
+                Err(failure) if or_none && failure.is_timeout() => Ok(None),
+                acquired => Ok(acquired?.map(Lease::new)),
             }
         }))
     }
@@ -174,7 +172,7 @@ impl Lock {
                 true => lock.adopt_by_force(&parts).await?,
                 false => lock.adopt(&parts).await?,
             };
-            Ok(Output::Lease(lease.into()))
+            Ok(Lease::new(lease.into()))
         }))
     }
 
@@ -190,7 +188,7 @@ impl Lock {
                 }
                 limit => lock.recover(&parts, inner.spec.how(limit)).await?,
             };
-            Ok(Output::Recovered(recovered.lease.into(), recovered.is_new))
+            Ok((Lease::new(recovered.lease.into()), recovered.is_new))
         }))
     }
 }

@@ -18,7 +18,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as Values};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::op::{Op, Output};
+use crate::op::Op;
 
 /// More than that have not been taken: those that come then are dropped.
 const MOST: usize = 1000;
@@ -27,7 +27,7 @@ static LISTENED: Mutex<LevelFilter> = Mutex::new(LevelFilter::OFF);
 static RECORDS: PerProcess<watch::Sender<Records>> = PerProcess::new();
 
 /// A level, and a message.
-pub(crate) type Record = (&'static str, String);
+type Record = (&'static str, String);
 
 #[derive(Default)]
 struct Records {
@@ -59,7 +59,7 @@ pub(crate) fn records() -> Op {
         let _come = come.wait_for(|it| !it.list.is_empty()).await.is_ok();
         let mut taken = Vec::new();
         records.send_modify(|it| (taken, it.are_being_said) = (take(&mut it.list), true));
-        Ok(Output::Records(taken))
+        Ok(taken)
     })
 }
 

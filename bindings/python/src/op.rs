@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::background;
-use leasehold::{Any, ClientInfo, Inspection, Leader, MultiLease};
+use leasehold::{ClientInfo, Inspection, Leader};
 use leasehold_store::sync::lock;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
@@ -16,69 +16,39 @@ use pyo3::prelude::*;
 
 use crate::failure::Failure;
 use crate::fork;
-use crate::lease::Lease;
-use crate::logging::Record;
 
 /// How long the main thread waits before it looks for signals: Ctrl-C has to be noticed within
 /// 50 ms.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a call answers. It has nothing of Python, since it is made on threads without Python.
-pub(crate) enum Output {
-    Nothing,
-    Truth(bool),
-    Count(u64),
-    Text(String),
-    Lease(MultiLease<Any>),
-    /// A lease, and whether it is a new one.
-    Recovered(MultiLease<Any>, bool),
-    Seen(Inspection),
-    Leader(Option<Leader>),
-    Records(Vec<Record>),
-}
-
+/// What makes the answer of a call in Python. It has nothing of Python before, since calls are driven on
+/// threads without Python.
+pub(crate) type Output = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 pub(crate) type Answer = Result<Output, Failure>;
 pub(crate) type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-impl Output {
-    pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self {
-            Self::Nothing => Ok(py.None()),
-            Self::Truth(truth) => truth.into_py_any(py),
-            Self::Count(count) => count.into_py_any(py),
-            Self::Text(text) => text.into_py_any(py),
-            Self::Lease(lease) => Lease::new(lease).into_py_any(py),
-            Self::Recovered(lease, is_new) => (Lease::new(lease), is_new).into_py_any(py),
-            Self::Seen(seen) => claims(&seen).into_py_any(py),
-            Self::Records(records) => records.into_py_any(py),
-            Self::Leader(leader) => leader.as_ref().map(leads).into_py_any(py),
-        }
-    }
-}
+/// The answer of a call that has none: `None` in Python.
+pub(crate) const NOTHING: Option<()> = None;
 
-/// Who holds a key and who waits for it: a row for each, which Python gives its names.
-type Claim<'a> = (&'a str, u32, Option<&'a str>, u64, f64, Option<&'a str>);
+/// Who holds a key or waits for it: a row, which Python gives its names.
+pub(crate) type Claim = (String, u32, Option<String>, u64, f64, Option<String>);
 
-fn claims(seen: &Inspection) -> (Vec<Claim<'_>>, Vec<Claim<'_>>) {
-    let holders = seen.holders.iter();
-    let holders = holders.map(|it| claim(&it.owner, it.token.get(), it.expires_in, &it.note));
-    let waiters = seen.waiters.iter();
-    let waiters = waiters.map(|it| claim(&it.owner, it.position, it.expires_in, &None));
+/// Who holds a key, and who waits for it.
+pub(crate) fn claims(seen: Inspection) -> (Vec<Claim>, Vec<Claim>) {
+    let holders = seen.holders.into_iter();
+    let holders = holders.map(|it| claim(it.owner, it.token.get(), it.expires_in, it.note));
+    let waiters = seen.waiters.into_iter();
+    let waiters = waiters.map(|it| claim(it.owner, it.position, it.expires_in, None));
     (holders.collect(), waiters.collect())
 }
 
-fn leads(it: &Leader) -> Claim<'_> {
-    claim(&it.owner, it.term.get(), it.expires_in, &it.note)
+pub(crate) fn leads(it: Leader) -> Claim {
+    claim(it.owner, it.term.get(), it.expires_in, it.note)
 }
 
-fn claim<'a>(
-    owner: &'a ClientInfo,
-    number: u64,
-    left: Duration,
-    note: &'a Option<String>,
-) -> Claim<'a> {
-    let (label, left) = (owner.label.as_deref(), left.as_secs_f64());
-    (&owner.host, owner.pid, label, number, left, note.as_deref())
+fn claim(owner: ClientInfo, number: u64, left: Duration, note: Option<String>) -> Claim {
+    let left = left.as_secs_f64();
+    (owner.host, owner.pid, owner.label, number, left, note)
 }
 
 /// A call that has not begun.
@@ -86,8 +56,15 @@ fn claim<'a>(
 pub(crate) struct Op(Mutex<Option<Work>>);
 
 impl Op {
-    pub(crate) fn new(work: impl Future<Output = Answer> + Send + 'static) -> Self {
-        Self(Mutex::new(Some(Box::pin(work))))
+    pub(crate) fn new<T>(work: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+    {
+        let answer = async move {
+            let answer = work.await;
+            answer.map(|it| -> Output { Box::new(move |py| it.into_py_any(py)) })
+        };
+        Self(Mutex::new(Some(Box::pin(answer))))
     }
 
     /// Its work, once.
@@ -103,7 +80,7 @@ impl Op {
     /// work is dropped, which leaves the queue.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match drive(py, self.take()?)? {
-            Ok(output) => output.into_python(py),
+            Ok(output) => output(py),
             Err(failure) => Err(failure.raise(py)),
         }
     }

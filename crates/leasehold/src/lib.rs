@@ -63,6 +63,8 @@ mod loss;
 mod multi;
 mod mutex;
 pub mod observe;
+#[cfg(doctest)]
+mod page_tests;
 mod parts;
 mod reentrant;
 mod registry;
@@ -121,31 +123,3 @@ pub use settings::Settings;
 #[doc(inline)]
 pub use store::scheme::{Initialised, Made};
 pub use waiting::{LockOptions, Progress};
-
-/// The examples of the pages: `cargo test --doc` compiles and runs them.
-#[cfg(doctest)]
-mod pages {
-    macro_rules! pages {
-        ($($name:ident: $path:literal,)*) => { $(
-            #[doc = include_str!(concat!("../../../", $path))]
-            mod $name {}
-        )* };
-    }
-
-    #[cfg(feature = "metrics")]
-    pages! {
-        metrics: "docs/metrics.md",
-    }
-
-    pages! {
-        readme: "README.md",
-        library: "docs/library.md",
-        which_lock: "docs/which-lock.md",
-        holding: "docs/holding.md",
-        identity: "docs/identity.md",
-        deadlocks: "docs/deadlocks.md",
-        kinds: "docs/kinds.md",
-        classic: "docs/stores/classic.md",
-        recipe_migrations: "docs/recipes/migrations.md",
-    }
-}

@@ -78,7 +78,6 @@ impl Lock {
             return Err(self.error(error));
         }
         self.request.secret = Some(owner.secret());
-        self.request.ahead = false;
         self.terms().hand_off = true;
         Ok(self)
     }
@@ -116,7 +115,6 @@ impl Lock {
             key,
             mode,
             terms: session.terms.clone(),
-            ahead: false,
             retry: None,
             owner,
             secret: None,
@@ -188,7 +186,6 @@ impl Lock {
         if self.request.secret.is_some() {
             return;
         }
-        self.request.ahead = true;
         self.terms().hand_off = false;
     }
 

@@ -11,23 +11,12 @@ use crate::sync::{Mutex, lock, timeout};
 #[derive(Debug, Default)]
 pub(super) struct PollQueue {
     polling: tokio::sync::Mutex<()>,
-    last: Mutex<LastPoll>,
+    /// What the last poll has found: when somebody had the key, or why the store could not be asked.
+    last: Mutex<Option<Result<Moment, StoreError>>>,
 }
 
 /// The right to poll, until it is dropped.
 pub(super) type PollPermit<'a> = tokio::sync::MutexGuard<'a, ()>;
-
-/// What the last poll has found.
-#[derive(Debug, Default)]
-enum LastPoll {
-    /// The store has not answered yet.
-    #[default]
-    Nothing,
-    /// Somebody had the key then.
-    Busy(Moment),
-    /// The store could not be asked.
-    Failed(StoreError),
-}
 
 impl PollQueue {
     /// Waits until the task is the first of the client's. `None`: its time is over, and whether
@@ -41,17 +30,17 @@ impl PollQueue {
             return Ok(Some(permit));
         }
         match &*lock(&self.last) {
-            LastPoll::Busy(at) if clock::now().since(*at) < GRACE => Err(timed_out()),
-            LastPoll::Busy(_) | LastPoll::Nothing => Ok(None),
-            LastPoll::Failed(error) => Err(error.clone()),
+            Some(Ok(busy_at)) if clock::now().since(*busy_at) < GRACE => Err(timed_out()),
+            Some(Ok(_)) | None => Ok(None),
+            Some(Err(error)) => Err(error.clone()),
         }
     }
 
     /// Tells those behind what the store has said.
     pub(super) fn note<T>(&self, polled: &Result<Result<T, End>, StoreError>) {
-        *lock(&self.last) = match polled {
-            Err(error) if error.kind() == ErrorKind::Unavailable => LastPoll::Failed(error.clone()),
-            _ => LastPoll::Busy(clock::now()),
-        };
+        *lock(&self.last) = Some(match polled {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Err(error.clone()),
+            _ => Ok(clock::now()),
+        });
     }
 }

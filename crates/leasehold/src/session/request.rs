@@ -18,7 +18,6 @@ pub(crate) struct AcquireRequest {
     pub(crate) key: Key,
     pub(crate) mode: Mode,
     pub(crate) terms: Arc<Terms>,
-    pub(crate) ahead: bool,
     /// Instead of standing in the queue: ask again and again.
     pub(crate) retry: Option<Retry>,
     pub(crate) owner: ClientInfo,
@@ -42,14 +41,15 @@ impl AcquireRequest {
         Claim {
             waiter_ttl: self.terms.waiter_ttl,
             wait,
-            ahead: self.ahead,
+            // A release that leaves the key free, and a claim that passes others: both are unfair.
+            ahead: !self.terms.hand_off,
             inbox: Some(session.store.inbox().clone()),
             owner: self.owner.clone(),
             secret: self.secret,
             min_hold: self.min_hold,
             note: self.note.clone(),
             // What nobody tells of a lost connection cannot be passed on without the store.
-            runs: self.terms.hand_off && !self.ahead && session.store.capabilities().push,
+            runs: self.terms.hand_off && session.store.capabilities().push,
             ..Claim::new(id, self.mode, self.terms.ttl)
         }
     }
@@ -118,17 +118,11 @@ pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
         }
         _ => format!("{} was asked for", asked.capacity()),
     };
-    let error = StoreError::new(
-        ErrorKind::Invalid,
-        format!("the key is in use as {in_use}, and {asked_for}"),
-    );
-    match (asked.capacity(), in_use) {
-        (Capacity::Permits(_), Capacity::Permits(_)) => error.with_hint(
-            "all clients of a semaphore must use the same number of permits; `resize` changes it",
-        ),
-        _ => error.with_hint(
-            "use another key, or the same kind of lock: a key has one kind at a \
-         time",
-        ),
-    }
+    let message = format!("the key is in use as {in_use}, and {asked_for}");
+    StoreError::new(ErrorKind::Invalid, message).with_hint(match (asked.capacity(), in_use) {
+        (Capacity::Permits(_), Capacity::Permits(_)) => {
+            "all clients of a semaphore must use the same number of permits; `resize` changes it"
+        }
+        _ => "use another key, or the same kind of lock: a key has one kind at a time",
+    })
 }

@@ -5,7 +5,7 @@ pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 use leasehold_core::{Key, StoreTime};
 
 use crate::debug::debug;
-use crate::error::{Error, Operation};
+use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::session::Session;
 use crate::store::AuditLog as Pages;
 pub use crate::store::AuditRecord;
@@ -18,16 +18,23 @@ pub struct AuditLog<'a> {
 }
 
 impl<'a> AuditLog<'a> {
-    pub(crate) fn new(
+    /// Opens that of one key or of all, from `since` on.
+    pub(crate) fn open(
         session: &'a Session,
-        pages: Box<dyn Pages + 'a>,
-        meant: (Option<Key>, StoreTime),
-    ) -> Self {
-        Self {
+        key: Option<Key>,
+        since: StoreTime,
+    ) -> Result<Self, StoreError> {
+        session.check_process()?;
+        let Some(pages) = session.store.audit_log(key.as_ref(), since) else {
+            let name = session.store.capabilities().name;
+            let message = format!("a store of the kind {name:?} keeps none");
+            return Err(StoreError::new(ErrorKind::Unsupported, message));
+        };
+        Ok(Self {
             session,
             pages,
-            meant,
-        }
+            meant: (key, since),
+        })
     }
 
     /// Returns the next entries, a bounded number of them. An empty list means that there are no

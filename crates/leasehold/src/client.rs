@@ -14,7 +14,7 @@ use crate::audit::AuditLog;
 use crate::deadlock::{self, Deadlock};
 use crate::debug::debug;
 use crate::election::Election;
-use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
+use crate::error::{Error, Operation, StoreError, check_key};
 use crate::inspection::{Broken, Inspection, Shutdown};
 use crate::listing::{Listing, Skipped};
 use crate::lock::Lock;
@@ -162,7 +162,7 @@ impl Client {
     /// Reads who holds a key and who waits for it. Changes nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Refused`, `Unsupported`, `Corrupt`: see [`ErrorKind`]. `Invalid` for an
+    /// `Unavailable`, `Refused`, `Unsupported`, `Corrupt`: see [`crate::ErrorKind`]. `Invalid` for an
     /// invalid key, or outside of a Tokio runtime; `Closed` in a forked process.
     ///
     /// # Cancel safety
@@ -399,18 +399,8 @@ impl Client {
         let since = since
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let since = StoreTime(0) + since;
-        let store = &self.session.store;
-        let log = self.session.check_process().and_then(|()| {
-            let log = store.audit_log(key.as_ref(), since);
-            log.ok_or_else(|| {
-                let name = store.capabilities().name;
-                let message = format!("a store of the kind {name:?} keeps none");
-                StoreError::new(ErrorKind::Unsupported, message)
-            })
-        });
-        let log = log.map_err(|error| Error::new(Operation::Audit, key.clone(), error))?;
-        Ok(AuditLog::new(&self.session, log, (key, since)))
+        let log = AuditLog::open(&self.session, key.clone(), StoreTime(0) + since);
+        log.map_err(|error| Error::new(Operation::Audit, key, error))
     }
 
     /// Takes the key from all its holders: for administrators. The token is raised first, so that

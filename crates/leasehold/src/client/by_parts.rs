@@ -51,10 +51,8 @@ impl Client {
         let lost = |why| failed(StoreError::new(ErrorKind::Lost, why));
         check_ttl(ttl).map_err(|invalid| failed(invalid.into()))?;
         let renew = Renew::new(parts.claim().clone(), ttl);
-        let answer = self
-            .session
-            .ask(self.session.store.renew(key, &renew))
-            .await;
+        let session = &self.session;
+        let answer = session.ask(session.store.renew(key, &renew)).await;
         match answer.map_err(&failed)?.reply {
             RenewReply::Standing(standing) if standing.holds() => Ok(()),
             RenewReply::Superseded | RenewReply::Taken => Err(lost(
@@ -90,10 +88,8 @@ impl Client {
             settled: false,
             unused: false,
         };
-        let answer = self
-            .session
-            .ask(self.session.store.release(key, &release))
-            .await;
+        let session = &self.session;
+        let answer = session.ask(session.store.release(key, &release)).await;
         Ok(match answer.map_err(failed)?.reply {
             ReleaseReply::Released { .. } => Released::Held,
             ReleaseReply::Absent => Released::AlreadyGone,

@@ -54,24 +54,19 @@ impl LockSpec {
         args::options(of, given, |name, value| {
             let time = || duration(name, value);
             let text = || value.extract::<String>();
-            options.push(match name {
-                "timeout" => {
-                    timeout = Some(time()?);
-                    return Ok(true);
-                }
-                "deadlock_timeout" => {
-                    deadlock_timeout = Some(time()?);
-                    return Ok(true);
-                }
-                "ttl" => option(time()?, |lock, ttl| Ok(lock.with_ttl(*ttl))),
-                "max_hold" => option(time()?, |lock, max| Ok(lock.with_max_hold(*max))),
-                "min_hold" => option(time()?, |lock, min| Ok(lock.with_min_hold(*min))),
-                "label" => option(text()?, |lock, label| Ok(lock.with_label(label))),
-                "note" => option(text()?, |lock, note| lock.with_note(note)),
-                "unfair" if value.is_truthy()? => option((), |lock, ()| Ok(lock.unfair())),
-                "unfair" => return Ok(true),
+            let set = &mut options;
+            match name {
+                "timeout" => timeout = Some(time()?),
+                "deadlock_timeout" => deadlock_timeout = Some(time()?),
+                "ttl" => add(set, time()?, |lock, ttl| Ok(lock.with_ttl(*ttl))),
+                "max_hold" => add(set, time()?, |lock, max| Ok(lock.with_max_hold(*max))),
+                "min_hold" => add(set, time()?, |lock, min| Ok(lock.with_min_hold(*min))),
+                "label" => add(set, text()?, |lock, label| Ok(lock.with_label(label))),
+                "note" => add(set, text()?, |lock, note| lock.with_note(note)),
+                "unfair" if value.is_truthy()? => add(set, (), |lock, ()| Ok(lock.unfair())),
+                "unfair" => {}
                 _ => return Ok(false),
-            });
+            }
             Ok(true)
         })?;
         Ok(Self {
@@ -115,11 +110,13 @@ impl LockSpec {
     }
 }
 
-fn option<T: Send + Sync + 'static>(
+/// Adds an option with this value.
+fn add<T: Send + Sync + 'static>(
+    options: &mut Vec<LockOption>,
     value: T,
     set: fn(CoreLock, &T) -> Result<CoreLock, Error>,
-) -> LockOption {
-    Box::new(move |lock| set(lock, &value))
+) {
+    options.push(Box::new(move |lock| set(lock, &value)));
 }
 
 /// A lock of a client.

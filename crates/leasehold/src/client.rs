@@ -217,8 +217,7 @@ impl Client {
                 last => ControlFlow::Continue(last),
             }
         });
-        let free = self.session.unless_closed(free).await.and_then(|free| free);
-        free.map_err(failed)
+        self.session.unless_closed(free).await.map_err(failed)
     }
 
     /// Lists the keys that are held or waited for, sorted by name. `pattern` is a glob (`*`, `?`,

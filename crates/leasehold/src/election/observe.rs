@@ -99,7 +99,6 @@ impl Observer {
             ControlFlow::Continue(leader.map(|leader| leader.expires_in))
         });
         let change = self.session.unless_closed(change).await;
-        let change = change.and_then(|change| change);
         change.map_err(Operation::Observe.failed_on(key))
     }
 }

@@ -64,7 +64,6 @@ impl Session {
         };
         let acquiring = self.acquiring(request);
         let acquired = self.while_open(acquire).instrument(acquiring.span()).await;
-        let acquired = acquired.flatten();
         acquiring.end(acquired.as_ref());
         acquired
     }
@@ -136,7 +135,6 @@ impl Session {
         };
         let acquiring = self.acquiring(request);
         let adopted = self.while_open(adopt).instrument(acquiring.span()).await;
-        let adopted = adopted.flatten();
         acquiring.end(adopted.as_ref());
         adopted
     }

@@ -37,10 +37,9 @@ impl Session {
             .iter()
             .map(|request| self.acquiring(request))
             .collect();
-        let acquired = self
-            .while_open(self.acquire_all_open(requests, deadlines, &acquiring))
-            .await;
-        let acquired = acquired.map_err(|closed| (0, closed)).flatten();
+        let acquire = async { Ok(self.acquire_all_open(requests, deadlines, &acquiring).await) };
+        let acquired = self.while_open(acquire).await;
+        let acquired = acquired.unwrap_or_else(|closed| Err((0, closed)));
         for acquiring in acquiring {
             acquiring.end(acquired.as_ref().map_err(|(_, error)| error));
         }

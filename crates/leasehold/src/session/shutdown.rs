@@ -124,7 +124,7 @@ impl Session {
     /// registry releases all held claims.
     pub(crate) async fn while_open<T>(
         self: &Arc<Self>,
-        work: impl Future<Output = T>,
+        work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let _under_way = UnderWay::new(self);
         self.unless_closed(work).await
@@ -134,7 +134,7 @@ impl Session {
     /// shutdown waits for it.
     pub(crate) async fn unless_closed<T>(
         self: &Arc<Self>,
-        work: impl Future<Output = T>,
+        work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.check_caller()?;
         self.check_thread()?;
@@ -152,7 +152,7 @@ impl Session {
             () = closing => None,
         };
         check_open()?;
-        done.ok_or_else(|| Closed::ShutDown.error())
+        done.unwrap_or_else(|| Err(Closed::ShutDown.error()))
     }
 
     /// Refuses what could never be answered: calls in a forked process, and outside of a runtime.

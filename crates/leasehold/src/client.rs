@@ -115,7 +115,8 @@ impl Client {
     /// # Errors
     /// `Invalid` unless the key is 1 to 512 bytes without control characters.
     pub fn mutex(&self, key: impl AsRef<str>) -> Result<Mutex, Error> {
-        self.lock_of(key, Mode::EXCLUSIVE).map(Mutex::new)
+        let lock = self.lock_of(key, Mode::EXCLUSIVE)?;
+        Ok(Mutex { lock })
     }
 
     /// Makes a read-write lock on `key`. No I/O: an invalid key fails here.
@@ -123,7 +124,8 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn rwlock(&self, key: impl AsRef<str>) -> Result<RwLock, Error> {
-        self.lock_of(key, Mode::EXCLUSIVE).map(RwLock::new)
+        let lock = self.lock_of(key, Mode::EXCLUSIVE)?;
+        Ok(RwLock { lock })
     }
 
     /// Makes a semaphore of `permits` permits on `key`. No I/O: an invalid key fails here.
@@ -131,8 +133,8 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`]; `Invalid` for zero permits.
     pub fn semaphore(&self, key: impl AsRef<str>, permits: u32) -> Result<Semaphore, Error> {
-        let mode = Mode::permits(permits, 1);
-        Ok(Semaphore::new(self.lock_of(key, mode)?, permits))
+        let lock = self.lock_of(key, Mode::permits(permits, 1))?;
+        Ok(Semaphore { lock, permits })
     }
 
     /// Makes a re-entrant mutex on `key` for `owner`. No I/O: an invalid key fails here.
@@ -140,7 +142,9 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn reentrant(&self, key: impl AsRef<str>, owner: &Owner) -> Result<Reentrant, Error> {
-        Reentrant::new(self.lock_of(key, Mode::EXCLUSIVE)?, owner)
+        let lock = self.lock_of(key, Mode::EXCLUSIVE)?.with_owner(owner)?;
+        let owner = *owner;
+        Ok(Reentrant { lock, owner })
     }
 
     /// Makes one lock on several keys: all or nothing. No I/O: invalid keys fail here.
@@ -156,7 +160,8 @@ impl Client {
     /// # Errors
     /// Same as [`Client::mutex`].
     pub fn election(&self, key: impl AsRef<str>) -> Result<Election, Error> {
-        self.lock_of(key, Mode::EXCLUSIVE).map(Election::new)
+        let lock = self.lock_of(key, Mode::EXCLUSIVE)?;
+        Ok(Election { lock })
     }
 
     /// Reads who holds a key and who waits for it. Changes nothing.

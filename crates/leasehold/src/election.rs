@@ -39,7 +39,7 @@ use crate::waiting::LockOptions;
 #[derive(Clone)]
 #[must_use = "nobody is a candidate until `campaign` is called"]
 pub struct Election {
-    lock: Lock,
+    pub(crate) lock: Lock,
 }
 
 options!(Election: lock);
@@ -65,11 +65,6 @@ pub struct Leader {
 }
 
 impl Election {
-    /// Of a lock that is held alone.
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
-    }
-
     /// Joins the election, and waits to become the leader. Observers see `note`; an empty note is
     /// none.
     ///

@@ -32,7 +32,7 @@ use crate::verbs::{adopting, fairness, locking, looking, options, working};
 #[derive(Clone)]
 #[must_use = "a mutex holds nothing until one of its methods has taken a lease"]
 pub struct Mutex {
-    lock: Lock,
+    pub(crate) lock: Lock,
 }
 
 options!(Mutex: lock);
@@ -42,10 +42,3 @@ locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, loc
 working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex: lock, Exclusive);
 debug!(Mutex; |it| key: it.key());
-
-impl Mutex {
-    /// Of a lock that is held alone.
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
-    }
-}

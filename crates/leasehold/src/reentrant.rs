@@ -80,8 +80,8 @@ impl Owner {
 #[derive(Clone)]
 #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct Reentrant {
-    lock: Lock,
-    owner: Owner,
+    pub(crate) lock: Lock,
+    pub(crate) owner: Owner,
 }
 
 options!(Reentrant: lock);
@@ -92,13 +92,6 @@ adopting!(Reentrant: lock, Exclusive);
 debug!(Reentrant; |it| key: it.key());
 
 impl Reentrant {
-    pub(crate) fn new(lock: Lock, owner: &Owner) -> Result<Self, Error> {
-        Ok(Self {
-            lock: lock.with_owner(owner)?,
-            owner: *owner,
-        })
-    }
-
     /// Returns the owner of the claims.
     #[must_use]
     pub fn owner(&self) -> &Owner {

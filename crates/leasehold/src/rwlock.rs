@@ -42,7 +42,7 @@ use crate::waiting::LockOptions;
 #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct RwLock {
     /// As a writer.
-    lock: Lock,
+    pub(crate) lock: Lock,
 }
 
 options!(RwLock: lock);
@@ -55,11 +55,6 @@ working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with
 debug!(RwLock; |it| key: it.key());
 
 impl RwLock {
-    /// Of a lock that is held alone.
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
-    }
-
     fn reader(&self) -> Lock {
         self.lock.with_mode(Mode::SHARED)
     }

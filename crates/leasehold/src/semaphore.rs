@@ -39,8 +39,8 @@ use crate::waiting::LockOptions;
 #[derive(Clone)]
 #[must_use = "a semaphore holds nothing until one of its methods has taken a lease"]
 pub struct Semaphore {
-    lock: Lock,
-    permits: u32,
+    pub(crate) lock: Lock,
+    pub(crate) permits: u32,
 }
 
 options!(Semaphore: lock);
@@ -50,11 +50,6 @@ adopting!(Semaphore: lock, Permits);
 working!(Semaphore, Lease<Permits>; |it| it.lock; acquire, with_permit, with_permit_within, with_try_permit, try_with_permit);
 
 impl Semaphore {
-    /// Of a lock that claims one of so many permits.
-    pub(crate) fn new(lock: Lock, permits: u32) -> Self {
-        Self { lock, permits }
-    }
-
     /// Returns the number of permits, as this handle has it.
     #[must_use]
     pub fn permits(&self) -> u32 {

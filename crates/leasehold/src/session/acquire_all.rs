@@ -116,7 +116,7 @@ impl Session {
         };
         // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
-            let observers = self.events.observers();
+            let observers = &self.events.observers;
             observers.request(key, "claim_all", began, &answer);
         }
         answer

@@ -17,7 +17,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 /// comes meanwhile leaves its own to that one.
 #[derive(Default)]
 pub(super) struct EventQueue {
-    observers: Observers,
+    pub(super) observers: Observers,
     any: AtomicBool,
     pending: Mutex<Vec<(ObservedClaim, Fact, Span)>>,
     /// The task that holds it delivers.
@@ -30,11 +30,6 @@ impl EventQueue {
             observers,
             ..Self::default()
         }
-    }
-
-    /// The observers of this client.
-    pub(super) fn observers(&self) -> &Observers {
-        &self.observers
     }
 
     /// Adds a fact, if there is an observer.

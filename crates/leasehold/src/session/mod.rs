@@ -229,7 +229,7 @@ impl Session {
             Ok(answer) => answer.map_err(Some),
             Err(_) => Err(None),
         };
-        let observers = self.events.observers();
+        let observers = &self.events.observers;
         observers.request(key, transmit.command.verb(), transmit.sent, &answer);
         answer
     }
@@ -238,7 +238,7 @@ impl Session {
 impl PushSink for Session {
     fn push(&self, push: Push) {
         if let Push::Reset = push {
-            self.events.observers().reconnected();
+            self.events.observers.reconnected();
         }
         let homes = match (&push, push.claim()) {
             (Push::Changed { key }, _) | (_, Some((key, _))) => {

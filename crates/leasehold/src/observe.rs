@@ -310,12 +310,10 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
     let key = &claim.key;
     let hold = holds.get(&claim.number).cloned().unwrap_or_else(Span::none);
     match fact {
-        Fact::Requested => {
-            tracing::debug!(parent: acquisition, leasehold.key = %key, "asks");
-        }
-        Fact::Queued { position } => {
-            tracing::debug!(parent: acquisition, leasehold.key = %key, leasehold.position = position, "waits");
-        }
+        Fact::Requested => tracing::debug!(parent: acquisition, leasehold.key = %key, "asks"),
+        Fact::Queued { position } => tracing::debug!(
+            parent: acquisition, leasehold.key = %key, leasehold.position = position, "waits"
+        ),
         Fact::Granted { token, waited } => {
             tracing::debug!(
                 parent: acquisition, leasehold.key = %key, leasehold.token = token.get(),
@@ -330,17 +328,14 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
                 holds.insert(claim.number, hold);
             }
         }
-        Fact::Renewed { remaining } => {
-            let left = remaining.as_secs_f64();
-            tracing::trace!(parent: &hold, leasehold.key = %key, leasehold.remaining_s = left, "renewed");
-        }
-        Fact::Unanswered { remaining } => {
-            let left = remaining.as_secs_f64();
-            tracing::warn!(
-                parent: &hold, leasehold.key = %key, leasehold.remaining_s = left,
-                "a renewal failed; trying again"
-            );
-        }
+        Fact::Renewed { remaining } => tracing::trace!(
+            parent: &hold, leasehold.key = %key,
+            leasehold.remaining_s = remaining.as_secs_f64(), "renewed"
+        ),
+        Fact::Unanswered { remaining } => tracing::warn!(
+            parent: &hold, leasehold.key = %key,
+            leasehold.remaining_s = remaining.as_secs_f64(), "a renewal failed; trying again"
+        ),
         Fact::Lost { loss, held } => {
             let held = held.as_secs_f64();
             if is_wanted(loss) {
@@ -350,10 +345,9 @@ fn trace(claim: &ObservedClaim, fact: Fact, acquisition: &Span, holds: &mut Span
                 tracing::warn!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "lost: {loss}");
             }
         }
-        Fact::Released { held } => {
-            let held = held.as_secs_f64();
-            tracing::debug!(parent: &hold, leasehold.key = %key, leasehold.held_s = held, "released");
-        }
+        Fact::Released { held } => tracing::debug!(
+            parent: &hold, leasehold.key = %key, leasehold.held_s = held.as_secs_f64(), "released"
+        ),
         Fact::Ended { end, waited } => {
             let why = end.map_or("withdrawn", End::name);
             tracing::debug!(

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use leasehold_core::{Arrival, ClientInfo, Loss, Token};
 
 pub use self::observe::Leaders;
-use self::observe::look;
+use self::observe::leader;
 use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Released};
@@ -195,8 +195,9 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
-        let leader = look(&self.lock.session, self.key()).await;
-        leader.map_err(Operation::Observe.failed_on(self.key()))
+        let seen = self.lock.session.snapshot(self.key()).await;
+        let seen = seen.map_err(Operation::Observe.failed_on(self.key()))?;
+        Ok(leader(self.key(), seen))
     }
 
     /// Watches the leaders: first the current one, then each change (another leader, another

@@ -12,7 +12,7 @@ use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
 
 use super::Leader;
 use crate::debug::debug;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, ErrorKind, Operation};
 use crate::inspection::Inspection;
 use crate::session::Session;
 use crate::session::shutdown::Closed;
@@ -103,12 +103,8 @@ impl Observer {
     }
 }
 
-/// Who leads now.
-pub(super) async fn look(session: &Session, key: &Key) -> Result<Option<Leader>, StoreError> {
-    Ok(leader(key, session.snapshot(key).await?))
-}
-
-fn leader(key: &Key, seen: Snapshot) -> Option<Leader> {
+/// Who leads, by what was seen of the key.
+pub(super) fn leader(key: &Key, seen: Snapshot) -> Option<Leader> {
     let arrivals: Vec<_> = seen.holders.iter().map(|it| it.claim.arrival).collect();
     let seen = Inspection::new(key.clone(), seen);
     let mut holders = seen.holders.into_iter().zip(arrivals);

@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::settings::{check_max_hold, check_min_hold, check_renewal, check_ttl};
-use crate::verbs::{adopting, fairness, locking, looking, options, working};
+use crate::verbs::{adopting, fairness, locking, single_key, working};
 use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
@@ -48,8 +48,7 @@ pub struct Lock {
     pub(crate) request: AcquireRequest,
 }
 
-options!(Lock);
-looking!(Lock);
+single_key!(Lock);
 fairness!(Lock);
 locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts);
 working!(Lock, Lease<Any>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);

@@ -3,7 +3,7 @@
 use crate::debug::debug;
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
-use crate::verbs::{adopting, fairness, locking, looking, options, working};
+use crate::verbs::{adopting, fairness, locking, single_key, working};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
@@ -35,8 +35,7 @@ pub struct Mutex {
     pub(crate) lock: Lock,
 }
 
-options!(Mutex: lock);
-looking!(Mutex: lock);
+single_key!(Mutex: lock);
 fairness!(Mutex: lock);
 locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{fairness, locking, looking, options, working};
+use crate::verbs::{fairness, locking, single_key, working};
 use crate::waiting::LockOptions;
 
 /// A fair read-write lock: many readers together, or one writer alone.
@@ -45,8 +45,7 @@ pub struct RwLock {
     pub(crate) lock: Lock,
 }
 
-options!(RwLock: lock);
-looking!(RwLock: lock);
+single_key!(RwLock: lock);
 fairness!(RwLock: lock);
 locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read, read_within, read_opts);
 locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts);

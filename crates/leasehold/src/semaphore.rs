@@ -10,7 +10,7 @@ use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
 use crate::session::request::mismatch;
 use crate::store::Verbs as _;
-use crate::verbs::{adopting, fairness, looking, options, working};
+use crate::verbs::{adopting, fairness, single_key, working};
 use crate::waiting::LockOptions;
 
 /// A fair semaphore: a fixed number of permits, first come, first served.
@@ -43,8 +43,7 @@ pub struct Semaphore {
     pub(crate) permits: u32,
 }
 
-options!(Semaphore: lock);
-looking!(Semaphore: lock);
+single_key!(Semaphore: lock);
 fairness!(Semaphore: lock);
 adopting!(Semaphore: lock, Permits);
 working!(Semaphore, Lease<Permits>; |it| it.lock; acquire, with_permit, with_permit_within, with_try_permit, try_with_permit);

@@ -61,9 +61,11 @@ macro_rules! options {
     };
 }
 
-/// Looking at the key of a lock, without a claim, and polling for it.
-macro_rules! looking {
+/// What every lock on one key has: the options, a look at the key without a claim, and polling for it.
+macro_rules! single_key {
     ($lock:ty $(: $inner:ident)?) => {
+        crate::verbs::options!($lock $(: $inner)?);
+
         impl $lock {
             /// Returns whether the key is held now, in any mode. A holder that has released or
             /// died counts while its minimum hold or its lease is not over.
@@ -425,4 +427,4 @@ macro_rules! adopting {
     };
 }
 
-pub(crate) use {adopting, fairness, locking, looking, options, working};
+pub(crate) use {adopting, fairness, locking, options, single_key, working};

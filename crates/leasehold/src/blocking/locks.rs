@@ -31,9 +31,10 @@ macro_rules! options {
     };
 }
 
-/// Looking at the key, without a claim, and polling for it.
-macro_rules! looking {
+/// What every lock on one key has: the options, a look at the key without a claim, and polling for it.
+macro_rules! single_key {
     ($lock:ident) => {
+        options!($lock);
         face! { impl $lock {
             /// Returns whether the key is held now.
             wait fn is_locked(&self) -> Result<bool, Error>;
@@ -160,8 +161,7 @@ face! {
     struct Lock;
 }
 
-options!(Lock);
-looking!(Lock);
+single_key!(Lock);
 fairness!(Lock);
 locking!(Lock, Lease<Any>);
 adopting!(Lock, Any);
@@ -186,8 +186,7 @@ face! {
     struct Mutex;
 }
 
-options!(Mutex);
-looking!(Mutex);
+single_key!(Mutex);
 fairness!(Mutex);
 locking!(Mutex, Lease);
 adopting!(Mutex, Exclusive);
@@ -199,8 +198,7 @@ face! {
     struct Reentrant;
 }
 
-options!(Reentrant);
-looking!(Reentrant);
+single_key!(Reentrant);
 locking!(Reentrant, Lease);
 adopting!(Reentrant, Exclusive);
 
@@ -226,8 +224,7 @@ face! {
     struct RwLock;
 }
 
-options!(RwLock);
-looking!(RwLock);
+single_key!(RwLock);
 fairness!(RwLock);
 working! {
     RwLock, Lease<Shared>; read, read_within, try_read;
@@ -272,8 +269,7 @@ face! {
     struct Semaphore;
 }
 
-options!(Semaphore);
-looking!(Semaphore);
+single_key!(Semaphore);
 fairness!(Semaphore);
 adopting!(Semaphore, Permits);
 working! {

@@ -69,7 +69,13 @@ fn method(line: &str) -> Option<String> {
 /// Calls of the macros that write methods, and the names that are given to one.
 fn calls(text: &str) -> impl Iterator<Item = (String, String)> {
     let known = [
-        "setters", "options", "looking", "fairness", "retrying", "locking", "adopting", "losing",
+        "setters",
+        "options",
+        "single_key",
+        "fairness",
+        "locking",
+        "adopting",
+        "losing",
         "working",
     ];
     known.into_iter().flat_map(move |called| {

@@ -7,71 +7,65 @@ use leasehold_core::Key;
 #[doc(inline)]
 pub use leasehold_store::{ErrorKind, StoreError};
 
-/// The operation that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
+/// Declares the operations, and how the error of each begins.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $operation:ident: $failed:literal;)*) => {
+        /// The operation that failed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Operation {
+            $($(#[$doc])* $operation,)*
+        }
+
+        impl fmt::Display for Operation {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$operation => $failed,)*
+                })
+            }
+        }
+    };
+}
+
+operations! {
     /// Opening the store.
-    Connect,
+    Connect: "cannot open the store";
     /// Getting a lease.
-    Acquire,
+    Acquire: "cannot acquire";
     /// Extending a lease.
-    Renew,
+    Renew: "cannot renew";
     /// Giving a lease back.
-    Release,
+    Release: "cannot release";
     /// Running work under a lease.
-    Hold,
+    Hold: "cannot keep holding";
     /// Reading keys.
-    Inspect,
+    Inspect: "cannot look at";
     /// Taking a key from its holders.
-    Break,
+    Break: "cannot break";
     /// Closing the client.
-    Shutdown,
+    Shutdown: "cannot close";
     /// Replacing a claim id.
-    Rotate,
+    Rotate: "cannot rotate the claim id of";
     /// Giving a lease to another process.
-    HandOver,
+    HandOver: "cannot hand over";
     /// Taking a lease over from another process.
-    Adopt,
+    Adopt: "cannot take over";
     /// Turning a writer into a reader.
-    Downgrade,
+    Downgrade: "cannot downgrade";
     /// Changing the number of permits.
-    Resize,
+    Resize: "cannot resize";
     /// Publishing a note.
-    Proclaim,
+    Proclaim: "cannot proclaim on";
     /// Watching the leaders.
-    Observe,
+    Observe: "cannot observe";
     /// Reading the audit log.
-    Audit,
+    Audit: "cannot read the audit log";
 }
 
 impl Operation {
     /// What makes its error of what the store says about a key.
     pub(crate) fn failed_on(self, key: &Key) -> impl Fn(StoreError) -> Error {
         move |error| Error::new(self, Some(key.clone()), error)
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connect => "cannot open the store",
-            Self::Acquire => "cannot acquire",
-            Self::Renew => "cannot renew",
-            Self::Release => "cannot release",
-            Self::Hold => "cannot keep holding",
-            Self::Inspect => "cannot look at",
-            Self::Break => "cannot break",
-            Self::Shutdown => "cannot close",
-            Self::Rotate => "cannot rotate the claim id of",
-            Self::HandOver => "cannot hand over",
-            Self::Adopt => "cannot take over",
-            Self::Downgrade => "cannot downgrade",
-            Self::Resize => "cannot resize",
-            Self::Proclaim => "cannot proclaim on",
-            Self::Observe => "cannot observe",
-            Self::Audit => "cannot read the audit log",
-        })
     }
 }
 

@@ -6,9 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{
-    ClaimContext, ClientInfo, Invalid, Key, Mode, Note, RenewalPolicy, Retry, Terms,
-};
+use leasehold_core::{ClaimContext, ClientInfo, Invalid, Key, Mode, Note, RenewalPolicy, Terms};
 
 use crate::clock;
 use crate::debug::debug;
@@ -186,10 +184,6 @@ impl Lock {
             return;
         }
         self.terms().hand_off = false;
-    }
-
-    pub(crate) fn set_retry(&mut self, retry: Retry) {
-        self.request.retry = Some(retry);
     }
 
     pub(crate) async fn acquire_as<K: LeaseKind>(

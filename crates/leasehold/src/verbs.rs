@@ -133,7 +133,7 @@ macro_rules! single_key {
             /// # Ok(()) }
             /// ```
             pub fn retrying(mut self, retry: crate::Retry) -> Self {
-                self $(.$inner)? .set_retry(retry);
+                self $(.$inner)? .request.retry = Some(retry);
                 self
             }
         }

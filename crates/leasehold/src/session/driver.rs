@@ -205,20 +205,16 @@ impl Driver {
 
     /// Says when the task means to wake, so that others wake it only for less.
     fn plan(&self, now: Moment, next: Option<Moment>) -> Moment {
-        let mut wake_at = now + LONGEST_SLEEP;
-        if let Some(next) = next {
-            wake_at = wake_at.min(next);
-        }
+        let latest = now + LONGEST_SLEEP;
+        let mut wake_at = next.map_or(latest, |next| next.min(latest));
         if self.inbox.is_none() && self.opening.is_empty() && self.listen_after > now {
             wake_at = wake_at.min(self.listen_after);
         }
         let planned = wake_at.0.max(2);
         self.session.wake_at.store(planned, Ordering::SeqCst);
         // Something may have been listed just before that was said.
-        match self.session.keys.next_due() {
-            Some(due) if due < wake_at => due,
-            _ => wake_at,
-        }
+        let due = self.session.keys.next_due();
+        due.map_or(wake_at, |due| due.min(wake_at))
     }
 
     /// Whether nothing was kept for a while, or nothing comes any more: then the task ends, and

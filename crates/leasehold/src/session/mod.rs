@@ -148,20 +148,16 @@ impl Session {
         if self.shutdown.releases.load(Ordering::SeqCst) {
             state.machine.shut_down(now);
         }
-        let observed = |slot: &ClaimSlot| ObservedClaim {
-            key: home.key.clone(),
-            mode: slot.mode,
-            number: slot.number.0,
-        };
         while state.machine.poll_changed(|number, slot, claim, drivers| {
-            let was = slot.show(
-                claim,
-                now,
-                drivers > 0 && own != Some(number),
-                |fact, span| {
-                    self.events.keep(|| observed(slot), fact, span);
-                },
-            );
+            let wakes = drivers > 0 && own != Some(number);
+            let was = slot.show(claim, now, wakes, |fact, span| {
+                let observed = || ObservedClaim {
+                    key: home.key.clone(),
+                    mode: slot.mode,
+                    number: number.0,
+                };
+                self.events.keep(observed, fact, span);
+            });
             let is = claim.phase();
             if was != Phase::Waiting && is == Phase::Waiting {
                 self.keys.waiting.fetch_add(1, Ordering::SeqCst);

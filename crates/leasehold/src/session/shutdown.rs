@@ -178,11 +178,9 @@ impl Session {
     /// A blocking call on the only thread of our runtime would wait for what only that
     /// thread can do.
     fn check_thread(&self) -> Result<(), StoreError> {
-        let Some(home) = self.shutdown.home else {
-            return Ok(());
-        };
         let held_up = crate::background::held_up();
-        if held_up.is_none() || held_up != id_of(&self.runtime) || home != thread::current().id() {
+        let is_ours = held_up.is_some() && held_up == id_of(&self.runtime);
+        if !is_ours || self.shutdown.home != Some(thread::current().id()) {
             return Ok(());
         }
         Err(StoreError::new(

@@ -209,16 +209,6 @@ impl Lock {
     }
 }
 
-/// Waits for a lease of that lock, whatever its leases are.
-macro_rules! acquire {
-    ($lock:expr, $limit:expr, $spec:expr) => {
-        match $limit {
-            Some(Duration::ZERO) => $lock.try_lock().await?,
-            limit => Some($lock.lock_opts($spec.how(limit)).await?),
-        }
-    };
-}
-
 impl Inner {
     async fn lock(&self, who: &Who) -> Result<CoreLock, Failure> {
         self.spec.lock(self.connections.client().await?, who)
@@ -229,11 +219,13 @@ impl Inner {
         limit: Option<Duration>,
         who: &Who,
     ) -> Result<Option<MultiLease<Any>>, Failure> {
-        let (lock, spec) = (self.lock(who).await?, &self.spec);
-        if spec.keys.len() == 1 {
-            return Ok(acquire!(lock, limit, spec).map(MultiLease::from));
-        }
-        let lock = lock.on_all(&spec.keys)?;
-        Ok(acquire!(lock, limit, spec))
+        let (lock, how) = (self.lock(who).await?, self.spec.how(limit));
+        let waits = limit != Some(Duration::ZERO);
+        Ok(match &*self.spec.keys {
+            [_] if waits => Some(lock.lock_opts(how).await?.into()),
+            [_] => lock.try_lock().await?.map(MultiLease::from),
+            keys if waits => Some(lock.on_all(keys)?.lock_opts(how).await?),
+            keys => lock.on_all(keys)?.try_lock().await?,
+        })
     }
 }

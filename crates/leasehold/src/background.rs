@@ -91,12 +91,7 @@ pub fn nudge() {
 
 fn started() -> Result<(&'static Background, &'static Runtime), Error> {
     let background = BACKGROUND.get_or_init(Background::default);
-    let runs = || {
-        background
-            .thread
-            .get()
-            .and_then(|_| background.runtime.get())
-    };
+    let runs = || background.thread.get().and(background.runtime.get());
     if let Some(runtime) = runs() {
         return Ok((background, runtime));
     }

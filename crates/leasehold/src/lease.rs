@@ -6,7 +6,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use leasehold_core::{Change, Changed, ClaimId, Key, LeaseState, Loss, Mode, Note, Token};
+use leasehold_core::{Change, Changed, ClaimId, Invalid, Key, LeaseState, Loss, Mode, Note, Token};
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
@@ -105,12 +105,11 @@ impl Lease {
     /// ```
     pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
         if self.reentrant {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
+            let invalid = Invalid::new(
                 "the lease of a re-entrant lock cannot become a reader",
-            )
-            .with_hint("use a read-write lock");
-            return Err(self.error(Operation::Downgrade, error));
+                "use a read-write lock",
+            );
+            return Err(self.error(Operation::Downgrade, invalid.into()));
         }
         self.change(Operation::Downgrade, Change::Downgrade).await?;
         let mut reader = self.cast();

@@ -10,7 +10,7 @@ use leasehold_core::{ClaimContext, ClientInfo, Invalid, Key, Mode, Note, Renewal
 
 use crate::clock;
 use crate::debug::debug;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::session::Session;
@@ -67,14 +67,13 @@ impl Lock {
     /// `Invalid` unless the mode is exclusive: readers and permits are not re-entrant.
     pub fn with_owner(mut self, owner: &crate::Owner) -> Result<Self, Error> {
         if !Exclusive::is(self.request.mode) {
-            let error = StoreError::new(
-                ErrorKind::Invalid,
+            let invalid = Invalid::new(
                 "a lock with an owner is exclusive: readers and permits are not re-entrant",
-            )
-            .with_hint("leave the owner out, or use Mode::EXCLUSIVE");
-            return Err(self.error(error));
+                "leave the owner out, or use Mode::EXCLUSIVE",
+            );
+            return Err(self.error(invalid.into()));
         }
-        self.request.secret = Some(owner.secret());
+        self.request.secret = Some(owner.0);
         self.terms().hand_off = true;
         Ok(self)
     }

@@ -59,16 +59,14 @@ impl<K: LeaseKind> TryFrom<Written> for LeaseParts<K> {
     type Error = Invalid;
 
     fn try_from(written: Written) -> Result<Self, Invalid> {
-        if !K::is(written.mode) {
+        let mode = written.mode;
+        if !K::is(mode) {
             return Err(Invalid::new(
-                format!(
-                    "these are the parts of another kind of lease ({})",
-                    written.mode
-                ),
+                format!("these are the parts of another kind of lease ({mode})"),
                 "read them as the same kind of lease as they were made from",
             ));
         }
-        written.mode.check()?;
+        mode.check()?;
         Ok(written.parts())
     }
 }

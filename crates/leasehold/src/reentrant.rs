@@ -22,7 +22,7 @@ use crate::verbs::{adopting, locking, single_key, working};
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner(OwnerSecret);
+pub struct Owner(pub(crate) OwnerSecret);
 
 impl Owner {
     /// Makes a new, unique owner of 128 random bits.
@@ -37,14 +37,8 @@ impl Owner {
     /// # Errors
     /// `Invalid` unless it is 32 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let secret = OwnerSecret::parse(text);
-        let secret =
-            secret.map_err(|invalid| Error::new(Operation::Acquire, None, invalid.into()))?;
-        Ok(Self(secret))
-    }
-
-    pub(crate) fn secret(&self) -> OwnerSecret {
-        self.0
+        let owner = OwnerSecret::parse(text).map(Self);
+        owner.map_err(|invalid| Error::new(Operation::Acquire, None, invalid.into()))
     }
 
     /// Returns the secret, to make another process the same owner.

@@ -147,9 +147,8 @@ impl Semaphore {
         take: u32,
         limit: Duration,
     ) -> Result<Lease<Permits>, Error> {
-        self.many(take)
-            .obtain(LockOptions::new().within(limit))
-            .await
+        let how = LockOptions::new().within(limit);
+        self.acquire_opts(take, how).await
     }
 
     /// Returns how many permits are free, of the number that the current users of the key have
@@ -252,16 +251,13 @@ impl Semaphore {
     pub async fn resize(&self, permits: u32) -> Result<Self, Error> {
         let key = self.key();
         let fail = |error| Error::new(Operation::Resize, Some(key.clone()), error);
-        let resized = Self {
-            lock: self.lock.with_mode(Mode::permits(permits, 1)),
-            permits,
-        };
-        let mode = resized.lock.request.mode;
-        mode.check().map_err(|invalid| fail(invalid.into()))?;
+        let lock = self.lock.with_mode(Mode::permits(permits, 1));
+        let checked = lock.request.mode.check();
+        checked.map_err(|invalid| fail(invalid.into()))?;
         let session = &self.lock.session;
         let answer = session.ask(session.store.resize(key, self.permits, permits));
         match answer.await.map_err(fail)?.reply {
-            ResizeReply::Resized | ResizeReply::Absent => Ok(resized),
+            ResizeReply::Resized | ResizeReply::Absent => Ok(Self { lock, permits }),
             ResizeReply::Mismatch { in_use } => Err(fail(mismatch(self.lock.request.mode, in_use))),
         }
     }

@@ -207,32 +207,29 @@ impl TestStore {
 debug!(TestStore);
 
 impl State {
-    fn is_unavailable(&self) -> bool {
-        matches!(*lock(&self.fault), Fault::Unavailable)
-    }
-
     /// What a request is answered.
     async fn answer<T>(
         &self,
         request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let fault = *lock(&self.fault);
-        match fault {
-            Fault::Nothing => request.await,
+        let (kind, why) = match fault {
+            Fault::Nothing => return request.await,
             Fault::Slow(by) => {
                 let answer = request.await;
                 sleep(by).await;
-                answer
+                return answer;
             }
-            Fault::Unavailable => Err(StoreError::new(
+            Fault::Unavailable => (
                 ErrorKind::Unavailable,
                 "the test has made the store unavailable",
-            )),
-            Fault::Refuses => Err(StoreError::new(
+            ),
+            Fault::Refuses => (
                 ErrorKind::Refused,
                 "the test lets the store refuse everything",
-            )),
-        }
+            ),
+        };
+        Err(StoreError::new(kind, why))
     }
 }
 
@@ -298,7 +295,7 @@ struct Hears {
 
 impl PushSink for Hears {
     fn push(&self, push: Push) {
-        if !self.state.is_unavailable() {
+        if !matches!(*lock(&self.state.fault), Fault::Unavailable) {
             self.sink.push(push);
         }
     }

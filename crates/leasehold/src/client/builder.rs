@@ -111,9 +111,8 @@ impl ClientBuilder {
     pub async fn connect(self) -> Result<Client, Error> {
         let error = |error| Error::new(Operation::Connect, None, error);
         let runtime = check_runtime().map_err(error)?;
-        self.settings
-            .check()
-            .map_err(|invalid| error(invalid.into()))?;
+        let checked = self.settings.check();
+        checked.map_err(|invalid| error(invalid.into()))?;
         let limit = self.settings.operation_timeout;
         // By then it has told why, unless it takes longer than all the rest may.
         let opened = timeout(limit + FOR_REASONS, self.source.open(&self.access)).await;

@@ -14,7 +14,7 @@ use super::request::{
 };
 use super::shutdown::Closed;
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
-use super::{Session, random_u64};
+use super::{Machine, Session, random_u64};
 use crate::clock;
 use crate::error::StoreError;
 use crate::observe::Acquiring;
@@ -154,14 +154,10 @@ impl Session {
     ) -> Result<ClaimHandle, StoreError> {
         let claim = request.claim(self, self.claim_id()?, waits);
         let terms = request.terms.clone();
-        Ok(ClaimHandle::new(
-            self,
-            request,
-            tells_position,
-            |machine, number, slot, now| {
-                machine.claim(number, slot, claim, terms, deadlines, now);
-            },
-        ))
+        let begin = |machine: &mut Machine, number, slot, now| {
+            machine.claim(number, slot, claim, terms, deadlines, now);
+        };
+        Ok(ClaimHandle::new(self, request, tells_position, begin))
     }
 
     /// Waits until what this client has on its way out of `key` now has left, until `end` at

@@ -397,13 +397,11 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn audit_log(&self, key: Option<&str>, since: SystemTime) -> Result<AuditLog<'_>, Error> {
-        let key = key
-            .map(|key| check_key(Operation::Audit, key))
-            .transpose()?;
-        let since = since
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let log = AuditLog::open(&self.session, key.clone(), StoreTime(0) + since);
+        let key = key.map(|key| check_key(Operation::Audit, key));
+        let key = key.transpose()?;
+        let since = since.duration_since(SystemTime::UNIX_EPOCH);
+        let since = StoreTime(0) + since.unwrap_or_default();
+        let log = AuditLog::open(&self.session, key.clone(), since);
         log.map_err(|error| Error::new(Operation::Audit, key, error))
     }
 

@@ -325,11 +325,10 @@ macro_rules! working {
                 work: impl AsyncFnOnce(&$lease) -> T,
             ) -> Result<Option<T>, crate::Error> {
                 let $this = self;
-                let lease: Option<$lease> = $of.attempt().await?;
-                match lease {
-                    Some(lease) => lease.work(work).await.map(Some),
-                    None => Ok(None),
-                }
+                let Some(lease): Option<$lease> = $of.attempt().await? else {
+                    return Ok(None);
+                };
+                lease.work(work).await.map(Some)
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]

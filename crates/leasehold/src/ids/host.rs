@@ -9,11 +9,9 @@ const MADE_UP: u64 = 2 << 40;
 
 /// `mac-` and twelve digits, or `host-` and ten of a hash of its name.
 pub(super) fn mark() -> String {
-    let name = rustix::system::uname();
-    mark_of(
-        Path::new("/sys/class/net"),
-        &name.nodename().to_string_lossy(),
-    )
+    let machine = rustix::system::uname();
+    let name = machine.nodename().to_string_lossy();
+    mark_of(Path::new("/sys/class/net"), &name)
 }
 
 fn mark_of(interfaces: &Path, host_name: &str) -> String {

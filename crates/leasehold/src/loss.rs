@@ -38,9 +38,8 @@ pub struct LossSignal {
 
 impl LossSignal {
     pub(crate) fn of(leases: impl IntoIterator<Item = Arc<ClaimSlot>>) -> Self {
-        Self {
-            leases: leases.into_iter().collect(),
-        }
+        let leases = leases.into_iter().collect();
+        Self { leases }
     }
 
     /// Returns whether the lease is lost. No round trip.

@@ -213,9 +213,7 @@ impl Session {
             // In this order: what ends meanwhile has left its claims to their keys.
             let under_way = self.shutdown.under_way.load(Ordering::SeqCst);
             let homes = self.keys.all();
-            let leaving = homes
-                .iter()
-                .map(|home| home.lock().machine.leaving().count());
+            let leaving = homes.iter().map(|it| it.lock().machine.leaving().count());
             let leaving: usize = leaving.sum();
             let confirmed = self.shutdown.confirmed.load(Ordering::SeqCst);
             (confirmed - before, (under_way + leaving) as u64)

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use leasehold_console::prometheus::{Metric, add, series};
 use tokio::time::Instant;
 
-use crate::output::{Listener, Milestone, Printer};
+use crate::output::{Milestone, Printer};
 use crate::user_file::{Draft, Links, UserFile};
 
 /// How often the file is written while nothing changes: at least once per scrape, which is every
@@ -75,17 +75,11 @@ const fn gauge(name: &'static str, meaning: &'static str, value: fn(&Job) -> Opt
 /// What becomes of a job goes to the writer of its file.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
-    news: Sender<(News, Instant)>,
+    news: Sender<(Milestone, Instant)>,
     /// The thread has it until the job has ended.
     writer: Arc<Mutex<Writer>>,
     /// Whether it was said that the file cannot be written.
     warned: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum News {
-    Milestone(Milestone),
-    Ended(u8),
 }
 
 #[derive(Debug)]
@@ -93,7 +87,7 @@ struct Writer {
     path: PathBuf,
     key: String,
     job: Job,
-    heard: Receiver<(News, Instant)>,
+    heard: Receiver<(Milestone, Instant)>,
     /// With which status the job has ended, and when: nothing more is written.
     ended: Option<(u8, Instant)>,
     /// Why the last write failed.
@@ -118,7 +112,7 @@ struct Job {
 
 impl MetricsFile {
     /// Begins to write what becomes of the lock on `key`, as the printer tells.
-    pub(crate) fn begin(path: &Path, key: &str, printer: &Printer) -> Arc<Self> {
+    pub(crate) fn begin(path: &Path, key: &str, printer: &Printer) -> Self {
         let (news, heard) = channel();
         let mut writer = Writer {
             path: path.to_owned(),
@@ -132,21 +126,21 @@ impl MetricsFile {
         writer.warn(printer);
         let warned = writer.failure.is_some();
         let writer = Arc::new(Mutex::new(writer));
-        let file = Arc::new(Self {
-            news,
-            writer: Arc::clone(&writer),
-            warned,
-        });
+        let of_thread = Arc::clone(&writer);
         // Without a thread the file is written at the end only.
-        let _ = thread::Builder::new().spawn(move || lock(&writer).run());
-        printer.tell_milestones(file.clone());
-        file
+        let _ = thread::Builder::new().spawn(move || lock(&of_thread).run());
+        printer.tell_milestones(news.clone());
+        Self {
+            news,
+            writer,
+            warned,
+        }
     }
 
     /// The job has ended with this status: writes the file for the last time.
     pub(crate) fn finish(&self, status: u8, printer: &Printer) {
         // The writer has the other end.
-        let _ = self.news.send((News::Ended(status), Instant::now()));
+        let _ = self.news.send((Milestone::Ended(status), Instant::now()));
         let mut writer = lock(&self.writer);
         writer.run();
         if !self.warned {
@@ -155,20 +149,13 @@ impl MetricsFile {
     }
 }
 
-impl Listener for MetricsFile {
-    fn hear(&self, milestone: Milestone) {
-        let news = News::Milestone(milestone);
-        let _ = self.news.send((news, Instant::now()));
-    }
-}
-
 impl Writer {
     /// Writes until the job has ended.
     fn run(&mut self) {
         while self.ended.is_none() {
             match self.heard.recv_timeout(REFRESH) {
-                Ok((News::Milestone(milestone), at)) => self.job.note(milestone, at),
-                Ok((News::Ended(status), at)) => self.ended = Some((status, at)),
+                Ok((Milestone::Ended(status), at)) => self.ended = Some((status, at)),
+                Ok((milestone, at)) => self.job.note(milestone, at),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -262,7 +249,7 @@ impl Job {
                 (self.granted, self.acquired) = (Some(at), true);
                 self.last_run = Some(time_of(at));
             }
-            Milestone::Released => self.end_hold(at),
+            Milestone::Released | Milestone::Ended(_) => self.end_hold(at),
             Milestone::Lost => {
                 self.losses += f64::from(self.granted.is_some());
                 self.end_hold(at);

@@ -45,6 +45,8 @@ pub(crate) enum Milestone {
     Released,
     Lost,
     TermEnded,
+    /// The job has ended with this status; no event of its own tells that.
+    Ended(u8),
 }
 
 /// How a lease ends, or has ended.

@@ -6,6 +6,7 @@ mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use indicatif::ProgressBar;
@@ -14,6 +15,7 @@ pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use event::Tone;
 
@@ -54,12 +56,8 @@ struct Inner {
     /// Stands in each event: lines of many runs can be told apart in one log.
     origin: Fields,
     live: Mutex<Option<ProgressBar>>,
-    listener: OnceLock<Arc<dyn Listener>>,
-}
-
-/// Hears what becomes of the lock.
-pub(crate) trait Listener: std::fmt::Debug + Send + Sync {
-    fn hear(&self, milestone: Milestone);
+    /// Hears what becomes of the lock, and when.
+    milestones: OnceLock<Sender<(Milestone, Instant)>>,
 }
 
 /// What is printed with `--json`.
@@ -104,7 +102,7 @@ impl Printer {
                 .with("pid", std::process::id())
                 .with("run", format!("{random:016x}")),
             live: Mutex::default(),
-            listener: OnceLock::new(),
+            milestones: OnceLock::new(),
         }));
         log::begin(&printer, options);
         printer
@@ -162,15 +160,16 @@ impl Printer {
         Ok(true)
     }
 
-    /// Tells what becomes of the lock from now on also to this.
-    pub(crate) fn tell_milestones(&self, listener: Arc<dyn Listener>) {
-        let _ = self.0.listener.set(listener);
+    /// Tells what becomes of the lock from now on also there.
+    pub(crate) fn tell_milestones(&self, to: Sender<(Milestone, Instant)>) {
+        let _ = self.0.milestones.set(to);
     }
 
     /// Something that happened.
     pub(crate) fn event(&self, event: Event) {
-        if let (Some(listener), Some(milestone)) = (self.0.listener.get(), event.milestone) {
-            listener.hear(milestone);
+        if let (Some(to), Some(milestone)) = (self.0.milestones.get(), event.milestone) {
+            // After the end nobody counts.
+            let _ = to.send((milestone, Instant::now()));
         }
         if self.0.options.quiet && event.tone != Tone::Urgent {
             return;

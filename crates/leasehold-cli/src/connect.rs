@@ -1,8 +1,7 @@
 //! From the arguments to a client of the store.
 
-use leasehold::observe::Observer;
-use leasehold::store::{BareServer, bare, describe};
-use leasehold::{Access, Client, ClientBuilder, Initialised, Pem, Settings};
+use leasehold::store::describe;
+use leasehold::{Access, Client, ClientBuilder, Pem};
 
 use crate::config::{CommandSettings, Key, Layer, Setting, Value, password_of_environment};
 use crate::failure::Failure;
@@ -13,36 +12,8 @@ pub(crate) async fn connect(store: &CommandSettings) -> Result<Client, Failure> 
     Ok(builder(store).connect().await?)
 }
 
-/// Connects to the server without a store, if there is one, to measure it.
-pub(crate) async fn connect_to_measure(
-    store: &CommandSettings,
-) -> Result<Option<Box<dyn BareServer>>, Failure> {
-    let opening = Opening::of(store);
-    Ok(bare(&opening.url, &opening.access()).await?)
-}
-
-/// Says that the servers of the URL are new.
-pub(crate) async fn initialise(store: &CommandSettings) -> Result<Vec<Initialised>, Failure> {
-    Ok(builder(store).initialise().await?)
-}
-
-/// What would be sent to servers that are new.
-pub(crate) fn initialisation(store: &CommandSettings) -> Result<Option<String>, Failure> {
-    Ok(builder(store).initialisation()?)
-}
-
-/// Connects, and hears what the store answers to claims.
-pub(crate) async fn open_to_ask(
-    store: &CommandSettings,
-    settings: Settings,
-    observer: impl Observer,
-) -> Result<Client, Failure> {
-    let builder = builder(store).settings(settings);
-    Ok(builder.observer(observer).connect().await?)
-}
-
 /// What opens the store.
-fn builder(store: &CommandSettings) -> ClientBuilder {
+pub(crate) fn builder(store: &CommandSettings) -> ClientBuilder {
     let opening = Opening::of(store);
     let access = opening.access();
     Client::builder().store(opening.url).access(access)

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::acquire::{Outcome, acquire};
 use crate::config::CommandSettings;
-use crate::connect::open_to_ask;
+use crate::connect::builder;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
@@ -40,7 +40,8 @@ impl<'a> Session<'a> {
         let mut retries = Retries::new(keys, patience, printer);
         let open = async |retries: &mut Retries<'_>| {
             let observer = retries.not_now().clone();
-            open_to_ask(store, settings.clone(), observer).await
+            let opening = builder(store).settings(settings.clone()).observer(observer);
+            Ok::<_, Failure>(opening.connect().await?)
         };
         let opened = retries.retry(&mut signals, open).await?;
         Ok(opened.map_continue(|client| {

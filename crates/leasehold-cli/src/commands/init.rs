@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{Initialised, Made, Marked};
 
 use crate::args::InitArgs;
-use crate::connect::{initialisation, initialise};
+use crate::connect::builder;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
 use crate::{duration, exit};
@@ -23,14 +23,14 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         );
     }
     if args.dry_run {
-        let text = initialisation(store)?.ok_or_else(|| {
+        let text = builder(store).initialisation()?.ok_or_else(|| {
             Failure::usage("init sends no SQL to this store: there is none to print")
                 .hint("name a postgres:// store, or leave out --dry-run")
         })?;
         printer.data(&text)?;
         return Ok(exit::OK);
     }
-    let servers = initialise(store).await?;
+    let servers = builder(store).initialise().await?;
     // One grants by itself; several have a vote each.
     let does = match servers.len() {
         1 => "grants",

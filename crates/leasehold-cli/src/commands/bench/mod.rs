@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use leasehold::Client;
-use leasehold::store::{BareServer, BareWork, ServerCost};
+use leasehold::store::{BareServer, BareWork, ServerCost, bare};
 use tokio::time::timeout;
 
 use crate::args::BenchArgs;
-use crate::connect::{connect, connect_to_measure};
+use crate::connect::{Opening, connect};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::output::Printer;
@@ -53,12 +53,12 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
     let client = connect(settings).await?;
     let mut signals = Signals::listen()?;
     // Who may use locks need not have the rights for more.
-    let bare = connect_to_measure(settings)
-        .await
-        .unwrap_or_else(|failure| {
-            printer.warn(format!("only locks are measured: {failure}"));
-            None
-        });
+    let opening = Opening::of(settings);
+    let bare = bare(&opening.url, &opening.access()).await;
+    let bare = bare.unwrap_or_else(|failure| {
+        printer.warn(format!("only locks are measured: {failure}"));
+        None
+    });
     let bench = Bench {
         client,
         bare: bare.map(Arc::from),

@@ -1,10 +1,8 @@
 //! The settings of the environment.
 
-use std::path::Path;
-
 use super::setting::Origin;
 use super::settings::Layer;
-use super::table::{Key, TABLE, Written, unusable};
+use super::table::{Key, TABLE, unusable};
 use crate::failure::Failure;
 
 /// What the environment sets of what was not typed.
@@ -15,12 +13,7 @@ pub(super) fn of_environment(is_typed: impl Fn(Key) -> bool) -> Result<Layer, Fa
         let Some(value) = std::env::var_os(&name) else {
             continue;
         };
-        let written = Written {
-            value: &value,
-            base: Path::new(""),
-            in_file: false,
-        };
-        let set = row.read(&written, Origin::variable(name.clone()));
+        let set = row.read(&value, None, Origin::variable(name.clone()));
         let set = set.map_err(|why| {
             let failure = unusable(&name, why);
             let hint = failure.hint.clone().unwrap_or_default();

@@ -12,7 +12,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::setting::Origin;
 use super::settings::Layer;
-use super::table::{Key, TABLE, Value, Written, nearest, unusable};
+use super::table::{Key, TABLE, Value, nearest, unusable};
 use crate::failure::Failure;
 
 const PROFILE: &str = "profile";
@@ -83,20 +83,15 @@ impl Source<'_> {
             let example = format!("write it in quotes: {} = {:?}", row.name, row.example);
             return Err(Failure::usage(format!("{place} is not a text")).hint(example));
         };
-        let written = Written {
-            value: OsStr::new(&**text),
-            base: self.path.parent().unwrap_or_else(|| Path::new("")),
-            in_file: true,
-        };
         let from = Origin::File {
             path: Arc::clone(&self.path),
             line,
             profile: profile.cloned(),
             named: self.named || (profile.is_some() && self.profile_named),
         };
-        let set = row
-            .read(&written, from)
-            .map_err(|why| unusable(&place, why))?;
+        let directory = self.path.parent().unwrap_or_else(|| Path::new(""));
+        let set = row.read(OsStr::new(&**text), Some(directory), from);
+        let set = set.map_err(|why| unusable(&place, why))?;
         self.check_secrets(row.key, &set.value, &place)?;
         layer.insert(row.key, set);
         Ok(())

@@ -75,16 +75,6 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// A value as it is written.
-#[derive(Clone, Copy)]
-pub(super) struct Written<'a> {
-    pub(super) value: &'a OsStr,
-    /// What a relative path is relative to; empty: to the working directory.
-    pub(super) base: &'a Path,
-    /// Whether it stands in a file: a mistake in a URL is found here then, in its line.
-    pub(super) in_file: bool,
-}
-
 impl Key {
     pub(crate) fn row(self) -> &'static Row {
         &TABLE[self as usize]
@@ -107,29 +97,35 @@ impl Row {
         self.name.replace('-', "_")
     }
 
-    /// Reads a value.
+    /// Reads a value. `directory`: that of the file in which it stands; a relative path is relative to
+    /// it, and a mistake in a URL is found here then, in its line.
     pub(super) fn read(
         &self,
-        written: &Written<'_>,
+        value: &OsStr,
+        directory: Option<&Path>,
         from: Origin,
     ) -> Result<Setting<Value>, Failure> {
         // A label of nothing goes before one that is set elsewhere.
-        if self.key != Key::Label && written.value.as_encoded_bytes().trim_ascii().is_empty() {
+        if self.key != Key::Label && value.as_encoded_bytes().trim_ascii().is_empty() {
             return Err(Failure::usage(format!("the {} is empty", self.name))
                 .hint(format!("set one, e.g. {}", self.example)));
         }
-        let duration = || duration::parse(written.text()?).map_err(hinted);
+        let text = || {
+            let text = value.to_str();
+            text.ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
+        };
+        let duration = || duration::parse(text()?).map_err(hinted);
         let value = match self.key {
             Key::Store => {
-                let url = parse_store(written.text()?).map_err(hinted)?;
-                if written.in_file {
+                let url = parse_store(text()?).map_err(hinted)?;
+                if directory.is_some() {
                     describe(&url)?;
                 }
                 Value::Text(url)
             }
-            Key::User | Key::Label => Value::Text(written.text()?.to_owned()),
+            Key::User | Key::Label => Value::Text(text()?.to_owned()),
             Key::PasswordFile | Key::TlsCa | Key::TlsCert | Key::TlsKey => {
-                Value::Path(written.base.join(written.value))
+                Value::Path(directory.unwrap_or_else(|| Path::new("")).join(value))
             }
             Key::Ttl => {
                 let ttl = duration()?;
@@ -137,7 +133,7 @@ impl Row {
                 Value::Duration(ttl)
             }
             Key::RetryFor | Key::Grace => Value::Duration(duration()?),
-            Key::Wait => Value::Wait(parse_wait(written.text()?).map_err(hinted)?),
+            Key::Wait => Value::Wait(parse_wait(text()?).map_err(hinted)?),
         };
         Ok(Setting::new(value, from))
     }
@@ -153,14 +149,6 @@ impl Value {
             Self::Wait(Wait::Forever) => "forever".to_owned(),
             Self::Wait(Wait::No) => written(Duration::ZERO),
         }
-    }
-}
-
-impl Written<'_> {
-    fn text(&self) -> Result<&str, Failure> {
-        self.value
-            .to_str()
-            .ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
     }
 }
 
@@ -232,14 +220,7 @@ mod tests {
     /// Whatever store the registry names, it can be named in a file.
     #[test]
     fn each_store_of_the_registry_can_be_configured() {
-        let read = |url: &str| {
-            let written = Written {
-                value: OsStr::new(url),
-                base: Path::new(""),
-                in_file: true,
-            };
-            TABLE[0].read(&written, Origin::Default)
-        };
+        let read = |url: &str| TABLE[0].read(OsStr::new(url), Some(Path::new("")), Origin::Default);
         for example in leasehold::store::examples() {
             let set = read(example).unwrap();
             assert_eq!(set.value, Value::Text(example.to_owned()));
@@ -262,12 +243,8 @@ mod tests {
             read(&url.replace(' ', "%20")).map_err(|invalid| invalid.hint.unwrap_or_default())
         };
         let of_row = |key: Key, text: &str| {
-            let written = Written {
-                value: OsStr::new(text),
-                base: Path::new(""),
-                in_file: false,
-            };
-            match TABLE[key as usize].read(&written, Origin::Default) {
+            let set = TABLE[key as usize].read(OsStr::new(text), None, Origin::Default);
+            match set {
                 Ok(set) => match set.value {
                     Value::Duration(it) | Value::Wait(Wait::For(it)) => Ok(it),
                     other => panic!("{other:?}"),

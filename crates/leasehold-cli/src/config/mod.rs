@@ -5,7 +5,6 @@
 //! was named on the command line counts as typed.
 
 mod file;
-mod layer;
 mod parse;
 mod setting;
 mod settings;
@@ -22,6 +21,7 @@ use crate::env;
 use crate::failure::Failure;
 
 use parse::{Sections, Source};
+use table::unusable;
 
 pub(crate) use file::{LookedFor, Whose};
 pub(crate) use setting::{Origin, Setting};
@@ -72,10 +72,8 @@ pub(crate) struct Unused {
 
 impl Config {
     /// Reads the environment and the files.
-    pub(crate) fn load(typed: &CommandSettings, named: &FileArgs) -> Result<Self, Failure> {
-        let is_typed = |key| typed.layer.contains_key(&key);
-        let environment = layer::of_environment(is_typed)?;
-        let typed = named;
+    pub(crate) fn load(settings: &CommandSettings, typed: &FileArgs) -> Result<Self, Failure> {
+        let environment = of_environment(&settings.layer)?;
         let named = match &typed.config {
             Some(path) => Some(Setting::new(path.clone(), Origin::option("--config"))),
             None => variable(env::CONFIG, |path| Some(PathBuf::from(path)))?,
@@ -153,6 +151,25 @@ impl Config {
         }
         (settled, unused)
     }
+}
+
+/// What the environment sets of what was not typed.
+fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
+    let mut layer = Layer::new();
+    for row in TABLE.iter().filter(|row| !typed.contains_key(&row.key)) {
+        let name = row.variable();
+        let Some(value) = std::env::var_os(&name) else {
+            continue;
+        };
+        let set = row.read(&value, None, Origin::variable(name.clone()));
+        let set = set.map_err(|why| {
+            let failure = unusable(&name, why);
+            let hint = failure.hint.clone().unwrap_or_default();
+            failure.hint(format!("{hint}, or unset {name}"))
+        })?;
+        layer.insert(row.key, set);
+    }
+    Ok(layer)
 }
 
 /// The password of the environment; an empty one is none.

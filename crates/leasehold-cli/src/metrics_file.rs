@@ -189,8 +189,7 @@ impl Writer {
                 add(&mut text, metric, [(series, value)]);
             }
         }
-        let mut new = Draft::new(&self.path, 0o666)?;
-        new.write(text.as_bytes())?;
+        let new = Draft::new(&self.path, 0o666, text.as_bytes())?;
         new.replace().map(drop)
     }
 

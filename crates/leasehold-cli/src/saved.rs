@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::user_file::{Draft, Links, Owner, Rights, UserFile};
+use crate::user_file::{Draft, Links, Owner, UserFile};
 
 /// Whoever writes the file decides which server is asked, and which keys are released.
 const OWNER: Owner = Owner::Trusted("copy it to a file of your own if you trust it");
@@ -23,13 +23,6 @@ pub(crate) struct SavedLease {
     ttl_ms: u64,
     /// One for each key.
     pub(crate) leases: Vec<LeaseParts<Any>>,
-}
-
-/// A file that was written, and is ours as long as nobody has replaced it.
-#[derive(Debug)]
-pub(crate) struct SavedFile {
-    path: PathBuf,
-    file: UserFile,
 }
 
 /// Where a lease is to be saved.
@@ -55,13 +48,13 @@ impl SavedLease {
         Duration::from_millis(self.ttl_ms)
     }
 
-    pub(crate) fn read(path: &Path) -> Result<(Self, SavedFile), Failure> {
+    pub(crate) fn read(path: &Path) -> Result<(Self, UserFile), Failure> {
         let cannot_read = |error| {
             Failure::usage(format!("cannot read {}: {error}", path.display()))
                 .hint("name the file that `leasehold hold --save` has written")
         };
         let file = UserFile::open(path, Links::Refuse).map_err(cannot_read)?;
-        Rights::of(&file.metadata).check(path, OWNER)?;
+        file.check(OWNER)?;
         let text = file.bytes().map_err(cannot_read)?;
         let lease = serde_json::from_slice(&text).map_err(|_| {
             Failure::new(
@@ -69,8 +62,7 @@ impl SavedLease {
                 format!("{} is damaged, or is not a saved lease", path.display()),
             )
         })?;
-        let path = path.to_owned();
-        Ok((lease, SavedFile { path, file }))
+        Ok((lease, file))
     }
 }
 
@@ -90,7 +82,7 @@ impl SaveTarget {
         };
         let mut lease = None;
         if let Some(old) = &old {
-            Rights::of(&old.metadata).check(path, OWNER)?;
+            old.check(OWNER)?;
             let text = old.bytes().map_err(|error| refused(&error))?;
             if !text.is_empty() {
                 let another = |_| refused(&"there is a file that is not a saved lease");
@@ -102,44 +94,27 @@ impl SaveTarget {
     }
 
     /// Writes the file, whole or not at all, for this user only.
-    pub(crate) fn write(self, lease: &SavedLease) -> Result<SavedFile, Failure> {
-        match self.try_write(lease) {
-            Ok(file) => Ok(SavedFile {
-                path: self.path,
-                file,
-            }),
-            Err(error) => Err(Failure::new(
+    pub(crate) fn write(self, lease: &SavedLease) -> Result<UserFile, Failure> {
+        self.try_write(lease).map_err(|error| {
+            Failure::new(
                 exit::OUTPUT,
                 format!("cannot write the lease to {}: {error}", self.path.display()),
-            )),
-        }
+            )
+        })
     }
 
     fn try_write(&self, lease: &SavedLease) -> io::Result<UserFile> {
-        let mut new = Draft::new(&self.path, 0o600)?;
-        new.write(&serde_json::to_vec(lease)?)?;
+        let new = Draft::new(&self.path, 0o600, &serde_json::to_vec(lease)?)?;
         new.sync()?;
         let Some(old) = &self.old else {
             return new.put();
         };
         // Some file systems have no such locks.
         let is_locked = old.try_lock().unwrap_or(true);
-        match is_locked && old.is_at(&self.path) {
+        match is_locked && old.is_there() {
             true => new.replace(),
             false => Err(io::Error::other("another process has just written it")),
         }
-    }
-}
-
-impl SavedFile {
-    /// Whether the file is still there, and the one that was written.
-    pub(crate) fn is_there(&self) -> bool {
-        self.file.is_at(&self.path)
-    }
-
-    /// Removes the file, unless it is another's by now.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        self.file.remove(&self.path)
     }
 }
 

@@ -24,6 +24,7 @@ const BY_OTHERS: u32 = 0o002;
 #[derive(Debug)]
 pub(crate) struct UserFile {
     file: File,
+    path: PathBuf,
     pub(crate) metadata: Metadata,
 }
 
@@ -47,7 +48,7 @@ impl UserFile {
             Links::Follow => flags,
             Links::Refuse => flags | OFlags::NOFOLLOW,
         };
-        Self::judge(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+        Self::judge(rustix::fs::open(path, flags, Mode::empty())?.into(), path)
     }
 
     /// One of leasehold's own, for reading and writing; made for this user if it is not there.
@@ -55,13 +56,17 @@ impl UserFile {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        Self::judge(file.into())
+        Self::judge(file.into(), path)
     }
 
-    fn judge(file: File) -> io::Result<Self> {
+    fn judge(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         regular(metadata.file_type())?;
-        Ok(Self { file, metadata })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            metadata,
+        })
     }
 
     /// All of it.
@@ -88,17 +93,29 @@ impl UserFile {
             .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
     }
 
-    /// Whether the path still names this file.
-    pub(crate) fn is_at(&self, path: &Path) -> bool {
+    /// Refuses it if others than its user may have written it.
+    pub(crate) fn check(&self, expected: Owner) -> Result<(), Failure> {
+        let rights = Rights {
+            owner: self.metadata.uid(),
+            group: self.metadata.gid(),
+            mode: self.metadata.mode() & 0o7777,
+        };
+        let user = rustix::process::geteuid().as_raw();
+        rights.check_for(user, &self.path, expected)
+    }
+
+    /// Whether its path still names this file.
+    pub(crate) fn is_there(&self) -> bool {
         let ours = (self.metadata.dev(), self.metadata.ino());
-        path.symlink_metadata()
+        self.path
+            .symlink_metadata()
             .is_ok_and(|now| (now.dev(), now.ino()) == ours)
     }
 
-    /// Removes it, unless the path names another file by now.
-    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
-        match self.is_at(path) {
-            true => fs::remove_file(path),
+    /// Removes it, unless its path names another file by now.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match self.is_there() {
+            true => fs::remove_file(&self.path),
             false => Ok(()),
         }
     }
@@ -131,8 +148,7 @@ fn regular(found: FileType) -> io::Result<()> {
 }
 
 /// Who may write to a file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rights {
+struct Rights {
     owner: u32,
     group: u32,
     mode: u32,
@@ -147,20 +163,6 @@ pub(crate) enum Owner {
 }
 
 impl Rights {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            owner: metadata.uid(),
-            group: metadata.gid(),
-            mode: metadata.mode() & 0o7777,
-        }
-    }
-
-    /// Refuses a file that others may have written than its user.
-    pub(crate) fn check(self, path: &Path, expected: Owner) -> Result<(), Failure> {
-        let user = rustix::process::geteuid().as_raw();
-        self.check_for(user, path, expected)
-    }
-
     fn check_for(self, user: u32, path: &Path, expected: Owner) -> Result<(), Failure> {
         let Self { owner, group, mode } = self;
         let shown = path.display();
@@ -210,7 +212,7 @@ pub(crate) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Makes it, with these permissions at most.
-    pub(crate) fn new(path: &'a Path, mode: u32) -> io::Result<Self> {
+    pub(crate) fn new(path: &'a Path, mode: u32, content: &[u8]) -> io::Result<Self> {
         if path.file_name().is_none() {
             return Err(ErrorKind::InvalidFilename.into());
         }
@@ -220,16 +222,14 @@ impl<'a> Draft<'a> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&at, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))?;
         let file = File::from(file);
-        Ok(Self { file, at, path })
+        let mut draft = Self { file, at, path };
+        draft.file.write_all(content)?;
+        Ok(draft)
     }
 
     /// Keeps others from a file that they find locked.
     pub(crate) fn lock(&self) -> io::Result<()> {
         Ok(flock(&self.file, FlockOperation::NonBlockingLockExclusive)?)
-    }
-
-    pub(crate) fn write(&mut self, content: &[u8]) -> io::Result<()> {
-        self.file.write_all(content)
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -239,7 +239,7 @@ impl<'a> Draft<'a> {
     /// Takes the place of what was judged there.
     pub(crate) fn replace(self) -> io::Result<UserFile> {
         fs::rename(&self.at, self.path)?;
-        UserFile::judge(self.file.try_clone()?)
+        UserFile::judge(self.file.try_clone()?, self.path)
     }
 
     /// Takes the place, if nothing is there by now either.
@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
             Err(rustix::io::Errno::INVAL) => self.replace(),
             renamed => {
                 renamed?;
-                UserFile::judge(self.file.try_clone()?)
+                UserFile::judge(self.file.try_clone()?, self.path)
             }
         }
     }
@@ -318,14 +318,14 @@ mod tests {
     fn a_draft_takes_a_free_place_or_one_that_was_judged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        let mut first = Draft::new(&path, 0o600).unwrap();
-        first.write(b"first").unwrap();
+        let first = Draft::new(&path, 0o600, b"first").unwrap();
         let first = first.put().unwrap();
-        assert!(first.is_at(&path) && first.metadata.mode() & 0o777 == 0o600);
-        let taken = Draft::new(&path, 0o600).unwrap().put().unwrap_err();
+        assert!(first.is_there() && first.metadata.mode() & 0o777 == 0o600);
+        let taken = Draft::new(&path, 0o600, b"").unwrap().put().unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
-        Draft::new(&path, 0o600).unwrap().replace().unwrap();
-        first.remove(&path).unwrap();
+        let second = Draft::new(&path, 0o600, b"").unwrap();
+        second.replace().unwrap();
+        first.remove().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"", "it is another one's");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }

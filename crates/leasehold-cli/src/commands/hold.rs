@@ -14,9 +14,10 @@ use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
-use crate::saved::{SaveTarget, SavedFile};
+use crate::saved::SaveTarget;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::user_file::UserFile;
 
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
@@ -123,7 +124,7 @@ async fn leave_to_others(
 }
 
 /// The lease is gone: by `leasehold release` if the file of it is gone, too.
-fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&SavedFile>, printer: &Printer) -> u8 {
+fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&UserFile>, printer: &Printer) -> u8 {
     if reason == Loss::Gone && saved.is_some_and(|saved| !saved.is_there()) {
         return exit::OK;
     }
@@ -138,7 +139,7 @@ fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&SavedFile>, printer
 }
 
 /// Completes when another has removed the file, as `leasehold release` does.
-async fn removed(saved: Option<&SavedFile>) {
+async fn removed(saved: Option<&UserFile>) {
     let Some(saved) = saved else {
         return pending().await;
     };

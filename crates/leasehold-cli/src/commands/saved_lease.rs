@@ -12,9 +12,9 @@ use crate::duration::{millis, spoken};
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
-use crate::saved::{SaveTarget, SavedFile, SavedLease};
+use crate::saved::{SaveTarget, SavedLease};
 use crate::store_warnings::say_if_not_sent;
-use crate::user_file::quoted;
+use crate::user_file::{UserFile, quoted};
 
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -100,7 +100,7 @@ pub(crate) async fn save(
     file: &Path,
     client: &Client,
     store: &CommandSettings,
-) -> Result<SavedFile, Failure> {
+) -> Result<UserFile, Failure> {
     let lease = &SavedLease::new(client.store_url(), store.ttl().value, leases);
     let place = SaveTarget::at(file)?;
     if let Some(old) = &place.lease {

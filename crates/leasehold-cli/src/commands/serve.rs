@@ -7,7 +7,7 @@ use crate::connect::{Opening, connect};
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::signals::Signals;
-use crate::user_file::{Links, Owner, Rights, UserFile};
+use crate::user_file::{Links, Owner, UserFile};
 use crate::{env, exit};
 
 /// Serves until a signal comes.
@@ -48,7 +48,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
                 ))
             };
             let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
-            Rights::of(&file.metadata).check(path, Owner::Anybody)?;
+            file.check(Owner::Anybody)?;
             file.text().map_err(cannot_read)?
         }
         (None, Ok(text)) if !text.is_empty() => text,

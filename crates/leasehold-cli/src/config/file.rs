@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::setting::Setting;
 use crate::env;
 use crate::failure::Failure;
-use crate::user_file::{Links, Owner, Rights, UserFile};
+use crate::user_file::{Links, Owner, UserFile};
 
 const SYSTEM: &str = "/etc/leasehold/leasehold.toml";
 const READ_BY_OTHERS: u32 = 0o004;
@@ -88,7 +88,7 @@ impl LookedFor {
             Whose::Named => Owner::Anybody,
             _ => Owner::Trusted("change its owner, or name it with --config if you trust it"),
         };
-        Rights::of(&file.metadata).check(&path, owner)?;
+        file.check(owner)?;
         self.state = "read";
         let text = file.text().map_err(|error| self.cannot_read(&error))?;
         let is_public = file.metadata.mode() & READ_BY_OTHERS != 0;

@@ -85,7 +85,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
             return Ok(None);
         }
         // It may have been replaced before it was locked.
-        if file.is_at(path) {
+        if file.is_there() {
             return Ok(Some(file));
         }
     }
@@ -93,9 +93,8 @@ pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
 
 /// Puts a new file in the place of the old one, complete and locked before anybody can open it.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
-    let mut new = Draft::new(path, 0o600)?;
+    let new = Draft::new(path, 0o600, content)?;
     new.lock()?;
-    new.write(content)?;
     new.replace().map(UserFile::into_inner)
 }
 

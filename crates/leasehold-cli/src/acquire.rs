@@ -331,18 +331,15 @@ impl<'a> AcquireUi<'a, '_> {
             Some(_) => self.retries.answered(),
             None => {}
         }
-        let view = seen.map(|seen| seen.view);
+        let (key, holders) = self.blocking(seen.map(|seen| seen.view));
         if self.live.is_none() && self.printer.is_live() {
             let live = Live::new(self.request.key(), self.position);
             self.printer.show_live(Some(live.bar()));
             self.live = Some(live);
         }
         if let Some(live) = &mut self.live {
-            let key = view.as_ref().map(|view| &*view.key);
-            let key = key.unwrap_or_else(|| self.request.key());
-            live.held(key, view.as_ref(), self.retries.elapsed());
+            live.held(&key, holders, self.retries.elapsed());
         } else {
-            let (key, holders) = self.blocking(view);
             self.told = Some((self.position, Instant::now()));
             self.printer
                 .event(Event::waiting(&key, self.position, &holders));

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::duration::spoken;
 use crate::output::{cut, escape};
-use crate::view::KeyView;
+use crate::view::ClaimView;
 
 /// A shorter wait is not said where there is no live line.
 pub(crate) const SHORT_WAIT: Duration = Duration::from_millis(300);
@@ -39,19 +39,8 @@ struct Line {
     key: String,
     position: u64,
     waited: Duration,
-    holder: Option<Holder>,
-}
-
-/// The first of those who hold the key.
-#[derive(Debug)]
-struct Holder {
-    /// `build7 (pid 812, label deploy)`.
-    who: String,
-    /// `deploy`, or `build7 (pid 812)`.
-    short: String,
-    /// How many others hold it too.
-    others: usize,
-    held_for: Option<Duration>,
+    /// Those who hold the key, of whom the first is named; nobody where that is not known.
+    holders: Vec<ClaimView>,
 }
 
 impl Live {
@@ -83,9 +72,9 @@ impl Live {
     }
 
     /// It was seen which key is in the way, and who holds it.
-    pub(crate) fn held(&mut self, key: &str, view: Option<&KeyView>, waited: Duration) {
+    pub(crate) fn held(&mut self, key: &str, holders: Vec<ClaimView>, waited: Duration) {
         self.line.key = escape(key).into_owned();
-        self.line.holder = view.and_then(Holder::of);
+        self.line.holders = holders;
         self.seen = Instant::now();
         self.draw(waited);
     }
@@ -107,18 +96,6 @@ impl Live {
     }
 }
 
-impl Holder {
-    fn of(view: &KeyView) -> Option<Self> {
-        let (first, others) = view.holders.split_first()?;
-        Some(Self {
-            who: escape(&first.who()).into_owned(),
-            short: escape(&first.short_name()).into_owned(),
-            others: others.len(),
-            held_for: first.age,
-        })
-    }
-}
-
 impl Line {
     /// The line in at most that many columns: the position and who holds for how long are kept.
     fn fitted(&self, width: usize, since_seen: Duration) -> String {
@@ -132,12 +109,16 @@ impl Line {
             let held = self.held((" ", ", "), name, since_seen);
             format!("{key} #{}:{held}", self.position)
         };
-        let holder = self.holder.as_ref();
-        let (who, name) = holder.map_or(("", ""), |holder| (&holder.who, &holder.short));
+        let named = |name: fn(&ClaimView) -> String| {
+            let name = self.holders.first().map(name).unwrap_or_default();
+            escape(&name).into_owned()
+        };
+        // `build7 (pid 812, label deploy)`; then `deploy`, or `build7 (pid 812)`.
+        let (who, name) = (named(ClaimView::who), named(ClaimView::short_name));
         let whole = [
-            long(&self.key, who),
-            long(&self.key, name),
-            short(&self.key, name),
+            long(&self.key, &who),
+            long(&self.key, &name),
+            short(&self.key, &name),
         ];
         whole.into_iter().find(fits).unwrap_or_else(|| {
             let rest = short("", "").width();
@@ -146,20 +127,20 @@ impl Line {
                 .key
                 .width()
                 .min(room.saturating_sub(name.width()).max(room / 2));
-            short(&cut(&self.key, of_key), &cut(name, room - of_key))
+            short(&cut(&self.key, of_key), &cut(&name, room - of_key))
         })
     }
 
     /// Who holds it and for how long; nothing where that is not known.
     fn held(&self, (by, held_for): (&str, &str), name: &str, since_seen: Duration) -> String {
-        let Some(holder) = &self.holder else {
+        let [first, others @ ..] = &*self.holders else {
             return " the holder is not known".to_owned();
         };
-        let others = match holder.others {
+        let others = match others.len() {
             0 => String::new(),
             others => format!(" and {others} more"),
         };
-        let age = holder.held_for.map(|age| spoken(age + since_seen));
+        let age = first.age.map(|age| spoken(age + since_seen));
         let age = age.map(|age| format!("{held_for}{age}"));
         format!("{by}{name}{others}{}", age.unwrap_or_default())
     }
@@ -170,17 +151,11 @@ mod tests {
     use super::*;
 
     fn line(key: &str, label: Option<&str>) -> Line {
-        let claim = crate::view::example(label);
         Line {
             key: key.to_owned(),
             position: 2,
             waited: Duration::from_secs(12),
-            holder: Some(Holder {
-                who: claim.who(),
-                short: claim.short_name(),
-                others: 0,
-                held_for: claim.age,
-            }),
+            holders: vec![crate::view::example(label)],
         }
     }
 
@@ -217,13 +192,13 @@ mod tests {
     #[test]
     fn others_are_counted_and_an_unknown_holder_is_said() {
         let mut shared = line("config", None);
-        shared.holder.as_mut().unwrap().others = 3;
+        shared.holders = vec![crate::view::example(None); 4];
         assert!(
             shared
                 .fitted(120, Duration::ZERO)
                 .contains("(pid 812) and 3 more for 4 min")
         );
-        shared.holder = None;
+        shared.holders.clear();
         assert!(
             shared
                 .fitted(80, Duration::ZERO)

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
 use super::terminal::Terminal;
-use super::{Change, Child, End, LONGEST_END, LossPolicy, Shim, Start, program};
+use super::{Change, Child, End, LONGEST_END, LossPolicy, Reach, Shim, Start, program};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
@@ -59,15 +59,6 @@ impl Ended {
             asked => asked.is_some(),
         }
     }
-}
-
-/// What is left of the child and of what it has started, after all were killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    Nothing,
-    Dying,
-    /// Only what is another user's.
-    Refused,
 }
 
 /// The child that runs, its lease, and what is heard meanwhile.
@@ -245,7 +236,7 @@ impl<'a> Supervision<'a> {
             // A stopped program hears nothing.
             self.child.signal(Signal::CONT);
         }
-        self.refused(refused, signal, key, then);
+        self.refused(&refused, signal, key, then);
     }
 
     /// The child has ended, and not all that it has started.
@@ -279,10 +270,11 @@ impl<'a> Supervision<'a> {
         let mut pause = ROUND;
         loop {
             let (_, status) = self.look();
-            let waits = match self.kill(status.key) {
-                Left::Nothing => false,
-                Left::Dying => begun.elapsed() < LONGEST_END,
-                Left::Refused => self.policy.keeps(),
+            let left = self.kill(status.key);
+            let waits = match left.reached {
+                // Only what is another user's.
+                0 => !left.refused.is_empty() && self.policy.keeps(),
+                _ => begun.elapsed() < LONGEST_END,
             };
             if !waits {
                 return;
@@ -353,32 +345,21 @@ impl<'a> Supervision<'a> {
             // Said once more when it matters more.
             self.refused.clear();
             let sequel = left.is_zero().then(|| self.sequel());
-            self.refused(refused, signal, key, sequel);
+            self.refused(&refused, signal, key, sequel);
         }
     }
 
-    /// Kills the child and all that it has started, as often as it takes.
-    fn kill(&mut self, key: &str) -> Left {
-        let reach = self.child.signal_all(Signal::KILL);
-        let left = match (reach.reached, &*reach.refused) {
-            (0, []) => Left::Nothing,
-            (0, _) => Left::Refused,
-            _ => Left::Dying,
-        };
-        self.refused(reach.refused, Signal::KILL, key, Some(self.sequel()));
+    /// Kills the child and all that it has started, as often as it takes. Answers what was left to kill.
+    fn kill(&mut self, key: &str) -> Reach {
+        let left = self.child.signal_all(Signal::KILL);
+        self.refused(&left.refused, Signal::KILL, key, Some(self.sequel()));
         left
     }
 
     /// Names those that the signal was refused for, each once.
-    fn refused(
-        &mut self,
-        refused: impl IntoIterator<Item = Pid>,
-        signal: Signal,
-        key: &str,
-        then: Option<Sequel>,
-    ) {
-        let refused = refused.into_iter();
-        let new = refused.filter(|pid| self.refused.insert(pid.as_raw_nonzero().get()));
+    fn refused(&mut self, refused: &[Pid], signal: Signal, key: &str, then: Option<Sequel>) {
+        let new = refused.iter().copied();
+        let new = new.filter(|pid| self.refused.insert(pid.as_raw_nonzero().get()));
         let processes: Vec<_> = new.map(NamedProcess::of).collect();
         if !processes.is_empty() {
             self.printer

@@ -1,7 +1,6 @@
 //! The signals that end a wait and go on to the guarded command.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -37,12 +36,11 @@ impl Signals {
         let heard = HANDLED
             .into_iter()
             .filter(|&signal| !sys::is_ignored(signal));
-        let listen = |signal: Signal| Ok((signal, stream(signal)?));
-        heard
-            .map(listen)
-            .collect::<io::Result<_>>()
-            .map(|heard| Self { heard, bound: None })
-            .map_err(refused)
+        let heard = heard.map(|signal| stream(signal).map(|stream| (signal, stream)));
+        Ok(Self {
+            heard: heard.collect::<Result<_, Failure>>()?,
+            bound: None,
+        })
     }
 
     /// Has the end of something else count as SIGHUP.
@@ -74,12 +72,7 @@ impl Signals {
 }
 
 /// One signal as a stream of events.
-pub(crate) fn stream(signal: Signal) -> io::Result<unix::Signal> {
+pub(crate) fn stream(signal: Signal) -> Result<unix::Signal, Failure> {
     unix::signal(SignalKind::from_raw(signal.as_raw()))
-}
-
-/// The system does not let us listen.
-#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
-pub(crate) fn refused(error: io::Error) -> Failure {
-    Failure::new(exit::SYSTEM, format!("cannot listen to signals: {error}"))
+        .map_err(|error| Failure::new(exit::SYSTEM, format!("cannot listen to signals: {error}")))
 }

@@ -90,7 +90,7 @@ impl<'a> Supervision<'a> {
         printer: &'a Printer,
     ) -> Result<Self, Failure> {
         // Before that, so that nothing that the child does is missed.
-        let stops = signals::stream(Signal::TSTP).map_err(signals::refused)?;
+        let stops = signals::stream(Signal::TSTP)?;
         let terminal = Terminal::open();
         let program = start.program;
         let child = Child::start(shim, start, terminal.as_ref());

@@ -24,12 +24,7 @@ pub(crate) enum Forked {
 /// Goes on in two processes. In the one in front that comes back with how it ends.
 #[allow(unsafe_code, reason = "no safe interface forks")]
 pub(crate) fn fork() -> Result<Forked, Failure> {
-    let cannot = |error| {
-        Failure::new(
-            exit::SYSTEM,
-            format!("cannot go to the background: {error}"),
-        )
-    };
+    let cannot = |error| Failure::system(format!("cannot go to the background: {error}"));
     let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
     // SAFETY: this process has one thread so far, so the copy is as good as the original.
     match unsafe { libc::fork() } {

@@ -37,6 +37,11 @@ impl Failure {
         Self::new(exit::USAGE, message)
     }
 
+    /// Of a system that refused what it should do.
+    pub(crate) fn system(message: impl Into<String>) -> Self {
+        Self::new(exit::SYSTEM, message)
+    }
+
     /// Of a store that did not answer, and may the next time.
     pub(crate) fn unanswered(message: impl Into<String>) -> Self {
         Self {

@@ -78,7 +78,7 @@ fn perform(mut command: Command) -> Result<Status, Failure> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = descriptors_left().and_then(|()| builder.enable_all().build());
     let runtime = runtime.map_err(|error| {
-        Failure::new(exit::SYSTEM, format!("cannot start: {error}"))
+        Failure::system(format!("cannot start: {error}"))
             .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)")
     })?;
     child::reap_orphans(&runtime);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::process::{Pid, Signal, getppid, kill_process, test_kill_process};
 
 use crate::failure::Failure;
-use crate::{exit, sys};
+use crate::sys;
 
 #[cfg(target_os = "linux")]
 use crate::sys::{parent_of, process_fields};
@@ -36,11 +36,8 @@ impl Parent {
     /// The process that has started us, or the shell that this is a subshell of.
     pub(crate) fn now(of_subshells: bool) -> Result<Self, Failure> {
         let Some(parent) = Pid::from_raw(AT_START.load(Ordering::Relaxed)) else {
-            return Err(Failure::new(
-                exit::SYSTEM,
-                "cannot tell when the parent ends: it is in another PID namespace",
-            )
-            .hint("use --fd with a pipe"));
+            let message = "cannot tell when the parent ends: it is in another PID namespace";
+            return Err(Failure::system(message).hint("use --fd with a pipe"));
         };
         if is_only_a_reaper(parent) {
             return Ok(Self::watch(None, true));

@@ -7,7 +7,6 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-use crate::exit;
 use crate::failure::Failure;
 use crate::sys;
 
@@ -74,5 +73,5 @@ impl Signals {
 /// One signal as a stream of events.
 pub(crate) fn stream(signal: Signal) -> Result<unix::Signal, Failure> {
     unix::signal(SignalKind::from_raw(signal.as_raw()))
-        .map_err(|error| Failure::new(exit::SYSTEM, format!("cannot listen to signals: {error}")))
+        .map_err(|error| Failure::system(format!("cannot listen to signals: {error}")))
 }

@@ -83,8 +83,7 @@ fn missing_interpreter(path: &Path) -> Option<Failure> {
 /// Why the program was not started.
 pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
-    let cannot_start =
-        |why: &dyn Display| Failure::new(exit::SYSTEM, format!("cannot start {name}: {why}"));
+    let cannot_start = |why: &dyn Display| Failure::system(format!("cannot start {name}: {why}"));
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             let failure = Failure::new(exit::NOT_FOUND, format!("no such command: {name}"));
@@ -95,10 +94,9 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
                 false => failure,
             }
         }
-        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::new(
-            exit::SYSTEM,
-            format!("the system cannot start another process for {name}: {error}"),
-        ),
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::system(format!(
+            "the system cannot start another process for {name}: {error}"
+        )),
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
             cannot_start(error).hint("raise the limit of open files (ulimit -n)")
         }

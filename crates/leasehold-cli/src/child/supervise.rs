@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::loss_policy::Action;
 use super::terminal::Terminal;
 use super::{Change, Child, End, LONGEST_END, LossPolicy, Reach, Shim, Start, program};
-use crate::exit::{self, Status};
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
 use crate::named_process::NamedProcess;
@@ -128,12 +128,9 @@ impl<'a> Supervision<'a> {
             self.end_all().await;
         }
         self.take_terminal_back();
-        let end = watched.and_then(|()| self.child.reap()).map_err(|error| {
-            Failure::new(
-                exit::SYSTEM,
-                format!("cannot wait for the command: {error}"),
-            )
-        })?;
+        let end = watched
+            .and_then(|()| self.child.reap())
+            .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;
         // Whether our caller would have got the signal had the child not had the terminal. A terminal
         // that another group has by now sends that group its signals; one that has gone has ended all.
         let is_for_our_caller = |typed: &Signal| match *typed {

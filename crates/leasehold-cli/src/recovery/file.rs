@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::exit;
 use crate::failure::Failure;
 use crate::user_file::{Draft, UserFile};
 
@@ -47,20 +46,15 @@ pub(super) fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
     if ours && seen.mode() & 0o077 == 0 {
         return Ok(());
     }
-    Err(Failure::new(
-        exit::SYSTEM,
-        format!("other users can access {}", path.display()),
-    )
-    .hint("it holds secrets: use chown and chmod go= to make it private"))
+    let message = format!("other users can access {}", path.display());
+    Err(Failure::system(message)
+        .hint("it holds secrets: use chown and chmod go= to make it private"))
 }
 
 /// Why there can be no file.
 pub(super) fn refused(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(
-        exit::SYSTEM,
-        format!("cannot use {} for --recover-as: {error}", path.display()),
-    )
-    .hint("set XDG_STATE_HOME to a directory that can be written to")
+    let message = format!("cannot use {} for --recover-as: {error}", path.display());
+    Failure::system(message).hint("set XDG_STATE_HOME to a directory that can be written to")
 }
 
 /// A name for one file of each name, store and key.

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::Bench;
 use super::figures::{Figures, Sample, number};
-use crate::exit;
 use crate::failure::Failure;
 
 /// One round: every work of the bare server once and `lock()` with `release()`, one after the
@@ -76,7 +75,7 @@ async fn measure(bench: &Bench, work: Option<usize>, tasks: usize) -> Result<Fig
     }
     let mut sample = Sample::new();
     while let Some(done) = running.join_next().await {
-        let done = done.map_err(|error| Failure::new(exit::SYSTEM, error.to_string()))?;
+        let done = done.map_err(|error| Failure::system(error.to_string()))?;
         sample.merge(&done?);
     }
     let taken = started.elapsed();

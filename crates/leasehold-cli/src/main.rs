@@ -100,7 +100,9 @@ fn descriptors_left() -> io::Result<()> {
 
 async fn dispatch(mut command: Command) -> Status {
     let is_job = command.is_job();
-    let has_log = command.is_full_screen() && !io::stderr().is_terminal();
+    // Of those without options of their output only `top` has settings. It fills the screen, which
+    // lines of the log would tear.
+    let has_log = command.configurable().is_some() && !io::stderr().is_terminal();
     let printer = &match command.common() {
         Some(common) => Printer::new(&common.output, is_job),
         None if has_log => Printer::new(&OutputArgs::default(), false),
@@ -131,11 +133,13 @@ async fn dispatch(mut command: Command) -> Status {
 }
 
 async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, Failure> {
+    // The saved lease may name another store.
+    let is_of_saved = matches!(command, Command::Renew(_) | Command::Release(_));
     if let Some((settings, files)) = command.configurable() {
         Config::load(settings, files)?.fill(settings);
-    }
-    if let Some(store) = command.store_in_force() {
-        store_warnings::say_if_not_sent(store, printer);
+        if !is_of_saved {
+            store_warnings::say_if_not_sent(settings, printer);
+        }
     }
     let done = match command {
         Command::Run(args) => return commands::run::run(args, printer).await,

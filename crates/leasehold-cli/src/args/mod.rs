@@ -146,23 +146,6 @@ impl Command {
         )
     }
 
-    /// Whether it fills the screen, which lines of the log would tear.
-    pub(crate) fn is_full_screen(&self) -> bool {
-        match self {
-            #[cfg(feature = "console")]
-            Self::Top(_) => true,
-            _ => false,
-        }
-    }
-
-    /// The store that it uses, unless a saved lease may name another one.
-    pub(crate) fn store_in_force(&mut self) -> Option<&CommandSettings> {
-        match self {
-            Self::Renew(_) | Self::Release(_) => None,
-            others => others.configurable().map(|(settings, _)| &*settings),
-        }
-    }
-
     /// The settings of those that use a store, and the files that are read for them.
     pub(crate) fn configurable(&mut self) -> Option<(&mut CommandSettings, &FileArgs)> {
         match self {

@@ -1,7 +1,6 @@
 //! Leasehold started anew, to be a process of its own kind: the shim, or the probe.
 
-#[cfg(target_os = "linux")]
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::shim;
@@ -33,28 +32,28 @@ pub(crate) fn run_if_started_anew() -> Option<u8> {
     }))
 }
 
-/// The program that runs here, whatever stands at its path by now.
-#[cfg(target_os = "linux")]
+/// The program that runs here, to be started in that role.
 pub(super) fn this_program(role: &str) -> Command {
-    use std::os::unix::ffi::OsStrExt;
-
-    let running = Path::new("/proc/self/exe");
-    let mut program = match running.exists() {
-        true => Command::new(running),
-        // Nobody has mounted it. The kernel told us the path at the start.
-        false => {
-            let path = rustix::param::linux_execfn().to_bytes();
-            Command::new(std::ffi::OsStr::from_bytes(path))
-        }
-    };
+    let mut program = Command::new(path());
     program.arg(role);
     program
 }
 
+/// Leads to the program that runs here, whatever stands at its path by now.
+#[cfg(target_os = "linux")]
+fn path() -> PathBuf {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let running = PathBuf::from("/proc/self/exe");
+    match running.exists() {
+        true => running,
+        // Nobody has mounted it. The kernel told us the path at the start.
+        false => OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()).into(),
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
-pub(super) fn this_program(role: &str) -> Command {
-    let path = std::env::current_exe();
-    let mut program = Command::new(path.unwrap_or_else(|_| "leasehold".into()));
-    program.arg(role);
-    program
+fn path() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "leasehold".into())
 }

@@ -9,10 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Stdio};
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
-    set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, getppid, pidfd_send_signal, set_parent_process_death_signal};
 
 use super::anew::{PROBE, this_program};
 use crate::exit;
@@ -45,8 +42,8 @@ impl Probe {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let handle = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
-        if let (Ok(handle), Some(mut says)) = (handle, process.stdout.take())
+        let handle = sys::pin(Pid::from_child(&process));
+        if let (Some(handle), Some(mut says)) = (handle, process.stdout.take())
             && says.read_exact(&mut [0]).is_ok()
         {
             return Some(Self {

@@ -67,22 +67,19 @@ impl Report {
 
 /// What leasehold says to the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(in crate::child) enum Request {
     /// Have the command's program begin.
-    Begin,
+    Begin = b'b',
     /// The command has ended: report when nothing is left of what the command had started. The command's number is not used
     /// any more.
-    Outlast,
+    Outlast = b'o',
 }
 
 impl Request {
     /// A shim that is not there any more shows when its reports are read.
     pub(in crate::child) fn write(self, to: impl AsFd) {
-        let byte = match self {
-            Self::Begin => b'b',
-            Self::Outlast => b'o',
-        };
-        let _ = rustix::io::write(to, &[byte]);
+        let _ = rustix::io::write(to, &[self as u8]);
     }
 
     /// What leasehold says next; nothing when it has closed its end.

@@ -129,29 +129,21 @@ impl<'a> Retries<'a> {
         }
     }
 
-    fn limit(&self) -> Option<Duration> {
-        match self.patience.wait {
-            Wait::For(limit) => Some(limit),
-            _ => None,
-        }
-    }
-
-    /// How much is left until a store that does not answer is waited for no longer: the time is over
-    /// then, and one allowance with it.
-    fn left_to_stop(&self) -> Duration {
-        let stop = self.limit().map(|limit| limit.saturating_add(GRACE));
-        stop.map_or(Duration::MAX, |stop| stop.saturating_sub(self.elapsed()))
-    }
-
-    /// The same, as a limit.
+    /// How long a store that does not answer is waited for: until the time is over, and one allowance
+    /// with it.
     pub(crate) fn time_limit(&self) -> TimeLimit {
-        let limit = spoken(self.limit().unwrap_or_default());
+        let (limit, left) = match self.patience.wait {
+            Wait::For(limit) => {
+                let stop = limit.saturating_add(GRACE);
+                (limit, stop.saturating_sub(self.elapsed()))
+            }
+            _ => (Duration::ZERO, Duration::MAX),
+        };
+        let limit = spoken(limit);
         let message = format!("the store did not answer in the time limit of {limit}");
         TimeLimit {
             // With a moment for what the library says itself at that time.
-            left: self
-                .left_to_stop()
-                .saturating_add(Duration::from_millis(50)),
+            left: left.saturating_add(Duration::from_millis(50)),
             silent: Failure::unanswered(message),
         }
     }

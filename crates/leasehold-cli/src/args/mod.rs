@@ -22,9 +22,7 @@ pub(crate) use inspect::{DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ShowArgs};
 #[cfg(feature = "console")]
 pub(crate) use inspect::{ServeArgs, TopArgs};
 pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
-pub(crate) use shared::{
-    CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, SavedArgs, WaitArgs,
-};
+pub(crate) use shared::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, WaitArgs};
 pub(crate) use usage::usage;
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many

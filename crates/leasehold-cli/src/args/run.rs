@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::shared::{LeaseOptions, RetryOption, wait};
 use super::store::Settable;
-use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, SavedArgs, WaitArgs, tables};
+use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, WaitArgs, tables};
 use crate::config::Value;
 use crate::duration;
 use crate::lifetime::LifetimeArgs;
@@ -27,7 +27,7 @@ use crate::lifetime::LifetimeArgs;
                   leasehold run --limit 3 mailers -- ./send.sh\n  \
                   leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n\n\
                   More options, exit statuses, environment: leasehold run --help",
-    after_long_help = run_help()
+    after_long_help = long_help(RUN_EXAMPLES)
 )]
 #[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
 pub(crate) struct RunArgs {
@@ -181,8 +181,9 @@ struct WaitOption {
 #[command(after_help = "Example:\n  leasehold renew --ttl 10m deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
 pub(crate) struct RenewArgs {
-    #[command(flatten)]
-    pub(crate) saved: SavedArgs,
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     /// How long the lease lasts from now on, unless it is renewed again [default: the TTL of
     /// `hold`]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -199,8 +200,9 @@ pub(crate) struct RenewArgs {
 #[command(after_help = "Example:\n  leasehold release deploy.lease")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per key")))]
 pub(crate) struct ReleaseArgs {
-    #[command(flatten)]
-    pub(crate) saved: SavedArgs,
+    /// The file of `hold --save`
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -216,11 +218,7 @@ pub(crate) struct ReleaseArgs {
 /// start. A store must be named: in local: each machine would have a leader of its own. Use -S
 /// local: if that is wanted.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
-                  leasehold elect -S redis://host/ scheduler --observe",
-    after_long_help = elect_help()
-)]
+#[command(after_help = ELECT_EXAMPLES, after_long_help = long_help(ELECT_EXAMPLES))]
 #[command(mut_arg("json", |json| json.help(
     "Print lines of JSON: leaders on standard output, events on standard error"
 )))]
@@ -256,26 +254,19 @@ pub(crate) struct ElectArgs {
     pub(crate) common: CommonArgs,
 }
 
-fn run_help() -> String {
-    long_help(
-        "  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
-           leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
-           leasehold run --limit 3 mailers -- ./send.sh\n  \
-           leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n  \
-           leasehold run --recover-as billing billing -- ./billing.sh",
-    )
-}
+const RUN_EXAMPLES: &str = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
+    leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
+    leasehold run --limit 3 mailers -- ./send.sh\n  \
+    leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n  \
+    leasehold run --recover-as billing billing -- ./billing.sh";
 
-fn elect_help() -> String {
-    long_help(
-        "  leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
-           leasehold elect -S redis://host/ scheduler --observe",
-    )
-}
+const ELECT_EXAMPLES: &str = "Example:\n  \
+    leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
+    leasehold elect -S redis://host/ scheduler --observe";
 
 fn long_help(examples: &str) -> String {
     format!(
-        "Example:\n{examples}\n\n{}\n\n\
+        "{examples}\n\n{}\n\n\
          A leasehold that is stopped renews nothing: after Ctrl-Z or SIGSTOP the lock ends with its TTL.\n\
          When leasehold continues after that, it kills the command and ends with status 79.",
         tables()

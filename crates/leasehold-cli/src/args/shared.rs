@@ -61,14 +61,6 @@ pub(crate) struct PatternArgs {
     pub(crate) pattern: String,
 }
 
-/// Which saved lease.
-#[derive(Debug, Args)]
-pub(crate) struct SavedArgs {
-    /// The file of `hold --save`
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-}
-
 /// Which lock.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lock")]

@@ -18,7 +18,7 @@ use crate::user_file::{UserFile, quoted};
 
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, _) = SavedLease::read(&args.saved.file)?;
+    let (saved, _) = SavedLease::read(&args.file)?;
     let client = connect_to(&saved, &args.common.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
@@ -37,7 +37,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
-    let (saved, file) = SavedLease::read(&args.saved.file)?;
+    let (saved, file) = SavedLease::read(&args.file)?;
     let client = connect_to(&saved, &args.common.settings, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
@@ -52,7 +52,7 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
         status = status.max(say(key, done, None, printer)?);
     }
     file.remove().map_err(|error| {
-        let message = format!("cannot remove {}: {error}", args.saved.file.display());
+        let message = format!("cannot remove {}: {error}", args.file.display());
         Failure::new(exit::OUTPUT, message)
     })?;
     Ok(status)

@@ -64,13 +64,17 @@ impl From<u8> for Status {
 }
 
 impl Status {
+    /// A signal ended it: the status that shells have for that.
+    pub(crate) fn of_signal(signal: i32) -> Self {
+        Self {
+            signal: Some(signal),
+            ..signalled(signal).into()
+        }
+    }
+
     /// A signal ended us, and no command ran. Nothing is waited for much longer.
     pub(crate) fn ended_by(signal: Signal) -> Self {
-        let status = Self {
-            code: signalled(signal.as_raw()),
-            signal: Some(signal.as_raw()),
-            typed: None,
-        };
+        let status = Self::of_signal(signal.as_raw());
         status.at_the_latest();
         status
     }
@@ -110,7 +114,7 @@ impl Status {
 }
 
 /// The status of a process that a signal ended.
-pub(crate) fn signalled(signal: i32) -> u8 {
+fn signalled(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 

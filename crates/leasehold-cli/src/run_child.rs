@@ -129,7 +129,7 @@ impl<'a> RunChild<'a> {
         };
         let ends = ended.as_ref().map_or(true, |ended| self.ends(ended));
         if let (true, Ok(ended)) = (ends, &ended) {
-            ended.status().at_the_latest();
+            ended.status.at_the_latest();
         }
         let released = match &ended {
             // Whatever is left of it is given back while we leave.
@@ -138,8 +138,8 @@ impl<'a> RunChild<'a> {
                 None
             }
             ended => {
-                if let Ok(Ended { end, .. }) = ended {
-                    say_failure(&held, request, end.status().code).await;
+                if let Ok(Ended { status, .. }) = ended {
+                    say_failure(&held, request, status.code).await;
                 }
                 give_back(held, request, printer).await
             }
@@ -148,8 +148,8 @@ impl<'a> RunChild<'a> {
         let was_late = released == Some(Released::AlreadyGone);
         Ok(Done {
             status: match was_late {
-                true => ended.status().lost(),
-                false => ended.status(),
+                true => ended.status.lost(),
+                false => ended.status,
             },
             lost: ended.lost || was_late,
             settled: released.is_some(),
@@ -189,7 +189,7 @@ impl<'a> RunChild<'a> {
             Again::IfLost => ended.lost,
             Again::Always => true,
         };
-        !again || ended.asks_us_to_end()
+        !again || ended.asks_us_to_end
     }
 
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use self::probe::Probe;
 use self::shim::{Report, Request};
 use self::terminal::Terminal;
-use crate::exit::{self, Status};
+use crate::exit::Status;
 use crate::sys;
 
 pub(crate) use anew::run_if_started_anew;
@@ -75,6 +75,7 @@ pub(crate) struct Child {
     /// Its parent, and the ancestor of all that it has started.
     shim: Shim,
     reports: UnixStream,
+    /// How it has ended, if it has.
     end: Option<End>,
     /// Whether the shim has reaped it: its number may be another's.
     reaped: bool,
@@ -113,15 +114,9 @@ impl End {
 
     /// As shells have it: the status, and the signal that led to it.
     pub(crate) fn status(self) -> Status {
-        let (code, signal) = match self {
-            Self::Exited(code) => (u8::try_from(code).unwrap_or(u8::MAX), None),
-            Self::Signalled(signal) => (exit::signalled(signal), Some(signal)),
-        };
-        let typed = None;
-        Status {
-            code,
-            signal,
-            typed,
+        match self {
+            Self::Exited(code) => u8::try_from(code).unwrap_or(u8::MAX).into(),
+            Self::Signalled(signal) => Status::of_signal(signal),
         }
     }
 }
@@ -184,11 +179,6 @@ impl Child {
     /// The child's process group, as long as its number is its own.
     pub(crate) fn group(&self) -> Option<Pid> {
         (!self.reaped).then_some(self.pid)
-    }
-
-    /// How the child itself has ended, if it has.
-    pub(crate) fn end(&self) -> Option<End> {
-        self.end
     }
 
     /// Waits for what the child, which has ended, has left: [`Change::Alone`] comes when nothing is.

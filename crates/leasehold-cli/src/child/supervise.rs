@@ -27,38 +27,12 @@ const ROUND: Duration = Duration::from_millis(5);
 /// How it came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    pub(crate) end: End,
+    /// How we end by it.
+    pub(crate) status: Status,
     /// The lease was lost, or so near its end that the child was told to stop.
     pub(crate) lost: bool,
-    /// The last signal that went on to the child, or came to it from the terminal, and asks a program
-    /// to end.
-    pub(crate) asked: Option<Signal>,
-    /// What the terminal has sent to the child, where our caller is to get it, too.
-    pub(crate) typed: Option<Signal>,
-}
-
-impl Ended {
-    /// How we end by it.
-    pub(crate) fn status(&self) -> Status {
-        let typed = self.typed;
-        let status = Status {
-            typed,
-            ..self.end.status()
-        };
-        match self.lost {
-            true => status.lost(),
-            false => status,
-        }
-    }
-
-    /// Whether a signal to the child was meant for us, too. SIGHUP has many programs read their
-    /// configuration again: it ends us if it ended the child.
-    pub(crate) fn asks_us_to_end(&self) -> bool {
-        match self.asked {
-            Some(Signal::HUP) => self.end == End::Signalled(libc::SIGHUP),
-            asked => asked.is_some(),
-        }
-    }
+    /// Whether a signal to the child was meant for us, too.
+    pub(crate) asks_us_to_end: bool,
 }
 
 /// The child that runs, its lease, and what is heard meanwhile.
@@ -68,7 +42,10 @@ pub(crate) struct Supervision<'a> {
     held: &'a MultiLease<Any>,
     policy: LossPolicy,
     child: Child,
+    /// The last signal that went on to the child, or came to it from the terminal, and asks a program
+    /// to end.
     asked: Option<Signal>,
+    /// What the terminal has sent to the child.
     typed: Option<Signal>,
     /// Who does not take signals from us, and was named.
     refused: BTreeSet<i32>,
@@ -131,17 +108,24 @@ impl<'a> Supervision<'a> {
         let end = watched
             .and_then(|()| self.child.reap())
             .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;
+        // SIGHUP has many programs read their configuration again: what counts is whether it ended the
+        // child.
+        let hung_up = end == End::Signalled(libc::SIGHUP);
         // Whether our caller would have got the signal had the child not had the terminal. A terminal
         // that another group has by now sends that group its signals; one that has gone has ended all.
         let is_for_our_caller = |typed: &Signal| match *typed {
-            Signal::HUP => end == End::Signalled(libc::SIGHUP),
+            Signal::HUP => hung_up,
             _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
         };
-        Ok(Ended {
-            end,
-            lost: self.policy.lost(),
-            asked: self.asked,
+        let lost = self.policy.lost();
+        let status = Status {
             typed: self.typed.filter(is_for_our_caller),
+            ..end.status()
+        };
+        Ok(Ended {
+            status: if lost { status.lost() } else { status },
+            lost,
+            asks_us_to_end: self.asked.is_some_and(|it| it != Signal::HUP || hung_up),
         })
     }
 
@@ -163,7 +147,7 @@ impl<'a> Supervision<'a> {
             return None;
         };
         let in_front = self.terminal.as_ref()?.is_of(self.child.group()?);
-        match self.child.end()? {
+        match self.child.end? {
             End::Signalled(signal) if in_front => Some(signal),
             _ => None,
         }
@@ -175,7 +159,7 @@ impl<'a> Supervision<'a> {
         loop {
             let (now, status) = self.look();
             if self.policy.kills() {
-                if self.child.end().is_some() {
+                if self.child.end.is_some() {
                     return Ok(());
                 }
                 self.kill(status.key);
@@ -203,7 +187,7 @@ impl<'a> Supervision<'a> {
                 }
                 _ = self.stops.recv() => {
                     self.child.signal(Signal::TSTP);
-                    if self.child.end().is_some() && self.terminal.is_some() {
+                    if self.child.end.is_some() && self.terminal.is_some() {
                         // Nobody reports that these have stopped.
                         sys::stop_self();
                         self.look();
@@ -223,7 +207,7 @@ impl<'a> Supervision<'a> {
             self.asked = Some(signal);
         }
         let keyboard = [Signal::INT, Signal::QUIT].contains(&signal);
-        let signal = match keyboard && self.child.end().is_some() {
+        let signal = match keyboard && self.child.end.is_some() {
             // Shells start what runs in the background with these ignored.
             true => Signal::TERM,
             false => signal,
@@ -244,7 +228,7 @@ impl<'a> Supervision<'a> {
             .iter()
             .map(|lease| lease.key().to_string());
         let keys: Vec<_> = keys.collect();
-        let ended = self.child.end().map(End::status).unwrap_or_default();
+        let ended = self.child.end.map(End::status).unwrap_or_default();
         let left: Vec<_> = left.into_iter().map(NamedProcess::of).collect();
         self.printer.event(Event::left_running(&keys, ended, &left));
     }
@@ -255,7 +239,7 @@ impl<'a> Supervision<'a> {
             return;
         };
         terminal.take_back(group);
-        if matches!(self.child.end(), Some(End::Signalled(_))) && terminal.is_ours() {
+        if matches!(self.child.end, Some(End::Signalled(_))) && terminal.is_ours() {
             terminal.restore();
         }
     }

@@ -58,6 +58,26 @@ pub(crate) fn pin(_pid: Pid) -> Option<OwnedFd> {
     None
 }
 
+/// Has this process be killed when its parent ends. Refused if that has ended, or is another one.
+#[cfg(target_os = "linux")]
+pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that died before the request was made sends nothing any more.
+    match rustix::process::getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the other systems' face of a fallible call"
+)]
+pub(crate) fn die_with(_parent: Pid) -> io::Result<()> {
+    Ok(())
+}
+
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
 #[allow(unsafe_code, reason = "no safe interface asks without changing")]
 pub(crate) fn is_ignored(signal: Signal) -> bool {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Stdio};
 
-use rustix::process::{Pid, Signal, getppid, pidfd_send_signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::anew::{PROBE, this_program};
 use crate::exit;
@@ -73,12 +73,8 @@ impl Probe {
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     sys::block(Blocked::Everything);
     let leasehold = arguments.next()?.to_str()?.parse().ok();
-    let leasehold = leasehold.filter(|&pid| pid > 0).and_then(Pid::from_raw);
-    let dies_with = set_parent_process_death_signal(Some(Signal::KILL));
-    // A parent that died before that sends nothing any more.
-    if leasehold.is_none() || getppid() != leasehold || dies_with.is_err() {
-        return None;
-    }
+    let leasehold = leasehold.filter(|&pid| pid > 0).and_then(Pid::from_raw)?;
+    sys::die_with(leasehold).ok()?;
     let _ = rustix::thread::set_name(c"leasehold-probe");
     let _ = std::env::set_current_dir("/");
     sys::close_from(3);
@@ -90,7 +86,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let [hangup, interrupt, quit] = SENT;
     while let Some((signal, sender)) = sys::next_signal(&[hangup, interrupt, quit, OVER]) {
         // What leasehold itself has passed on is known there.
-        match (sender == leasehold, signal == OVER.as_raw()) {
+        match (sender == Some(leasehold), signal == OVER.as_raw()) {
             (true, true) => break,
             (true, false) | (false, true) => {}
             (false, false) => {

@@ -152,7 +152,8 @@ fn start(
     let shim = getpid();
     let reports = stdio::stdin().try_clone_to_owned()?;
     let become_the_program = move || {
-        die_with(shim)?;
+        // A shim that is killed, by the system when memory is short, say, takes the command along.
+        sys::die_with(shim)?;
         let pid = getpid().as_raw_nonzero().get();
         // A leasehold that has gone has no lock either, if this process was stopped for long.
         rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
@@ -178,26 +179,6 @@ fn start(
     // SAFETY: the copy of a process of one thread may do whatever this one may.
     unsafe { command.process_group(0).pre_exec(become_the_program) };
     command.spawn().map(|child| Pid::from_child(&child))
-}
-
-/// A shim that is killed, by the system when memory is short, say, takes the command along.
-#[cfg(target_os = "linux")]
-fn die_with(parent: Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the request was made sends nothing any more.
-    match rustix::process::getppid() == Some(parent) {
-        true => Ok(()),
-        false => Err(io::ErrorKind::Interrupted.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "the other systems' face of a fallible call"
-)]
-fn die_with(_parent: Pid) -> io::Result<()> {
-    Ok(())
 }
 
 /// Leaves nothing of leasehold's open here but the reports on standard input: no pipe whose end somebody

@@ -38,17 +38,14 @@ pub(crate) enum Links {
 impl UserFile {
     pub(crate) fn open(path: &Path, links: Links) -> io::Result<Self> {
         // To open some devices is to start something, so the path is judged before that.
-        let seen = match links {
-            Links::Follow => path.metadata()?,
-            Links::Refuse => path.symlink_metadata()?,
+        let (seen, no_link) = match links {
+            Links::Follow => (path.metadata()?, OFlags::empty()),
+            Links::Refuse => (path.symlink_metadata()?, OFlags::NOFOLLOW),
         };
         regular(seen.file_type())?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let flags = match links {
-            Links::Follow => flags,
-            Links::Refuse => flags | OFlags::NOFOLLOW,
-        };
-        Self::judge(rustix::fs::open(path, flags, Mode::empty())?.into(), path)
+        let file = rustix::fs::open(path, flags | no_link, Mode::empty())?;
+        Self::judge(file.into(), path)
     }
 
     /// One of leasehold's own, for reading and writing; made for this user if it is not there.

@@ -1,6 +1,5 @@
 //! `leasehold deadlocks`: the locks that wait for each other.
 
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use leasehold_console::deadlocks::DeadlockView;
@@ -28,9 +27,7 @@ pub(crate) async fn deadlocks(args: &DeadlocksArgs, printer: &Printer) -> Result
         printer.show(&view, || format!("{}, for {lasts}\n", view.sentence))?;
     }
     if found.is_empty() {
-        if !args.common.output.json && io::stderr().is_terminal() {
-            printer.notice("no deadlocks");
-        }
+        printer.nothing("no deadlocks");
         return Ok(exit::OK);
     }
     Ok(exit::DEADLOCKED)

@@ -1,6 +1,5 @@
 //! `leasehold log`: what the audit log says.
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
@@ -59,8 +58,8 @@ async fn say_why(args: &LogArgs, client: &Client, printer: &Printer) -> Result<(
             "hint: clients write the log if they open the store with audit, as in \
              redis://host/?audit=10000",
         );
-    } else if !args.follow && !args.common.output.json && io::stderr().is_terminal() {
-        printer.notice("no entries match");
+    } else if !args.follow {
+        printer.nothing("no entries match");
     }
     Ok(())
 }

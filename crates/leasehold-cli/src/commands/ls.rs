@@ -1,6 +1,5 @@
 //! `leasehold ls`: the keys that somebody holds or waits for.
 
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use leasehold_console::table::{Layout, width};
@@ -26,7 +25,13 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         return watch::watch(client, args, interval, printer).await;
     }
     let mut listing = client.listing(&args.keys.pattern);
-    let mut rows = Rows::new(args.common.output.json, printer);
+    let mut rows = Rows {
+        printer,
+        found: Vec::new(),
+        since: Instant::now(),
+        printed: false,
+        layout: None,
+    };
     loop {
         let part = match listing.next().await {
             Ok(Some(part)) => part,
@@ -46,15 +51,14 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         }
     }
     rows.print()?;
-    if !rows.printed && !args.common.output.json && io::stderr().is_terminal() {
-        printer.notice("no locks");
+    if !rows.printed {
+        printer.nothing("no locks");
     }
     Ok(exit::OK)
 }
 
 /// Keys that were found, and are printed some at a time: few of them as one sorted table.
 struct Rows<'a> {
-    json: bool,
     printer: &'a Printer,
     found: Vec<KeyView>,
     since: Instant,
@@ -63,18 +67,7 @@ struct Rows<'a> {
     layout: Option<Layout<KeyView>>,
 }
 
-impl<'a> Rows<'a> {
-    fn new(json: bool, printer: &'a Printer) -> Self {
-        Self {
-            json,
-            printer,
-            found: Vec::new(),
-            since: Instant::now(),
-            printed: false,
-            layout: None,
-        }
-    }
-
+impl Rows<'_> {
     fn are_due(&self) -> bool {
         self.found.len() >= MOST || self.since.elapsed() >= LONGEST
     }
@@ -88,12 +81,11 @@ impl<'a> Rows<'a> {
         }
         found.sort_by(|a, b| a.key.cmp(&b.key));
         self.printed = true;
-        if self.json {
-            return self.printer.json_lines(&found);
-        }
-        let is_first = self.layout.is_none();
-        let new = || tables::of_locks(&found, width());
-        let layout = self.layout.get_or_insert_with(new);
-        self.printer.text(&layout.text(found.iter(), is_first))
+        self.printer.show_all(&found, || {
+            let is_first = self.layout.is_none();
+            let new = || tables::of_locks(&found, width());
+            let layout = self.layout.get_or_insert_with(new);
+            layout.text(found.iter(), is_first)
+        })
     }
 }

@@ -142,12 +142,32 @@ impl Printer {
         Ok(())
     }
 
+    /// Says to a person at the terminal that there is no data.
+    pub(crate) fn nothing(&self, text: &str) {
+        if !self.0.options.json && io::stderr().is_terminal() {
+            self.notice(text);
+        }
+    }
+
     /// Data, as a line of JSON.
-    pub(crate) fn json(&self, value: &impl Json) -> Result<bool, Failure> {
+    fn json(&self, value: &impl Json) -> Result<bool, Failure> {
         let line = value
             .to_json()
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
         self.data(&(escape_json(&line) + "\n"))
+    }
+
+    /// Data, each as a line of JSON with `--json`, else all as text. Answers whether anybody still
+    /// reads.
+    pub(crate) fn show_all(
+        &self,
+        values: &[impl Json],
+        text: impl FnOnce() -> String,
+    ) -> Result<bool, Failure> {
+        match self.0.options.json {
+            true => self.json_lines(values),
+            false => self.text(&text()),
+        }
     }
 
     /// Data, each as a line of JSON. Answers whether anybody still reads.

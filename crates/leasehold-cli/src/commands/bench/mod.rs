@@ -86,10 +86,8 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
         Err(signal) => return Ok(Status::ended_by(signal)),
     };
     let store = bench.client.store_url();
-    match args.common.output.json {
-        true => printer.json_lines(&findings)?,
-        false => printer.text(&report::text(&findings, bench.works(), store, args.rounds))?,
-    };
+    let text = || report::text(&findings, bench.works(), store, args.rounds);
+    printer.show_all(&findings, text)?;
     leave(&bench.client).await;
     Ok(Status::default())
 }

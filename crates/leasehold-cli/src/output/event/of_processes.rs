@@ -26,9 +26,28 @@ impl Event {
         processes: &[NamedProcess],
         then: Option<Sequel>,
     ) -> Self {
+        let does = match signal {
+            Signal::KILL => "kill",
+            Signal::TERM => "stop",
+            _ => "signal",
+        };
+        let named: Vec<_> = processes.iter().map(NamedProcess::to_string).collect();
+        let (it, ends, runs) = match named.len() {
+            1 => ("it", "ends", "runs"),
+            _ => ("they", "end", "run"),
+        };
+        let comes = match then {
+            None => String::new(),
+            Some(Sequel::Kept) => format!("; {key} stays locked and is renewed until {it} {ends}"),
+            Some(Sequel::MayOverlap) => {
+                format!("; {it} still {runs}, and the next holder of {key} may begin meanwhile")
+            }
+        };
+        let (named, why) = (named.join(", "), Errno::PERM);
+        let sentence = format!("cannot {does} {named} of the command: {why}{comes}");
         let hint =
             "run leasehold as a user who may signal them, such as root, or end them yourself";
-        Self::of_key("refused", key, refused(key, signal, processes, then))
+        Self::of_key("refused", key, sentence)
             .with("signal", signal.as_raw())
             .with("processes", processes)
             .with_known("then", then)
@@ -37,55 +56,27 @@ impl Event {
     }
 
     /// The command has ended so, and the lock is held until what it has left running has, too: these,
-    /// as far as they are known.
+    /// as far as they are known. Names as many as fit a line.
     pub(crate) fn left_running(keys: &[String], ended: Status, processes: &[NamedProcess]) -> Self {
-        let sentence = left_running(&names(keys), ended.code, processes);
+        const NAMED: usize = 5;
+        let named = processes.iter().take(NAMED);
+        let mut named: Vec<_> = named.map(NamedProcess::in_short).collect();
+        if processes.len() > NAMED {
+            named.push(format!("and {} more", processes.len() - NAMED));
+        }
+        let named = named.join(", ");
+        let until = match processes.len() {
+            0 => "its process group is empty".to_owned(),
+            1 => format!("a process that it left is gone: {named}"),
+            left => format!("{left} processes that it left are gone: {named}"),
+        };
+        let (status, names) = (ended.code, names(keys));
+        let sentence =
+            format!("the command has ended with status {status}; holding {names} until {until}");
         Self::of_keys("left_running", keys, sentence)
-            .with("status", ended.code)
+            .with("status", status)
             .with("signal", ended.signal)
             .with("processes", processes)
             .hint(Some("SIGTERM to leasehold, or Ctrl-C, asks them to stop"))
     }
-}
-
-/// Names as many as fit a line.
-fn left_running(keys: &str, status: u8, processes: &[NamedProcess]) -> String {
-    const NAMED: usize = 5;
-    let named = processes.iter().take(NAMED);
-    let mut names: Vec<_> = named.map(NamedProcess::in_short).collect();
-    if processes.len() > NAMED {
-        names.push(format!("and {} more", processes.len() - NAMED));
-    }
-    let names = names.join(", ");
-    let until = match processes.len() {
-        0 => "its process group is empty".to_owned(),
-        1 => format!("a process that it left is gone: {names}"),
-        left => format!("{left} processes that it left are gone: {names}"),
-    };
-    format!("the command has ended with status {status}; holding {keys} until {until}")
-}
-
-fn refused(key: &str, signal: Signal, processes: &[NamedProcess], then: Option<Sequel>) -> String {
-    let does = match signal {
-        Signal::KILL => "kill",
-        Signal::TERM => "stop",
-        _ => "signal",
-    };
-    let names: Vec<_> = processes.iter().map(NamedProcess::to_string).collect();
-    let (it, ends, runs) = match names.len() {
-        1 => ("it", "ends", "runs"),
-        _ => ("they", "end", "run"),
-    };
-    let then = match then {
-        None => String::new(),
-        Some(Sequel::Kept) => format!("; {key} stays locked and is renewed until {it} {ends}"),
-        Some(Sequel::MayOverlap) => {
-            format!("; {it} still {runs}, and the next holder of {key} may begin meanwhile")
-        }
-    };
-    format!(
-        "cannot {does} {} of the command: {}{then}",
-        names.join(", "),
-        Errno::PERM,
-    )
 }

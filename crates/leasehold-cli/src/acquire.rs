@@ -70,7 +70,7 @@ pub(crate) async fn acquire(
     match &outcome {
         Outcome::Granted(Acquired { held, recovered }) => {
             ui.retries.usable();
-            let announced = ui.told.is_some() || ui.retries.was_interrupted();
+            let announced = ui.told.is_some() || ui.retries.interrupted;
             printer.event(Event::acquired(
                 &request.keys,
                 &lease_status::tokens(held),
@@ -121,7 +121,7 @@ type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 impl<'a> AcquireUi<'a, '_> {
     /// Looks at the key; of several at the one that we wait for, or that is not free.
     fn look(&self, limit: Duration) -> Asking<'a> {
-        let (client, request, start) = (self.client, self.request, self.retries.start());
+        let (client, request, start) = (self.client, self.request, self.retries.start);
         let silent = move || {
             Failure::unanswered(format!("the store did not answer within {}", spoken(limit)))
         };
@@ -226,7 +226,7 @@ impl<'a> AcquireUi<'a, '_> {
         let asking = request.acquire(client, how);
         let mut asking = pin!(self.retries.time_limit().of(asking));
         let mut tick = interval(LIVE_LINE_INTERVAL);
-        let mut answers = self.retries.not_now().listen();
+        let mut answers = self.retries.not_now.listen();
         let mut who = request
             .looks_first(client, wait)
             .then(|| self.look(HOLDER_LOOKUP_TIMEOUT));
@@ -334,7 +334,7 @@ impl<'a> AcquireUi<'a, '_> {
         let (key, holders) = self.blocking(seen.map(|seen| seen.view));
         if self.live.is_none() && self.printer.is_live() {
             let live = Live::new(self.request.key(), self.position);
-            self.printer.show_live(Some(live.bar()));
+            self.printer.show_live(Some(live.bar.clone()));
             self.live = Some(live);
         }
         if let Some(live) = &mut self.live {

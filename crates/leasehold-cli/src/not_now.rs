@@ -12,14 +12,10 @@ use tokio::sync::watch;
 use crate::failure::Failure;
 
 /// The last answer: a failure that passes by itself, or `None` for any other.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct NotNow(Arc<watch::Sender<Option<Failure>>>);
 
 impl NotNow {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-
     /// What is answered from now on.
     pub(crate) fn listen(&self) -> watch::Receiver<Option<Failure>> {
         self.0.send_replace(None);

@@ -58,11 +58,14 @@ pub(crate) struct Retries<'a> {
     printer: &'a Printer,
     keys: Vec<String>,
     patience: Patience,
-    start: Instant,
+    /// When the time began.
+    pub(crate) start: Instant,
     pauses: Backoff,
     outage: Option<Outage>,
-    interrupted: bool,
-    not_now: NotNow,
+    /// Whether it was said that the store cannot be used.
+    pub(crate) interrupted: bool,
+    /// What the store answers while the library waits: its observer, and what it hears.
+    pub(crate) not_now: NotNow,
 }
 
 /// How long the store may take to answer.
@@ -101,7 +104,7 @@ impl<'a> Retries<'a> {
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, seed),
             outage: None,
             interrupted: false,
-            not_now: NotNow::new(),
+            not_now: NotNow::default(),
         }
     }
 
@@ -110,11 +113,6 @@ impl<'a> Retries<'a> {
         self.start = Instant::now();
         self.pauses.reset();
         (self.outage, self.interrupted) = (None, false);
-    }
-
-    /// What the store answers while the library waits: its observer, and what it hears.
-    pub(crate) fn not_now(&self) -> &NotNow {
-        &self.not_now
     }
 
     /// What is left of the time. When it is over, the lock may still be free: it is asked for
@@ -161,19 +159,9 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// When the time began.
-    pub(crate) fn start(&self) -> Instant {
-        self.start
-    }
-
     /// Since the time began.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
-    }
-
-    /// Whether it was said that the store cannot be used.
-    pub(crate) fn was_interrupted(&self) -> bool {
-        self.interrupted
     }
 
     /// Asks until there is an answer, through outages of the store as long as there is time; until a

@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
         store_warnings::say_if_unexpected(store, printer);
         let mut retries = Retries::new(keys, patience, printer);
         let open = async |retries: &mut Retries<'_>| {
-            let observer = retries.not_now().clone();
+            let observer = retries.not_now.clone();
             let opening = builder(store).settings(settings.clone()).observer(observer);
             Ok::<_, Failure>(opening.connect().await?)
         };

@@ -26,7 +26,7 @@ const SHORTEST: usize = 6;
 /// One line: the position in the queue, who holds and for how long, and how long we have waited.
 #[derive(Debug)]
 pub(crate) struct Live {
-    bar: ProgressBar,
+    pub(crate) bar: ProgressBar,
     line: Line,
     /// When the holder was seen.
     seen: Instant,
@@ -59,10 +59,6 @@ impl Live {
             seen: Instant::now(),
             ticks: 0,
         }
-    }
-
-    pub(crate) fn bar(&self) -> ProgressBar {
-        self.bar.clone()
     }
 
     /// The position has changed.

@@ -114,12 +114,12 @@ impl LossPolicy {
         let lease = self.ended(now, remaining, state);
         let action = match self.phase {
             Phase::Killed | Phase::LetGo => None,
-            Phase::Overdue => lease.map(|end| Action::Warn(end.loss)),
+            Phase::Overdue => lease.map(Action::Warn),
             Phase::Guarding => self.judge(now, left, state),
             Phase::Told { at } => {
                 let end = self.ended(now, left, state);
-                let end = end.filter(|end| !end.by_store || now >= at + self.grace);
-                end.map(|end| Action::Kill(end.loss))
+                let end = end.filter(|&loss| !is_said_by_store(loss) || now >= at + self.grace);
+                end.map(Action::Kill)
             }
         };
         self.phase = match action {
@@ -156,28 +156,23 @@ impl LossPolicy {
     }
 
     fn judge(&self, now: Instant, remaining: Duration, state: LeaseState) -> Option<Action> {
-        let Some(end) = self.ended(now, remaining, state) else {
+        let Some(loss) = self.ended(now, remaining, state) else {
             let near = self.on_lost == OnLost::Term && remaining <= self.grace();
             return near.then(|| Action::Tell(self.why(now, remaining), remaining));
         };
         Some(match self.on_lost {
-            OnLost::Ignore => Action::Warn(end.loss),
-            OnLost::Term if end.by_store => Action::Tell(end.loss, Duration::ZERO),
-            OnLost::Term | OnLost::Kill => Action::Kill(end.loss),
+            OnLost::Ignore => Action::Warn(loss),
+            OnLost::Term if is_said_by_store(loss) => Action::Tell(loss, Duration::ZERO),
+            OnLost::Term | OnLost::Kill => Action::Kill(loss),
         })
     }
 
-    fn ended(&self, now: Instant, remaining: Duration, state: LeaseState) -> Option<End> {
-        let loss = match state {
-            LeaseState::Lost(loss) => loss,
-            _ if remaining <= self.margin => self.why(now, remaining),
-            _ => return None,
-        };
-        let by_store = matches!(
-            loss,
-            Loss::Gone | Loss::Forgotten | Loss::Revoked | Loss::Superseded
-        );
-        Some(End { loss, by_store })
+    /// Why the lease has ended, if it has.
+    fn ended(&self, now: Instant, remaining: Duration, state: LeaseState) -> Option<Loss> {
+        match state {
+            LeaseState::Lost(loss) => Some(loss),
+            _ => (remaining <= self.margin).then(|| self.why(now, remaining)),
+        }
     }
 
     /// Why a lease that is not lost yet ends so soon: it is not renewed beyond the longest time
@@ -199,13 +194,13 @@ impl LossPolicy {
     }
 }
 
-/// The lease has ended.
-#[derive(Clone, Copy)]
-struct End {
-    loss: Loss,
-    /// The store says so: the child is told at once, and has the grace time. Else the time is over:
-    /// nothing is left for grace.
-    by_store: bool,
+/// Whether the store says so: the child is told at once, and has the grace time. Else the time is over:
+/// nothing is left for grace.
+fn is_said_by_store(loss: Loss) -> bool {
+    matches!(
+        loss,
+        Loss::Gone | Loss::Forgotten | Loss::Revoked | Loss::Superseded
+    )
 }
 
 #[cfg(test)]

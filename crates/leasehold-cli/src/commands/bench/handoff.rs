@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Bench;
 use super::figures::{Figures, Sample, number};
+use super::pairs::repeat;
 use crate::failure::Failure;
 
 /// What the waiters of a round share.
@@ -120,12 +121,7 @@ async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
     let Some(bare) = &bench.bare else {
         return Ok(None);
     };
-    let mut sample = Sample::new();
     let until = Instant::now() + bench.time / 2;
-    while Instant::now() < until {
-        let started = Instant::now();
-        bare.work(0, 0).await?;
-        sample.add(started.elapsed());
-    }
+    let sample = repeat(until, async || Ok(bare.work(0, 0).await?)).await?;
     Ok(Some(sample.quantile(0.5)))
 }

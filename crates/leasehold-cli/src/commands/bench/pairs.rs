@@ -88,7 +88,8 @@ async fn measure(bench: &Bench, work: Option<usize>, tasks: usize) -> Result<Fig
         .with("scripts", spent.map(|spent| number(spent.calls) / pairs)))
 }
 
-async fn repeat(
+/// Times the same work again and again, until then.
+pub(super) async fn repeat(
     until: Instant,
     mut work: impl AsyncFnMut() -> Result<(), Failure>,
 ) -> Result<Sample, Failure> {

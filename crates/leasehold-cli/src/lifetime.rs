@@ -138,9 +138,7 @@ impl LifetimeArgs {
         }
         if let Some(asked) = self.while_parent {
             // While this is the process that it has started: another will hold the lock.
-            let mut parent = parent(asked, true)?;
-            parent.is_left();
-            self.parent = Some(Rc::new(parent));
+            self.parent = Some(Rc::new(parent(asked, true)?));
         }
         Ok(match background::fork()? {
             Forked::Front(status) => Some(status),
@@ -153,10 +151,10 @@ impl LifetimeArgs {
 }
 
 /// The process that is meant: the one of that number, or the parent.
-fn parent(asked: Option<i32>, of_subshells: bool) -> Result<Parent, Failure> {
+fn parent(asked: Option<i32>, left: bool) -> Result<Parent, Failure> {
     match asked.and_then(Pid::from_raw) {
-        Some(pid) => Parent::named(pid),
-        None => Parent::now(of_subshells),
+        Some(pid) => Parent::named(pid, left),
+        None => Parent::now(left),
     }
 }
 

@@ -33,8 +33,9 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// The process that has started us, or the shell that this is a subshell of.
-    pub(crate) fn now(of_subshells: bool) -> Result<Self, Failure> {
+    /// The process that has started us. `left`: it is to be watched by a child of this process; it is the
+    /// shell then that this is a subshell of.
+    pub(crate) fn now(left: bool) -> Result<Self, Failure> {
         let Some(parent) = Pid::from_raw(AT_START.load(Ordering::Relaxed)) else {
             let message = "cannot tell when the parent ends: it is in another PID namespace";
             return Err(Failure::system(message).hint("use --fd with a pipe"));
@@ -42,12 +43,8 @@ impl Parent {
         if is_only_a_reaper(parent) {
             return Ok(Self::watch(None, true));
         }
-        let shell = if of_subshells {
-            shell_of(parent)
-        } else {
-            parent
-        };
-        let watched = Self::watch(Some(shell), shell == parent);
+        let shell = if left { shell_of(parent) } else { parent };
+        let watched = Self::watch(Some(shell), !left);
         // The number is certainly the one's that was there at the start, as that still is.
         match getppid() == Some(parent) && is_above_us(shell) {
             true => Ok(watched),
@@ -56,8 +53,8 @@ impl Parent {
     }
 
     /// The process of that number, if it has started us or one of those that have.
-    pub(crate) fn named(pid: Pid) -> Result<Self, Failure> {
-        let watched = Self::watch(Some(pid), getppid() == Some(pid));
+    pub(crate) fn named(pid: Pid, left: bool) -> Result<Self, Failure> {
+        let watched = Self::watch(Some(pid), !left && getppid() == Some(pid));
         // Asked with the process pinned: before, its number could become another's.
         if is_above_us(pid) {
             return Ok(watched);
@@ -82,11 +79,6 @@ impl Parent {
             Some(pid) if self.direct => getppid() != Some(pid),
             Some(pid) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
         }
-    }
-
-    /// From here on this process is a child of another.
-    pub(crate) fn is_left(&mut self) {
-        self.direct = false;
     }
 
     /// Completes when it has ended.

@@ -105,7 +105,7 @@ impl SaveTarget {
 
     fn try_write(&self, lease: &SavedLease) -> io::Result<UserFile> {
         let new = Draft::new(&self.path, 0o600, &serde_json::to_vec(lease)?)?;
-        new.sync()?;
+        new.file.sync_all()?;
         let Some(old) = &self.old else {
             return new.put();
         };

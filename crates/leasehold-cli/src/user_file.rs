@@ -23,7 +23,7 @@ const BY_OTHERS: u32 = 0o002;
 /// A regular file that is open for reading.
 #[derive(Debug)]
 pub(crate) struct UserFile {
-    file: File,
+    pub(crate) file: File,
     path: PathBuf,
     pub(crate) metadata: Metadata,
 }
@@ -124,10 +124,6 @@ impl UserFile {
             locked => Ok(locked.map(|()| true)?),
         }
     }
-
-    pub(crate) fn into_inner(self) -> File {
-        self.file
-    }
 }
 
 /// Refuses what cannot be read to its end, or does more than to be read.
@@ -202,7 +198,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 /// does.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
-    file: File,
+    pub(crate) file: File,
     at: PathBuf,
     path: &'a Path,
 }
@@ -227,10 +223,6 @@ impl<'a> Draft<'a> {
     /// Keeps others from a file that they find locked.
     pub(crate) fn lock(&self) -> io::Result<()> {
         Ok(flock(&self.file, FlockOperation::NonBlockingLockExclusive)?)
-    }
-
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
     }
 
     /// Takes the place of what was judged there.

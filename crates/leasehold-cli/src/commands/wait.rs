@@ -23,16 +23,12 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
     let key = &args.key;
     Key::new(key)?;
     let work = async |session: &mut Session<'_>| {
-        let Session {
-            client,
-            retries,
-            signals,
-        } = session;
+        let (client, retries) = (&session.client, &mut session.retries);
         let mut told = false;
         let wait = async |retries: &mut Retries<'_>| {
             until_free(key, client, retries, &mut told, printer).await
         };
-        Ok(match retries.retry(signals, wait).await? {
+        Ok(match retries.retry(&mut session.signals, wait).await? {
             ControlFlow::Continue(true) => exit::OK.into(),
             ControlFlow::Continue(false) => {
                 args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()

@@ -1,6 +1,6 @@
 //! The state file: where it is, who may read it, and the lock on it.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -86,10 +86,10 @@ pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
 }
 
 /// Puts a new file in the place of the old one, complete and locked before anybody can open it.
-pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<UserFile> {
     let new = Draft::new(path, 0o600, content)?;
     new.lock()?;
-    new.replace().map(UserFile::into_inner)
+    new.replace()
 }
 
 #[cfg(test)]

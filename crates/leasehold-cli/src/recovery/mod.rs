@@ -6,7 +6,6 @@
 
 mod file;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -55,9 +54,7 @@ pub(crate) struct Recovery {
 
 /// What is kept while the command runs.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    file: File,
-}
+pub(crate) struct Kept(UserFile);
 
 impl Recovery {
     /// Has `request` go on with the lease of the process before, if that is provably gone.
@@ -120,7 +117,7 @@ impl Recovery {
         };
         let written = serde_json::to_vec(&state).map_err(io::Error::from);
         match written.and_then(|state| file::replace(&self.path, &state)) {
-            Ok(file) => Some(Kept { file }),
+            Ok(file) => Some(Kept(file)),
             Err(error) => {
                 printer.warn(format!(
                     "cannot write {}, so a restart after a crash will have to wait: {error}",
@@ -135,13 +132,13 @@ impl Recovery {
 impl Kept {
     /// What the command is to inherit.
     pub(crate) fn lifeline(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.file.as_fd()
     }
 
     /// The lock was given back: there is nothing to recover.
     pub(crate) fn clear(self, printer: &Printer) {
         // A claim that is gone is not found: a file that cannot be emptied does no harm.
-        if let Err(error) = self.file.set_len(0) {
+        if let Err(error) = self.0.file.set_len(0) {
             printer.warn(format!("cannot empty the state file: {error}"));
         }
     }

@@ -78,8 +78,6 @@ pub(crate) struct MetricsFile {
     news: Sender<(Milestone, Instant)>,
     /// The thread has it until the job has ended.
     writer: Arc<Mutex<Writer>>,
-    /// Whether it was said that the file cannot be written.
-    warned: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +90,8 @@ struct Writer {
     ended: Option<(u8, Instant)>,
     /// Why the last write failed.
     failure: Option<io::Error>,
+    /// Whether it was said that the file cannot be written.
+    warned: bool,
 }
 
 /// The state of a job.
@@ -121,20 +121,16 @@ impl MetricsFile {
             heard,
             ended: None,
             failure: None,
+            warned: false,
         };
         writer.write();
         writer.warn(printer);
-        let warned = writer.failure.is_some();
         let writer = Arc::new(Mutex::new(writer));
         let of_thread = Arc::clone(&writer);
         // Without a thread the file is written at the end only.
         let _ = thread::Builder::new().spawn(move || lock(&of_thread).run());
         printer.tell_milestones(news.clone());
-        Self {
-            news,
-            writer,
-            warned,
-        }
+        Self { news, writer }
     }
 
     /// The job has ended with this status: writes the file for the last time.
@@ -143,9 +139,7 @@ impl MetricsFile {
         let _ = self.news.send((Milestone::Ended(status), Instant::now()));
         let mut writer = lock(&self.writer);
         writer.run();
-        if !self.warned {
-            writer.warn(printer);
-        }
+        writer.warn(printer);
     }
 }
 
@@ -167,11 +161,12 @@ impl Writer {
         self.failure = self.replace().err();
     }
 
-    /// Says why the file could not be written.
-    fn warn(&self, printer: &Printer) {
-        if let Some(error) = &self.failure {
+    /// Says why the file could not be written, once.
+    fn warn(&mut self, printer: &Printer) {
+        if let (Some(error), false) = (&self.failure, self.warned) {
             let path = self.path.display();
             printer.warn(format!("cannot write the metrics to {path}: {error}"));
+            self.warned = true;
         }
     }
 

@@ -104,11 +104,11 @@ impl Event {
         Self::of_key(name, first, sentence).with_known("keys", several)
     }
 
-    fn with(self, name: &str, value: impl Serialize) -> Self {
+    fn with(self, name: &'static str, value: impl Serialize) -> Self {
         self.with_known(name, Some(value))
     }
 
-    fn with_known(self, name: &str, value: Option<impl Serialize>) -> Self {
+    fn with_known(self, name: &'static str, value: Option<impl Serialize>) -> Self {
         let fields = self.fields.with_known(name, value);
         Self { fields, ..self }
     }

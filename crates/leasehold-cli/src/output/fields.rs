@@ -1,25 +1,25 @@
 //! An object of JSON, field by field in the order in which they are said.
 
 use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
 
 /// Each key with its fencing token, if the store has any.
 pub(crate) type Tokens = [(String, Option<u64>)];
 
 /// The fields of an object.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fields(String);
+pub(crate) struct Fields(Vec<(&'static str, Box<RawValue>)>);
 
 impl Fields {
-    pub(crate) fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        let comma = if self.0.is_empty() { "" } else { "," };
+    pub(crate) fn with(mut self, name: &'static str, value: impl Serialize) -> Self {
         // What is said is made of texts, numbers and lists, which can always be written.
-        let value = serde_json::to_string(&value).unwrap_or_default();
-        self.0 += &format!("{comma}\"{name}\":{value}");
+        self.0
+            .extend(to_raw_value(&value).map(|value| (name, value)));
         self
     }
 
     /// Leaves out what is not known.
-    pub(crate) fn with_known(self, name: &str, value: Option<impl Serialize>) -> Self {
+    pub(crate) fn with_known(self, name: &'static str, value: Option<impl Serialize>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
@@ -35,12 +35,14 @@ impl Fields {
     }
 
     pub(super) fn followed_by(mut self, others: &Self) -> Self {
-        self.0 += &format!(",{}", others.0);
+        self.0.extend_from_slice(&others.0);
         self
     }
+}
 
-    pub(crate) fn object(&self) -> String {
-        format!("{{{}}}", self.0)
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 

@@ -60,23 +60,6 @@ struct Inner {
     milestones: OnceLock<Sender<(Milestone, Instant)>>,
 }
 
-/// What is printed with `--json`.
-pub(crate) trait Json {
-    fn to_json(&self) -> serde_json::Result<String>;
-}
-
-impl<T: Serialize> Json for T {
-    fn to_json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
-    }
-}
-
-impl Json for Fields {
-    fn to_json(&self) -> serde_json::Result<String> {
-        Ok(self.object())
-    }
-}
-
 /// Whether anybody still reads what was written.
 pub(crate) fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
@@ -124,7 +107,7 @@ impl Printer {
     /// Data as a line of JSON with `--json`, else as text. Answers whether anybody still reads.
     pub(crate) fn show(
         &self,
-        value: &impl Json,
+        value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
         match self.0.options.json {
@@ -134,7 +117,7 @@ impl Printer {
     }
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
-    pub(crate) fn done(&self, value: &impl Json, sentence: &str) -> Result<(), Failure> {
+    pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
         if self.0.options.json {
             self.json(value)?;
         }
@@ -150,9 +133,8 @@ impl Printer {
     }
 
     /// Data, as a line of JSON.
-    fn json(&self, value: &impl Json) -> Result<bool, Failure> {
-        let line = value
-            .to_json()
+    fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
+        let line = serde_json::to_string(value)
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
         self.data(&(escape_json(&line) + "\n"))
     }
@@ -161,7 +143,7 @@ impl Printer {
     /// reads.
     pub(crate) fn show_all(
         &self,
-        values: &[impl Json],
+        values: &[impl Serialize],
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
         match self.0.options.json {
@@ -171,7 +153,7 @@ impl Printer {
     }
 
     /// Data, each as a line of JSON. Answers whether anybody still reads.
-    pub(crate) fn json_lines(&self, values: &[impl Json]) -> Result<bool, Failure> {
+    pub(crate) fn json_lines(&self, values: &[impl Serialize]) -> Result<bool, Failure> {
         for value in values {
             if !self.json(value)? {
                 return Ok(false);
@@ -196,8 +178,10 @@ impl Printer {
         }
         if self.0.json_events {
             let now = format!("{:.3}", Timestamp::now());
-            let line = event.fields.with("time", now).followed_by(&self.0.origin);
-            self.line(&escape_json(&line.object()));
+            let fields = event.fields.with("time", now).followed_by(&self.0.origin);
+            // What is said can always be written.
+            let line = serde_json::to_string(&fields).unwrap_or_default();
+            self.line(&escape_json(&line));
         } else if let Some(sentence) = event.sentence(self.0.options.verbose) {
             self.sentence(sentence);
             if let Some(hint) = event.hint {

@@ -18,7 +18,8 @@ fn tokens(tokens: &[(&str, Option<u64>)]) -> Vec<(String, Option<u64>)> {
 }
 
 fn object(event: &Event) -> Value {
-    serde_json::from_str(&event.fields.object()).unwrap()
+    let line = serde_json::to_string(&event.fields).unwrap();
+    serde_json::from_str(&line).unwrap()
 }
 
 #[test]

@@ -277,18 +277,14 @@ impl LockRequest {
 
 /// The owner that an outer leasehold has left us, or a new one.
 fn owner() -> Result<Owner, Failure> {
-    match std::env::var(env::OWNER) {
-        Ok(text) if !text.is_empty() => Owner::parse(&text).map_err(|_| {
-            // What stands there may be a secret that was mistyped.
-            Failure::usage(format!("{} is not the secret of an owner", env::OWNER))
-                .hint("unset it, or set 32 hexadecimal digits")
-        }),
-        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!(
-            "{} is not the secret of an owner",
-            env::OWNER
-        ))),
-        _ => Ok(Owner::new()),
-    }
+    let Some(text) = std::env::var_os(env::OWNER).filter(|text| !text.is_empty()) else {
+        return Ok(Owner::new());
+    };
+    Owner::parse(&text.to_string_lossy()).map_err(|_| {
+        // What stands there may be a secret that was mistyped.
+        Failure::usage(format!("{} is not the secret of an owner", env::OWNER))
+            .hint("unset it, or set 32 hexadecimal digits")
+    })
 }
 
 /// The context that an outer leasehold has left us, if there is one.

@@ -28,32 +28,30 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
         return Ok(exit::OK);
     };
     let (client, signals) = (&session.client, &mut session.signals);
-    let mut leaders = client.election(&args.key)?.observe();
-    loop {
-        let told = tokio::select! {
-            _ = signals.next() => break,
-            told = leaders.next() => told,
-        };
-        let read = match told {
-            Ok(leader) => tell(args, leader.as_ref(), printer)?,
-            Err(error) => {
-                let failure = Failure::from(error);
-                if !failure.passing {
-                    leave(client).await;
-                    return Err(failure);
+    let watch = async {
+        let mut leaders = client.election(&args.key)?.observe();
+        loop {
+            let told = tokio::select! {
+                _ = signals.next() => return Ok(()),
+                told = leaders.next() => told.map_err(Failure::from),
+            };
+            let is_read = match told {
+                Ok(leader) => tell(args, leader.as_ref(), printer)?,
+                Err(failure) if !failure.passing => return Err(failure),
+                Err(failure) => {
+                    // It goes on by itself when the store answers again.
+                    printer.warn(failure.message);
+                    true
                 }
-                // It goes on by itself when the store answers again.
-                printer.warn(failure.message);
-                true
+            };
+            if !is_read {
+                return Ok(());
             }
-        };
-        if !read {
-            break;
         }
-    }
-    drop(leaders);
+    };
+    let watched: Result<(), Failure> = watch.await;
     leave(client).await;
-    Ok(exit::OK)
+    watched.map(|()| exit::OK)
 }
 
 fn tell(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<bool, Failure> {

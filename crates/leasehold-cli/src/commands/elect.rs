@@ -26,7 +26,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     };
     let command = RunChild::check(&args.command, &args.guard, store, &store.ttl(), None, again)?;
     let stand = async |session: &mut Session<'_>| {
-        let mut pauses = Pauses::default();
+        let mut pause = Duration::ZERO;
         loop {
             let Session {
                 client,
@@ -51,15 +51,15 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 if done.ends {
                     return Ok(done.status);
                 }
-                pauses.after(begun.elapsed());
+                pause = pause_after(begun.elapsed(), pause);
                 let status = (!done.lost).then_some(done.status.code);
-                printer.event(Event::term_ended(key, status, pauses.next));
+                printer.event(Event::term_ended(key, status, pause));
             } else {
-                pauses.after(Duration::ZERO);
+                pause = pause_after(Duration::ZERO, pause);
             }
             tokio::select! {
                 signal = signals.next() => return Ok(Status::ended_by(signal)),
-                () = sleep(pauses.next) => {}
+                () = sleep(pause) => {}
             }
         }
     };
@@ -67,23 +67,16 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     Session::with(store, &request.settings, asking, signals, printer, stand).await
 }
 
-/// How long to wait between terms: a command that ends at once is not to spin.
-#[derive(Debug, Default)]
-struct Pauses {
-    next: Duration,
-}
-
-impl Pauses {
+/// How long to wait after such a term, and after the pause before it: a command that ends at once is not
+/// to spin.
+fn pause_after(term: Duration, last: Duration) -> Duration {
     const FIRST: Duration = Duration::from_secs(1);
     const LONGEST: Duration = Duration::from_secs(30);
     /// A term that was so long was no failure to start.
     const LONG_TERM: Duration = Duration::from_secs(10);
-
-    fn after(&mut self, term: Duration) {
-        self.next = match term >= Self::LONG_TERM {
-            true => Self::FIRST,
-            false => (self.next * 2).clamp(Self::FIRST, Self::LONGEST),
-        };
+    match term >= LONG_TERM {
+        true => FIRST,
+        false => (last * 2).clamp(FIRST, LONGEST),
     }
 }
 
@@ -93,11 +86,10 @@ mod tests {
 
     #[test]
     fn pauses_grow_with_short_terms_only() {
-        let mut pauses = Pauses::default();
-        let secs = Duration::from_secs;
+        let mut pause = Duration::ZERO;
         let mut after = |term| {
-            pauses.after(secs(term));
-            pauses.next.as_secs()
+            pause = pause_after(Duration::from_secs(term), pause);
+            pause.as_secs()
         };
         let short: Vec<_> = (0..7).map(|_| after(1)).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 30, 30]);

@@ -57,10 +57,8 @@ impl SavedLease {
         file.check(OWNER)?;
         let text = file.bytes().map_err(cannot_read)?;
         let lease = serde_json::from_slice(&text).map_err(|_| {
-            Failure::new(
-                exit::CORRUPT,
-                format!("{} is damaged, or is not a saved lease", path.display()),
-            )
+            let message = format!("{} is damaged, or is not a saved lease", path.display());
+            Failure::new(exit::CORRUPT, message)
         })?;
         Ok((lease, file))
     }
@@ -70,11 +68,9 @@ impl SaveTarget {
     /// Looks at it. What is not a saved lease is not replaced.
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
         let refused = |why: &dyn std::fmt::Display| {
-            Failure::usage(format!(
-                "cannot save the lease in {}: {why}",
-                path.display()
-            ))
-            .hint("name a new file, or one that `leasehold hold --save` has written")
+            let message = format!("cannot save the lease in {}: {why}", path.display());
+            Failure::usage(message)
+                .hint("name a new file, or one that `leasehold hold --save` has written")
         };
         let old = match UserFile::open(path, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -96,10 +92,8 @@ impl SaveTarget {
     /// Writes the file, whole or not at all, for this user only.
     pub(crate) fn write(self, lease: &SavedLease) -> Result<UserFile, Failure> {
         self.try_write(lease).map_err(|error| {
-            Failure::new(
-                exit::OUTPUT,
-                format!("cannot write the lease to {}: {error}", self.path.display()),
-            )
+            let message = format!("cannot write the lease to {}: {error}", self.path.display());
+            Failure::new(exit::OUTPUT, message)
         })
     }
 

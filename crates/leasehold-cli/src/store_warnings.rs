@@ -15,12 +15,10 @@ pub(crate) fn check_of_election(store: &CommandSettings) -> Result<(), Failure> 
     if store.is_named() {
         return Ok(());
     }
-    Err(
-        Failure::usage("no store is named: each machine would have a leader of its own").hint(
-            "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
-             leasehold.toml; -S local: is for an election among the processes of this machine",
-        ),
-    )
+    let message = "no store is named: each machine would have a leader of its own";
+    let hint = "name the store of all candidates, with -S redis://host/, LEASEHOLD_STORE or \
+                leasehold.toml; -S local: is for an election among the processes of this machine";
+    Err(Failure::usage(message).hint(hint))
 }
 
 /// Says that a periodic job is one of this machine only, when no store is named.

@@ -49,10 +49,8 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
 fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
     if key.contains(['*', '?', '[']) {
-        let failure = Failure::usage(format!(
-            "nobody holds {key}: break takes a key, not a pattern"
-        ));
-        return Err(failure.hint(format!("leasehold ls '{key}' lists the keys")));
+        let message = format!("nobody holds {key}: break takes a key, not a pattern");
+        return Err(Failure::usage(message).hint(format!("leasehold ls '{key}' lists the keys")));
     }
     let (status, said) = match args.token {
         Some(token) => (

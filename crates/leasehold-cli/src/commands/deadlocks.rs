@@ -16,9 +16,8 @@ pub(crate) async fn deadlocks(args: &DeadlocksArgs, printer: &Printer) -> Result
     let client = connect(&args.common.settings).await?;
     if !client.capabilities().queueing {
         let message = "this store does not record who waits, so deadlocks cannot be found";
-        return Err(
-            Failure::new(exit::UNAVAILABLE, message).hint("docs/deadlocks.md says which stores do")
-        );
+        let hint = "docs/deadlocks.md says which stores do";
+        return Err(Failure::new(exit::UNAVAILABLE, message).hint(hint));
     }
     let found = client.deadlocks().await?;
     for deadlock in &found {

@@ -15,12 +15,9 @@ use crate::{duration, exit};
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
     let store = &args.common.settings;
     if !store.is_named() {
-        return Err(
-            Failure::usage("no store is named: there is nothing to make").hint(
-                "name the servers that are new, with -S or LEASEHOLD_STORE, or a directory that a \
-             group shall share: -S 'local:/some/dir?group=NAME'",
-            ),
-        );
+        let hint = "name the servers that are new, with -S or LEASEHOLD_STORE, or a directory that \
+                    a group shall share: -S 'local:/some/dir?group=NAME'";
+        return Err(Failure::usage("no store is named: there is nothing to make").hint(hint));
     }
     if args.dry_run {
         let text = builder(store).initialisation()?.ok_or_else(|| {

@@ -42,10 +42,8 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
     let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
         (Some(path), _) => {
             let cannot_read = |error| {
-                Failure::usage(format!(
-                    "cannot read the token in {}: {error}",
-                    path.display()
-                ))
+                let message = format!("cannot read the token in {}: {error}", path.display());
+                Failure::usage(message)
             };
             let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
             file.check(Owner::Anybody)?;

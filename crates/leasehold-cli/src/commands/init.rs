@@ -1,8 +1,6 @@
 //! `leasehold init`: servers that are known to be new, and directories of local stores.
 
-use std::time::Duration;
-
-use leasehold::{Initialised, Made, Marked};
+use leasehold::{Initialised, Made, Marked, StoreError};
 
 use crate::args::InitArgs;
 use crate::connect::builder;
@@ -41,54 +39,47 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             outcome,
             ..
         } = initialised;
-        let left = outcome
-            .as_ref()
-            .map_or(Duration::ZERO, |marked| marked.left());
-        let outcome_name = name_of(outcome.as_ref().ok());
-        if matches!(outcome_name, "not-new" | "error") {
+        let (word, became) = became(outcome, does);
+        if matches!(word, "not-new" | "error") {
             status = exit::UNAVAILABLE;
         }
         // What is left of its quarantine is zero if it votes, or grants.
-        let quarantine_ms = outcome.is_ok().then(|| duration::millis(left));
+        let left = outcome.as_ref().ok().map(|marked| marked.left());
         let error = outcome.as_ref().err().map(ToString::to_string);
         let line = Fields::default()
             .with("server", server)
-            .with("outcome", outcome_name)
-            .with("quarantine_ms", quarantine_ms)
+            .with("outcome", word)
+            .with("quarantine_ms", left.map(duration::millis))
             .with("error", error);
         let sentence = match (made, outcome) {
             (Some(Made { what, users, .. }), Ok(Marked::New)) => {
                 format!("{what} was made, {users}")
             }
             (Some(Made { what, users, .. }), Ok(_)) => format!("{what} was there already, {users}"),
-            (None, Ok(marked)) => format!("{server} {}", became(marked, does)),
-            (_, Err(error)) => format!("{server} was not marked: {error}"),
+            _ => format!("{server} {became}"),
         };
         printer.done(&line, &sentence)?;
     }
     Ok(status)
 }
 
-/// The word for what became of it; nothing came of an error.
-fn name_of(outcome: Option<&Marked>) -> &'static str {
-    match outcome {
-        None => "error",
-        Some(Marked::New) => "new",
-        Some(Marked::Already) => "already",
-        Some(Marked::Moved { .. }) => "moved",
-        Some(_) => "not-new",
-    }
-}
-
-/// What became of a server.
-fn became(marked: &Marked, does: &str) -> String {
+/// What became of a server: a word for programs, and the words for people.
+fn became(outcome: &Result<Marked, StoreError>, does: &str) -> (&'static str, String) {
+    let marked = match outcome {
+        Ok(marked) => marked,
+        Err(error) => return ("error", format!("was not marked: {error}")),
+    };
     let spoken = duration::spoken(marked.left());
     match marked {
-        Marked::New => format!("is marked as new, and {does}"),
-        Marked::Already => format!("was marked before, and {does}"),
-        Marked::Moved { .. } => {
-            format!("belonged to other settings; it belongs to these now, and {does} in {spoken}")
-        }
-        _ => format!("was not marked: it is not new, and {does} in {spoken}"),
+        Marked::New => ("new", format!("is marked as new, and {does}")),
+        Marked::Already => ("already", format!("was marked before, and {does}")),
+        Marked::Moved { .. } => (
+            "moved",
+            format!("belonged to other settings; it belongs to these now, and {does} in {spoken}"),
+        ),
+        _ => (
+            "not-new",
+            format!("was not marked: it is not new, and {does} in {spoken}"),
+        ),
     }
 }

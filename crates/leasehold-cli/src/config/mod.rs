@@ -32,17 +32,15 @@ pub(crate) use table::{Key, Row, TABLE, Value, Wait, nearest, parse_store, parse
 pub(crate) struct Config {
     pub(crate) profile: Option<Setting<String>>,
     pub(crate) files: Vec<LookedFor>,
-    /// The first goes before the others.
-    layers: Vec<Placed>,
+    /// With their ranks; the first goes before the others.
+    layers: Vec<(u8, Layer)>,
 }
 
 /// As the password is shown, which has no key.
 pub(crate) const PASSWORD: &str = "password";
 
-struct Placed {
-    layer: Layer,
-    is_of_file: bool,
-}
+/// The rank of the environment: all others are of files.
+const ENVIRONMENT: u8 = 2;
 
 /// Which files are read beside the options.
 #[derive(Debug, Clone, clap::Args)]
@@ -120,20 +118,21 @@ impl Config {
     /// All layers as one. How to log in belongs to the store that the same place names, or one that
     /// gives way to it: a password must not go to another server than it is meant for.
     fn settled(&self, typed_store: Option<&Setting<Value>>) -> (Layer, Vec<Unused>) {
-        let url = |placed: &Placed| Some(placed.layer.get(&Key::Store)?.value.clone());
+        let url = |layer: &Layer| Some(layer.get(&Key::Store)?.value.clone());
         let in_force = typed_store.map(|store| store.value.clone());
-        let in_force = in_force.or_else(|| self.layers.iter().find_map(url));
+        let in_force = in_force.or_else(|| self.layers.iter().find_map(|(_, layer)| url(layer)));
         let (mut meant, mut unused) = (None, Vec::new());
         let mut settled = Layer::new();
-        for placed in self.layers.iter().rev() {
-            let is_for_it = if placed.is_of_file {
-                meant = url(placed).or(meant);
+        for (rank, layer) in self.layers.iter().rev() {
+            let is_of_file = *rank != ENVIRONMENT;
+            let is_for_it = if is_of_file {
+                meant = url(layer).or(meant);
                 meant.is_none() || meant == in_force
             } else {
                 // The store that was typed, or its own.
-                typed_store.is_some() || in_force.is_none() || url(placed) == in_force
+                typed_store.is_some() || in_force.is_none() || url(layer) == in_force
             };
-            for (key, setting) in &placed.layer {
+            for (key, setting) in layer {
                 if is_for_it || !key.is_credential() {
                     settled.insert(*key, setting.clone());
                 } else {
@@ -142,7 +141,7 @@ impl Config {
                 }
             }
             if !is_for_it
-                && !placed.is_of_file
+                && !is_of_file
                 && let Some(password) = password_of_environment()
             {
                 let (key, from) = (PASSWORD, password.from);
@@ -201,10 +200,10 @@ fn in_order(
     read: Vec<Sections>,
     profile: Option<&str>,
     typed: &FileArgs,
-) -> Vec<Placed> {
+) -> Vec<(u8, Layer)> {
     let file_is_typed = typed.config.is_some();
     let profile_is_typed = file_is_typed || typed.profile.is_some();
-    let mut ranked = vec![(2, environment)];
+    let mut ranked = vec![(ENVIRONMENT, environment)];
     for mut sections in read {
         let meant = profile.and_then(|name| sections.profiles.remove(name));
         ranked.extend(meant.map(|layer| (if profile_is_typed { 0 } else { 3 }, layer)));
@@ -212,11 +211,7 @@ fn in_order(
     }
     // Within a rank the user's file stays before the system's.
     ranked.sort_by_key(|(rank, _)| *rank);
-    let placed = |(rank, layer)| Placed {
-        layer,
-        is_of_file: rank != 2,
-    };
-    ranked.into_iter().map(placed).collect()
+    ranked
 }
 
 /// Refuses a profile that no file has.

@@ -224,23 +224,20 @@ async fn give_back(
     request: &LockRequest,
     printer: &Printer,
 ) -> Option<Released> {
-    let Ok(released) = timeout(RELEASE, held.release()).await else {
-        let keys = request.keys.join(", ");
-        printer.warn(format!(
-            "the store has not confirmed the release of {keys} within 2 s; without it the lock ends \
-             with its TTL"
-        ));
-        return None;
-    };
-    match released {
-        Ok(released) => {
+    match timeout(RELEASE, held.release()).await {
+        Ok(Ok(released)) => {
             let still_ours = released == Released::Held;
             printer.event(Event::released(&request.keys, still_ours));
-            Some(released)
+            return Some(released);
         }
-        Err(error) => {
-            printer.warn(error.to_string());
-            None
+        Ok(Err(error)) => printer.warn(error.to_string()),
+        Err(_) => {
+            let keys = request.keys.join(", ");
+            printer.warn(format!(
+                "the store has not confirmed the release of {keys} within 2 s; without it the lock \
+                 ends with its TTL"
+            ));
         }
     }
+    None
 }

@@ -222,12 +222,8 @@ impl<'a> Supervision<'a> {
 
     /// The child has ended, and not all that it has started.
     fn tell_who_is_left(&self, left: Vec<Pid>) {
-        let keys = self
-            .held
-            .leases()
-            .iter()
-            .map(|lease| lease.key().to_string());
-        let keys: Vec<_> = keys.collect();
+        let leases = self.held.leases().iter();
+        let keys: Vec<_> = leases.map(|lease| lease.key().to_string()).collect();
         let ended = self.child.end.map(End::status).unwrap_or_default();
         let left: Vec<_> = left.into_iter().map(NamedProcess::of).collect();
         self.printer.event(Event::left_running(&keys, ended, &left));

@@ -72,15 +72,6 @@ pub(crate) enum Measure {
     None,
 }
 
-/// Who has a grant besides the server that made it.
-#[derive(Serialize)]
-struct Acknowledgements {
-    replicas: u32,
-    wanted: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    disk: Option<bool>,
-}
-
 impl Event {
     fn new(name: &str, tone: Tone, sentence: String) -> Self {
         Self {
@@ -275,10 +266,9 @@ impl Event {
         acknowledged: Option<Acknowledged>,
         (recovered, announced): (bool, bool),
     ) -> Self {
-        let acknowledged = acknowledged.map(|it| Acknowledgements {
-            replicas: it.replicas,
-            wanted: it.wanted,
-            disk: it.disk,
+        let acknowledged = acknowledged.map(|it| {
+            let fields = Fields::default().with("replicas", it.replicas);
+            fields.with("wanted", it.wanted).with_known("disk", it.disk)
         });
         let (names, after) = (names(keys), spoken(waited));
         let (tone, sentence) = match (recovered, announced) {

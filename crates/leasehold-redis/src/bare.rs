@@ -8,18 +8,19 @@ use async_trait::async_trait;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork, ServerCost};
+use leasehold_store::sync::check_runtime;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, InfoDict, RedisResult, Script, cmd};
 
+use crate::connection::endpoint::Endpoint;
 use crate::errors;
 use crate::options::{RedisLayout, RedisOptions};
-use crate::queue::RedisStore;
 
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     let options = RedisOptions::from_url(url)?.with_access(access);
     Ok(match options.layout {
-        RedisLayout::Native => Some(Box::new(Bare::open(options).await?)),
+        RedisLayout::Native => Some(Box::new(Bare::open(&options).await?)),
         RedisLayout::Classic => None,
     })
 }
@@ -45,7 +46,7 @@ const FENCED: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]
 /// How long a lock lasts, in milliseconds.
 const TTL: usize = 30_000;
 
-pub(crate) struct Bare {
+struct Bare {
     connection: MultiplexedConnection,
     release: Script,
     fenced: Script,
@@ -61,14 +62,13 @@ impl fmt::Debug for Bare {
 }
 
 impl Bare {
-    pub(crate) async fn open(options: RedisOptions) -> Result<Self, StoreError> {
-        let prefix = format!("{}bench:", options.prefix);
-        let store = RedisStore::connect(options).await?;
+    async fn open(options: &RedisOptions) -> Result<Self, StoreError> {
+        check_runtime()?;
         Ok(Self {
-            connection: store.open_connection().await?,
+            connection: Endpoint::new(options)?.open_for_others().await?,
             release: Script::new(RELEASE),
             fenced: Script::new(FENCED),
-            prefix,
+            prefix: format!("{}bench:", options.prefix),
             tasks: AtomicUsize::new(0),
         })
     }

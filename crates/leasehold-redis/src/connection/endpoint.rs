@@ -177,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens a further connection to the server, which is not ours to send steps on.
+    /// Opens a connection to the server for other commands than those of locks.
     pub(crate) async fn open_for_others(&self) -> Result<MultiplexedConnection, StoreError> {
         let target = self.connect(None).await?.handshake.target;
         let limit = self.options.response_timeout;

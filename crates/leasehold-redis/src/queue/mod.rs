@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
-use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, Listening, Listing, LockStore,
     PushSink, StoreError, check_parts,
@@ -23,7 +22,6 @@ use crate::codec::script::{self, Request, Script, Step};
 use crate::codec::{slots, stores_own};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::step::Delivery;
-use crate::errors;
 use crate::options::restart::check_ttl;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
@@ -64,22 +62,6 @@ impl RedisStore {
         options.check()?;
         options.node.check_layout(RedisLayout::Native)?;
         Ok(Self::by(Route::open_cluster(options).await?))
-    }
-
-    /// Opens a further connection to the server, with the same login, for other commands than those
-    /// of locks.
-    pub(crate) async fn open_connection(
-        &self,
-    ) -> Result<redis::aio::MultiplexedConnection, StoreError> {
-        check_runtime()?;
-        let Route::One(shared) = &self.route else {
-            let why = "a cluster has no single server to connect to";
-            return Err(errors::unsupported(
-                why,
-                "connect to one of its nodes alone",
-            ));
-        };
-        shared.endpoint.open_for_others().await
     }
 
     /// Returns the URL of the server or cluster, without the password.

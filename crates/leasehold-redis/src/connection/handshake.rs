@@ -163,7 +163,10 @@ fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), Stor
         (quarantine && unmarked, "restart=quarantine cannot work"),
     ];
     match needs.into_iter().find(|(lacks, _)| *lacks) {
-        Some((_, why)) => Err(rights::no_run_id(why)),
+        Some((_, what)) => Err(errors::unsupported(
+            format!("the server does not report its run id, so {what}"),
+            "add +info to the user's ACL rule, and connect without a proxy",
+        )),
         None => Ok(()),
     }
 }

@@ -258,11 +258,3 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
 fn is_forbidden(error: &ServerError) -> bool {
     errors::is_forbidden(error.code(), error.details().unwrap_or_default())
 }
-
-/// The error of a feature that needs the run id of the server process.
-pub(crate) fn no_run_id(what: &str) -> StoreError {
-    errors::unsupported(
-        format!("the server does not report its run id, so {what}"),
-        "add +info to the user's ACL rule, and connect without a proxy",
-    )
-}

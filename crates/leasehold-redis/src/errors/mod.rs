@@ -53,6 +53,7 @@ pub(super) fn no_scripts(prefix: &str) -> StoreError {
 
 /// A user whose scripts may not run these commands.
 pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
+    let rule = acl("<name>", prefix);
     refused(
         format!(
             "scripts of this user may not run {} on keys that begin with {prefix:?}",
@@ -60,11 +61,8 @@ pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
         ),
         // Only an audit log needs these.
         match commands.contains("XADD") {
-            true => format!(
-                "this rule is enough: {} +xadd +xrange",
-                acl("<name>", prefix)
-            ),
-            false => format!("this rule is enough: {}", acl("<name>", prefix)),
+            true => format!("this rule is enough: {rule} +xadd +xrange"),
+            false => format!("this rule is enough: {rule}"),
         },
     )
 }
@@ -86,13 +84,12 @@ pub(super) fn of_topology(error: &ServerError) -> StoreError {
 /// An error of the connection, or one that the server answered to a single command.
 pub(super) fn of_connection(error: RedisError) -> StoreError {
     if error.kind() == redis::ErrorKind::RESP3NotSupported {
-        return old_protocol();
+        return refusal("NOPROTO", "");
     }
-    let authentication = error.kind() == redis::ErrorKind::AuthenticationFailed;
     if let Some(code) = error.code() {
         return refusal(code, error.detail().unwrap_or_default());
     }
-    if authentication {
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
         return refusal("WRONGPASS", "");
     }
     let message = if error.is_timeout() {
@@ -121,14 +118,6 @@ pub(super) fn is_without_resp3(error: &RedisError, login: bool) -> bool {
         Some("ERR" | "NOPERM") => error.detail().is_some_and(named),
         _ => error.kind() == redis::ErrorKind::RESP3NotSupported,
     }
-}
-
-/// A server that does not speak RESP3.
-pub(super) fn old_protocol() -> StoreError {
-    refused(
-        "the server does not speak RESP3",
-        "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
-    )
 }
 
 /// The code of an error, also of one within another.
@@ -251,14 +240,6 @@ fn misses_command(detail: &str) -> StoreError {
     )
 }
 
-/// A key of another type, which a command met.
-fn damaged_type() -> StoreError {
-    corrupt(
-        "the key contains data of another type; nothing was changed",
-        "choose another prefix, or delete the key",
-    )
-}
-
 /// Whether waiting helps says [`is_answered`]; the message says whether something was carried out.
 pub(super) fn unavailable(message: impl Into<String>) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message)
@@ -288,15 +269,6 @@ pub(super) fn foreign(found: &str) -> StoreError {
         ),
         "choose another prefix, or delete the key; if it is a lock of another library, \
          layout=classic shares it",
-    )
-}
-
-/// The server belongs to clients with other settings, or of another set.
-fn other_settings() -> StoreError {
-    refused(
-        "the server belongs to another set of servers, or to clients with other settings",
-        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
-         server, or changes them",
     )
 }
 
@@ -358,11 +330,6 @@ pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
         return unavailable("there is no connection to the server");
     };
     let message = format!("there is no connection to the server: {last}");
-    let error = StoreError::new(last.kind(), message)
-        .with_hint_of(last)
-        .with_source(last.clone());
-    match last.retry_after() {
-        Some(after) => error.with_retry_after(after),
-        None => error,
-    }
+    let error = last.clone().with_message(message);
+    error.with_source(last.clone())
 }

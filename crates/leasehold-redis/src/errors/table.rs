@@ -5,8 +5,8 @@
 use leasehold_store::StoreError;
 
 use super::{
-    clock_too_late, closed_to_others, damaged_type, earlier_vote, foreign, misses_command, newer,
-    no_permission, old_protocol, other_settings, wrong_password,
+    clock_too_late, closed_to_others, corrupt, earlier_vote, foreign, misses_command, newer,
+    no_permission, refused, wrong_password,
 };
 
 /// Whether waiting helps.
@@ -142,8 +142,14 @@ pub(super) const ANSWERS: &[Answer] = &[
     answer("WRONGPASS", Stays, By(wrong_password)),
     answer("NOPERM", Stays, By(no_permission)),
     answer("DENIED", Stays, By(closed_to_others)),
-    answer("NOPROTO", Stays, By(|_| old_protocol())),
-    answer("WRONGTYPE", Stays, By(|_| damaged_type())),
+    answer("NOPROTO", Stays, By(|_| refused(
+        "the server does not speak RESP3",
+        "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
+    ))),
+    answer("WRONGTYPE", Stays, By(|_| corrupt(
+        "the key contains data of another type; nothing was changed",
+        "choose another prefix, or delete the key",
+    ))),
     // A command that a script may not run, which is said in many ways.
     part("ERR", "has no permissions to", Stays, By(no_permission)),
     part("ERR", "can't run this command", Stays, By(no_permission)),
@@ -155,7 +161,11 @@ pub(super) const ANSWERS: &[Answer] = &[
     part("ERR", "unknown command", Stays, By(misses_command)),
     part("ERR", "unknown subcommand", Stays, By(misses_command)),
     answer("LHTYPE", Stays, By(foreign)),
-    answer("LHFOREIGN", Stays, By(|_| other_settings())),
+    answer("LHFOREIGN", Stays, By(|_| refused(
+        "the server belongs to another set of servers, or to clients with other settings",
+        "use the same servers, max_ttl and quarantine in all clients; `leasehold init` moves a \
+         server, or changes them",
+    ))),
     answer("LHCLOCK", Stays, By(|micros| {
         clock_too_late(micros.parse().unwrap_or(u64::MAX))
     })),

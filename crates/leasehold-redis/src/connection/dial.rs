@@ -21,25 +21,15 @@ use crate::errors;
 /// After how long without a sign of life a peer is asked for one, and how often then.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
 
-/// How long a connection may take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    /// To be opened, with its login.
-    pub(super) opening: Duration,
-    /// To answer.
-    pub(super) answer: Duration,
-}
-
 /// Opens a connection and logs in. `resp3`: speaks RESP3; else the server sends no pushes. `push`
 /// also hears of the end of the connection.
 pub(super) async fn dial(
     target: &Target,
-    limits: Limits,
     resp3: bool,
     push: Option<OnPush>,
 ) -> RedisResult<Socket> {
-    let opened = timeout(limits.opening, async {
-        let socket = Socket::start(open(target, limits.answer).await?, limits.answer, push);
+    let opened = timeout(target.opening, async {
+        let socket = Socket::start(open(target).await?, target.answer, push);
         login(&socket, target, resp3).await?;
         Ok(socket)
     });
@@ -74,15 +64,15 @@ async fn login(socket: &Socket, target: &Target, resp3: bool) -> RedisResult<()>
     Ok(())
 }
 
-/// Opens a connection. `patience`: how long an answer may take.
-pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stream> {
+/// Opens a connection.
+pub(super) async fn open(target: &Target) -> io::Result<Stream> {
     #[cfg(feature = "simulation")]
     if let Some(dialled) = simulated(&target.address) {
         return Ok(Stream::new(tokio::io::split(dialled.await?), None));
     }
     match &target.address {
         ConnectionAddr::Tcp(host, port) => {
-            let stream = tcp(host, *port, patience).await?;
+            let stream = tcp(host, *port, target.answer).await?;
             let not_inherited = NotInherited::connection(stream.as_fd());
             Ok(Stream::new(stream.into_split(), not_inherited))
         }
@@ -95,7 +85,7 @@ pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stre
         ConnectionAddr::TcpTls { host, port, .. } => {
             let name = rustls::pki_types::ServerName::try_from(host.clone());
             let (name, config) = (name.map_err(io::Error::other)?, target.tls()?);
-            let stream = tcp(host, *port, patience).await?;
+            let stream = tcp(host, *port, target.answer).await?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
             let stream = stream.await?;
             let not_inherited = NotInherited::connection(stream.get_ref().0.as_fd());
@@ -106,7 +96,8 @@ pub(super) async fn open(target: &Target, patience: Duration) -> io::Result<Stre
     }
 }
 
-/// Connects to whichever of the host's addresses answers first.
+/// Connects to whichever of the host's addresses answers first. `patience`: how long an answer
+/// may take.
 async fn tcp(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
     let addresses = lookup_host((host, port)).await?;
     let tries: Vec<_> = addresses

@@ -182,7 +182,7 @@ impl Endpoint {
         let target = self.connect(None).await?.handshake.target;
         let limit = self.options.response_timeout;
         let opened = async {
-            let stream = dial::open(&target, limit).await?.give_away();
+            let stream = dial::open(&target).await?.give_away();
             let config = AsyncConnectionConfig::new().set_response_timeout(Some(limit));
             MultiplexedConnection::new_with_config(&target.login, stream, config).await
         };

@@ -12,7 +12,7 @@ use leasehold_store::StoreError;
 use redis::{PushInfo, RedisError};
 
 use super::ack_policy::AckPolicy;
-use super::dial::{Limits, dial};
+use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::multiplexed::Signals;
 use super::rights::{self, Rights};
@@ -187,14 +187,10 @@ async fn greet(
     target: &Target,
     hearing: Option<Hearing>,
 ) -> Result<((Socket, Arc<Signals>), Greeting), StoreError> {
-    let (common, options) = (&endpoint.common, &endpoint.options);
-    let limits = Limits {
-        opening: options.connect_timeout,
-        answer: options.response_timeout,
-    };
+    let common = &endpoint.common;
     // Why there is no connection, with the address that was tried.
     let not_opened = |error| {
-        let cause = errors::of_opening(error, &common.dialling(target, limits.opening));
+        let cause = errors::of_opening(error, &common.dialling(target));
         let message = format!("cannot connect to {}: {cause}", target.address);
         let lacking = errors::lacking(cause.message());
         let error = cause.with_message(message);
@@ -208,7 +204,7 @@ async fn greet(
         let (hearing, signals) = (hearing.clone(), Arc::default());
         let heard = Arc::clone(&signals);
         let push = move |info: PushInfo| hearing.iter().for_each(|hear| hear(&info, &heard));
-        let socket = dial(target, limits, resp3, Some(Box::new(push))).await?;
+        let socket = dial(target, resp3, Some(Box::new(push))).await?;
         Ok::<_, RedisError>((socket, signals))
     };
     let try_resp3 = async || {

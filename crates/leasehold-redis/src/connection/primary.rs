@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::address::Address;
-use super::dial::{Limits, dial};
+use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
 use super::sentinel::{self, Failures, Named, NotNamed};
@@ -184,14 +184,9 @@ impl Search {
         node: &Address,
         push: Option<OnPush>,
     ) -> Result<Socket, StoreError> {
-        let limit = self.patience_with_sentinel();
         let target = self.common.target_at(node, &self.of_sentinels()).await?;
-        let limits = Limits {
-            opening: limit,
-            answer: limit,
-        };
-        dial(&target, limits, true, push).await.map_err(|error| {
-            let error = errors::of_opening(error, &self.common.dialling(&target, limit));
+        dial(&target, true, push).await.map_err(|error| {
+            let error = errors::of_opening(error, &self.common.dialling(&target));
             match error.kind() {
                 ErrorKind::Refused if errors::is_of_login(&error) => error.with_hint(
                     "set the login for the Sentinels with `sentinel_user` and `sentinel_pass`",
@@ -208,6 +203,8 @@ impl Search {
         } = &self.sentinels;
         let mut options = self.options.clone();
         options.db = 0;
+        let patience = self.patience_with_sentinel();
+        (options.connect_timeout, options.response_timeout) = (patience, patience);
         options.access.set_login(username.clone(), password.clone());
         options
     }

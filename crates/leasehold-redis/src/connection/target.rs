@@ -59,20 +59,24 @@ impl Common {
     }
 
     /// An attempt to open a connection to this target.
-    pub(crate) fn dialling(&self, target: &Target, limit: Duration) -> Dialling {
+    pub(crate) fn dialling(&self, target: &Target) -> Dialling {
         Dialling {
-            limit,
-            encrypted: target.is_encrypted(),
+            limit: target.opening,
+            encrypted: matches!(target.address, ConnectionAddr::TcpTls { .. }),
             worked: self.has_worked(),
         }
     }
 }
 
-/// Where a connection leads, and how it logs in.
+/// Where a connection leads, how it logs in, and how long it may take.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: ConnectionAddr,
     pub(super) login: RedisConnectionInfo,
+    /// To be opened, with its login.
+    pub(super) opening: Duration,
+    /// To answer.
+    pub(super) answer: Duration,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
 }
@@ -99,11 +103,9 @@ impl Target {
             },
             address,
             login,
+            opening: options.connect_timeout,
+            answer: options.response_timeout,
         })
-    }
-
-    pub(super) fn is_encrypted(&self) -> bool {
-        matches!(self.address, ConnectionAddr::TcpTls { .. })
     }
 
     #[cfg(feature = "tls")]

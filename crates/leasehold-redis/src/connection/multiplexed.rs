@@ -183,9 +183,6 @@ impl Connection {
         &self,
         answer: impl Future<Output = RedisResult<Value>>,
     ) -> RedisResult<Value> {
-        if self.server.named.is_none() {
-            return answer.await;
-        }
         tokio::select! {
             biased;
             () = self.signals.died() => Err(closed()),
@@ -200,16 +197,11 @@ impl Connection {
 
     /// What an answer, or the lack of one, says about the connection.
     fn note(&self, flight: &mut InFlight<'_>, answer: &RedisResult<Value>) {
-        flight.answered = answer
-            .as_ref()
-            .map_or_else(|error| !error.is_timeout(), |_| true);
-        if let Err(error) = answer
-            && error.is_unrecoverable_error()
-            && let Some(link) = self.link.upgrade()
-        {
+        flight.answered = !matches!(answer, Err(error) if error.is_timeout());
+        if matches!(answer, Err(error) if error.is_unrecoverable_error()) {
             // The connection says so itself, unless its task was ended with its
             // runtime.
-            link.lost(&self.signals);
+            self.leave();
         }
     }
 
@@ -247,7 +239,7 @@ impl Connection {
 
     /// The server cannot do its work: connects again, perhaps to another.
     pub(crate) fn leave(&self) {
-        if let Some(link) = self.link.upgrade() {
+        if let Some(link) = self.link() {
             link.lost(&self.signals);
         }
     }

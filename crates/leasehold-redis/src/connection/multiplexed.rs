@@ -22,7 +22,7 @@ use super::socket::{Socket, closed, to};
 use crate::codec::audit::Audit;
 use crate::codec::script::{Step, Terms};
 use crate::errors;
-use crate::std_ext::lock;
+use crate::std_ext::{BackgroundTask, lock};
 
 /// A connection on which nothing was answered for so long, of all that was
 /// asked and given up, is suspect.
@@ -80,7 +80,8 @@ pub(crate) struct Connection {
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) loads: Loads,
     in_flight: AtomicUsize,
-    suspected: AtomicBool,
+    /// Whether it still lives.
+    checking: BackgroundTask,
     /// When the first of the requests was sent that were all given up since the
     /// last answer.
     silent_since: Mutex<Option<Instant>>,
@@ -110,7 +111,7 @@ impl Connection {
             runtime: tokio::runtime::Handle::current(),
             loads: Loads::default(),
             in_flight: AtomicUsize::new(0),
-            suspected: AtomicBool::new(false),
+            checking: BackgroundTask::default(),
             silent_since: Mutex::default(),
         });
         let weak = Arc::downgrade(&wire);
@@ -246,16 +247,9 @@ impl Connection {
 
     /// Asks whether the connection still lives; ends it if not.
     fn suspect(self: &Arc<Self>) {
-        if self.suspected.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         let wire = Arc::clone(self);
-        runtime.spawn(async move {
+        self.checking.ensure(async move {
             wire.check(SUSPICIOUS).await;
-            wire.suspected.store(false, Ordering::Release);
         });
     }
 

@@ -22,13 +22,8 @@ use crate::std_ext::BackgroundTask;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The state of the connection.
-#[derive(Clone)]
-enum State {
-    Up(Arc<Connection>),
-    /// Being opened again; with the reason of the last failure.
-    Down(Option<StoreError>),
-}
+/// The connection; or, while it is being opened again, the reason of the last failure.
+type State = Result<Arc<Connection>, Option<StoreError>>;
 
 /// What the store, its connection and its tasks share.
 pub(crate) struct ConnectionManager {
@@ -87,7 +82,7 @@ impl ConnectionManager {
             channel,
             inbox,
             observer,
-            state: watch::Sender::new(State::Down(None)),
+            state: watch::Sender::new(Err(None)),
             abandoned: Arc::default(),
             epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
@@ -103,21 +98,18 @@ impl ConnectionManager {
 
     /// Whether it is connected, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Up(_))
+        self.state.borrow().is_ok()
     }
 
     /// The connection, if it is up.
     pub(crate) fn current(&self) -> Option<Arc<Connection>> {
-        match &*self.state.borrow() {
-            State::Up(wire) => Some(Arc::clone(wire)),
-            State::Down(_) => None,
-        }
+        self.state.borrow().as_ref().ok().cloned()
     }
 
     /// Why there is no connection, where it is known.
     pub(crate) fn last_failure(&self) -> Option<StoreError> {
         match &*self.state.borrow() {
-            State::Down(Some(last)) => Some(errors::no_connection(Some(last))),
+            Err(Some(last)) => Some(errors::no_connection(Some(last))),
             _ => None,
         }
     }
@@ -160,10 +152,8 @@ impl ConnectionManager {
             }
             None => self.settled(Duration::MAX, |_| true).await,
         };
-        match settled {
-            Ok(_) => Ok(()),
-            Err(last) => Err(last.unwrap_or_else(|| errors::no_connection(None))),
-        }
+        let failed = |last: Option<StoreError>| last.unwrap_or_else(|| errors::no_connection(None));
+        settled.map(drop).map_err(failed)
     }
 
     /// The connection, once it stands; or the last failure, once it is one that is not
@@ -172,22 +162,19 @@ impl ConnectionManager {
         self: &Arc<Self>,
         limit: Duration,
         is_final: impl Fn(&StoreError) -> bool,
-    ) -> Result<Arc<Connection>, Option<StoreError>> {
+    ) -> State {
         // Whoever was connecting may have ended with its runtime.
         if self.reconnecting.has_ended() && !self.is_up() {
             self.find_again(FIRST_PAUSE);
         }
         let mut states = self.state.subscribe();
         let settled = states.wait_for(|state| match state {
-            State::Up(_) => true,
-            State::Down(last) => last.as_ref().is_some_and(&is_final),
+            Ok(_) => true,
+            Err(last) => last.as_ref().is_some_and(&is_final),
         });
         // Whether in time or not, it is what it is now.
         let _ = tokio::time::timeout(limit, settled).await;
-        match &*self.state.borrow() {
-            State::Up(wire) => Ok(Arc::clone(wire)),
-            State::Down(last) => Err(last.clone()),
-        }
+        self.state.borrow().clone()
     }
 
     // ---- opening and losing ----
@@ -209,14 +196,9 @@ impl ConnectionManager {
             writer.open(&wire).await?;
         }
         // A member of a set may still have to be marked, or moved to it.
-        if let Some(gate) = wire
-            .server
-            .gate
-            .as_ref()
-            .filter(|_| self.endpoint.set.is_none())
-        {
-            gate.touch(&wire, self.claims.load(Ordering::Relaxed))
-                .await?;
+        if let (Some(gate), None) = (&wire.server.gate, &self.endpoint.set) {
+            let starts = self.claims.load(Ordering::Relaxed);
+            gate.touch(&wire, starts).await?;
         }
         if self.inbox.sink().is_some() {
             self.subscribe(&wire).await?;
@@ -227,7 +209,7 @@ impl ConnectionManager {
     fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
         tracing::debug!(url = %self.endpoint.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
-        self.state.send_replace(State::Up(wire));
+        self.state.send_replace(Ok(wire));
         if let Some(search) = self.endpoint.search() {
             let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
             self.looking_out.ensure(looking);
@@ -245,9 +227,9 @@ impl ConnectionManager {
     pub(crate) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
         signals.die();
         let was_current = self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up(wire) if Arc::ptr_eq(&wire.signals, signals));
+            let current = matches!(state, Ok(wire) if Arc::ptr_eq(&wire.signals, signals));
             if current {
-                *state = State::Down(None);
+                *state = Err(None);
             }
             current
         });
@@ -282,7 +264,7 @@ impl ConnectionManager {
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");
                         let error = link.judge(error);
-                        link.state.send_replace(State::Down(Some(error)));
+                        link.state.send_replace(Err(Some(error)));
                     }
                 }
                 pause = backoff.pause();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Inbox};
+use leasehold_core::Backoff;
 use leasehold_store::random::random_u64;
 use leasehold_store::{Push, StoreError};
 use tokio::sync::{Notify, watch};
@@ -29,7 +29,7 @@ type State = Result<Arc<Connection>, Option<StoreError>>;
 pub(crate) struct ConnectionManager {
     pub(crate) endpoint: Endpoint,
     observer: Option<Observer>,
-    pub(super) inbox: Arc<OwnInbox>,
+    pub(crate) inbox: Arc<OwnInbox>,
     pub(super) channel: String,
     state: watch::Sender<State>,
     /// The abandoned requests of all connections.
@@ -112,16 +112,6 @@ impl ConnectionManager {
             Err(Some(last)) => Some(errors::no_connection(Some(last))),
             _ => None,
         }
-    }
-
-    /// Our name.
-    pub(crate) fn inbox(&self) -> &Inbox {
-        self.inbox.name()
-    }
-
-    /// Whether this client receives pushes, as far as is known.
-    pub(crate) fn hears(&self) -> bool {
-        self.inbox.hears()
     }
 
     /// This client asks for a lock: from now on, a quarantine that the server needs

@@ -55,7 +55,7 @@ impl Member {
         limit: Duration,
     ) -> Result<Answer, StoreError> {
         // Each server knows its clients by another inbox.
-        let inbox = self.shared.inbox();
+        let inbox = self.shared.inbox.name();
         let command = &match command {
             Command::Claim(claim) => Command::Claim(Claim {
                 inbox: Some(inbox.clone()),

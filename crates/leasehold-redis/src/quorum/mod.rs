@@ -156,7 +156,8 @@ impl LockStore for RedlockStore {
         if inner.options.is_classic() {
             return classic::capabilities("redlock classic");
         }
-        let hearing = inner.members.iter().filter(|member| member.shared.hears());
+        let hears = |member: &&Member| member.shared.inbox.hears();
+        let hearing = inner.members.iter().filter(hears);
         let mut can = Capabilities::queueing("redlock");
         can.queueing = false;
         can.push = hearing.count() >= inner.size.quorum();

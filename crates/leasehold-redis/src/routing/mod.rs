@@ -42,7 +42,7 @@ impl Route {
     pub(crate) fn redacted(&self) -> &str {
         match self {
             Self::One(shared) => &shared.endpoint.redacted,
-            Self::Cluster(cluster) => cluster.redacted(),
+            Self::Cluster(cluster) => &cluster.redacted,
         }
     }
 
@@ -50,7 +50,7 @@ impl Route {
     pub(crate) fn options(&self) -> &RedisOptions {
         match self {
             Self::One(shared) => &shared.endpoint.options,
-            Self::Cluster(cluster) => cluster.options(),
+            Self::Cluster(cluster) => &cluster.options.node,
         }
     }
 
@@ -65,7 +65,7 @@ impl Route {
     /// Our name.
     pub(crate) fn inbox(&self) -> &Inbox {
         match self {
-            Self::One(shared) => shared.inbox(),
+            Self::One(shared) => shared.inbox.name(),
             Self::Cluster(cluster) => cluster.inbox(),
         }
     }

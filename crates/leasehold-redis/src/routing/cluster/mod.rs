@@ -58,8 +58,9 @@ const UNANSWERED: &str = "the cluster did not answer in time; the outcome is unk
 
 /// What a store on a cluster and its tasks share.
 pub(crate) struct Cluster {
-    options: RedisClusterOptions,
-    redacted: String,
+    pub(crate) options: RedisClusterOptions,
+    /// The URL, without the password.
+    pub(crate) redacted: String,
     home: SubscriptionNode,
     common: Arc<Common>,
     map: Mutex<Map>,
@@ -75,9 +76,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Asks the seeds for the others. The options were checked.
     pub(crate) async fn open(options: RedisClusterOptions) -> Result<Arc<Self>, StoreError> {
-        let mut seeds = options.seeds();
-        seeds.try_for_each(|seed| target::check(&options.at(&seed)))?;
-        drop(seeds);
+        options
+            .seeds()
+            .try_for_each(|seed| target::check(&options.at(&seed)))?;
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
             home: SubscriptionNode::new(),
@@ -93,14 +94,6 @@ impl Cluster {
         cluster.find_nodes().await?;
         cluster.refresh_from_time_to_time();
         Ok(cluster)
-    }
-
-    pub(crate) fn options(&self) -> &crate::options::RedisOptions {
-        &self.options.node
-    }
-
-    pub(crate) fn redacted(&self) -> &str {
-        &self.redacted
     }
 
     /// Our name.

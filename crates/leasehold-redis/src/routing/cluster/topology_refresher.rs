@@ -51,7 +51,7 @@ impl Cluster {
             Ok((seed, link, topology))
         });
         let (seed, link, topology) = found.await?;
-        self.home.inbox.decide(link.hears());
+        self.home.inbox.decide(link.inbox.hears());
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }

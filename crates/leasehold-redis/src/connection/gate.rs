@@ -62,20 +62,19 @@ impl Gate {
 }
 
 /// The key of the server's marker.
-pub(crate) fn marker_key(prefix: &str) -> String {
+fn marker_key(prefix: &str) -> String {
     format!("{prefix}boot")
 }
 
-/// Says that a server is new.
+/// Says that a server is new, whose keys have this prefix.
 pub(crate) async fn mark(
     wire: &Arc<Connection>,
-    marker: &str,
-    run_id: &str,
+    prefix: &str,
     terms: &SetTerms,
 ) -> Result<Marked, StoreError> {
     let quarantine = micros(terms.quarantine).to_string();
-    let arguments = [run_id, &terms.set, &quarantine].map(str::as_bytes);
-    let value = run(wire, &SCRIPTS.init, marker, &arguments).await?;
+    let arguments = [&*wire.server.run_id, &terms.set, &quarantine].map(str::as_bytes);
+    let value = run(wire, &SCRIPTS.init, &marker_key(prefix), &arguments).await?;
     let (left, became) = read_left(&value)?;
     Ok(match became {
         1 => Marked::New,

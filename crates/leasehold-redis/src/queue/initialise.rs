@@ -2,13 +2,13 @@
 
 use std::sync::Weak;
 
-use leasehold_core::Marked;
+use leasehold_core::{Invalid, Marked};
+use leasehold_store::StoreError;
 use leasehold_store::sync::check_runtime;
-use leasehold_store::{ErrorKind, StoreError};
 
 use super::RedisStore;
 use crate::connection::endpoint::Endpoint;
-use crate::connection::gate::{mark, marker_key};
+use crate::connection::gate::mark;
 use crate::connection::multiplexed::Connection;
 use crate::options::RedisOptions;
 
@@ -33,17 +33,13 @@ impl RedisStore {
     pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
         check_runtime()?;
         let Some(quarantine) = options.restart.quarantine().copied() else {
-            return Err(StoreError::new(
-                ErrorKind::Invalid,
-                "a server has a mark only with restart=quarantine",
-            )
-            .with_hint("add restart=quarantine to the URL, if the clients of the server use it"));
+            let why = "a server has a mark only with restart=quarantine";
+            let hint = "add restart=quarantine to the URL, if the clients of the server use it";
+            return Err(Invalid::new(why, hint).into());
         };
         let endpoint = Endpoint::new(&options)?;
         let opened = endpoint.connect(None).await?;
-        let run_id = opened.server.run_id.clone();
         let wire = Connection::start(opened, &endpoint, Weak::new());
-        let marker = marker_key(&options.prefix);
-        mark(&wire, &marker, &run_id, &quarantine.terms()).await
+        mark(&wire, &options.prefix, &quarantine.terms()).await
     }
 }

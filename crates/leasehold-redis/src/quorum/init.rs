@@ -35,11 +35,11 @@ impl RedlockStore {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;
-        let mark = |member: &'_ Member| {
-            let (shared, marker) = (Arc::clone(&member.shared), member.marker_key());
+        let mark = |member: &Member| {
+            let shared = Arc::clone(&member.shared);
             async move {
                 let wire = shared.connection().await?;
-                gate::mark(&wire, &marker, &wire.server.run_id, &inner.terms).await
+                gate::mark(&wire, &shared.endpoint.options.prefix, &inner.terms).await
             }
         };
         let outcomes = inner.each(limit, mark).await;

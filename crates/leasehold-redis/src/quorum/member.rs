@@ -11,7 +11,6 @@ use super::options::address;
 use crate::classic::ClassicStore;
 use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
-use crate::connection::gate::marker_key;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::run;
 use crate::errors;
@@ -41,10 +40,6 @@ impl Member {
             },
             shared,
         })
-    }
-
-    pub(super) fn marker_key(&self) -> String {
-        marker_key(&self.shared.endpoint.options.prefix)
     }
 
     /// Takes a step, for `limit` at most.

@@ -193,10 +193,8 @@ impl RedlockOptions {
 impl RedisOptions {
     /// Also one for the Sentinels.
     fn has_password(&self) -> bool {
-        let of_sentinels = match &self.address {
-            RedisAddress::Sentinel(sentinels) => sentinels.password.is_some(),
-            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => false,
-        };
+        let of_sentinels =
+            matches!(&self.address, RedisAddress::Sentinel(it) if it.password.is_some());
         self.access.password.is_some() || of_sentinels
     }
 }

@@ -3,7 +3,7 @@
 use leasehold_core::Invalid;
 use redis::{Client, ConnectionAddr, ConnectionInfo};
 
-use super::{RedisAddress, RedisOptions};
+use super::RedisOptions;
 
 /// Takes address, database and login, and nothing else that the client was set to. One with certificates
 /// of its own, or that checks none, is refused: set those of [`RedisOptions::access`].
@@ -35,23 +35,15 @@ impl TryFrom<&ConnectionInfo> for RedisOptions {
     type Error = Invalid;
 
     fn try_from(info: &ConnectionInfo) -> Result<Self, Invalid> {
-        let address = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => RedisAddress::Tcp {
-                host: host.clone(),
-                port: *port,
-                tls: false,
-            },
+        let mut options = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Self::tcp(host, *port),
             ConnectionAddr::TcpTls {
                 host,
                 port,
                 insecure: false,
                 tls_params: None,
-            } => RedisAddress::Tcp {
-                host: host.clone(),
-                port: *port,
-                tls: true,
-            },
-            ConnectionAddr::Unix(path) => RedisAddress::Unix(path.clone()),
+            } => Self::tls(host, *port),
+            ConnectionAddr::Unix(path) => Self::unix(path),
             _ => {
                 return Err(Invalid::new(
                     "the certificates of an existing client cannot be read",
@@ -59,7 +51,7 @@ impl TryFrom<&ConnectionInfo> for RedisOptions {
                 ));
             }
         };
-        let (mut options, settings) = (Self::at(address), info.redis_settings());
+        let settings = info.redis_settings();
         options.db = settings.db();
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let (user, password) = (owned(settings.username()), owned(settings.password()));

@@ -157,21 +157,25 @@ fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
     Ok((host, url.port().unwrap_or(PORT)))
 }
 
+/// Takes apart what stands behind a URL scheme: the login with its @, the hosts, and the rest.
+pub(crate) fn split_authority(text: &str) -> (&str, &str, &str) {
+    let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+    let (authority, rest) = text.split_at(end);
+    let hosts_at = authority.rfind('@').map_or(0, |at| at + 1);
+    let (login, hosts) = authority.split_at(hosts_at);
+    (login, hosts, rest)
+}
+
 /// Takes a URL with several hosts apart: the hosts, and the URL with the first
 /// of them only, which others can read.
 pub(crate) fn split_hosts(url: &str) -> (Vec<&str>, String) {
-    let Some(start) = url.find("://").map(|at| at + 3) else {
+    let Some((scheme, text)) = url.split_once("://") else {
         return (Vec::new(), url.to_owned());
     };
-    let end = url[start..]
-        .find(['/', '?', '#'])
-        .map_or(url.len(), |at| start + at);
-    let hosts_at = url[start..end]
-        .rfind('@')
-        .map_or(start, |at| start + at + 1);
-    let hosts: Vec<_> = url[hosts_at..end].split(',').collect();
+    let (login, hosts, rest) = split_authority(text);
+    let hosts: Vec<_> = hosts.split(',').collect();
     let first = hosts.first().copied().unwrap_or_default();
-    let one = format!("{}{first}{}", &url[..hosts_at], &url[end..]);
+    let one = format!("{scheme}://{login}{first}{rest}");
     (hosts, one)
 }
 

@@ -7,7 +7,7 @@ use leasehold_store::setters;
 
 use crate::connection::address::Address;
 use crate::options::restart::Restart;
-use crate::options::sentinels::discreet;
+use crate::options::sentinels::{discreet, split_authority};
 use crate::options::{RedisAddress, RedisOptions};
 
 const EXAMPLE: &str = "write redis-cluster://user:password@host1:6379,host2:6379,host3:6379/";
@@ -91,16 +91,11 @@ impl RedisClusterOptions {
                 ));
             }
         };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, tail) = rest.split_at(end);
+        let (login, hosts, tail) = split_authority(rest);
         let tail = tail.strip_prefix('/').unwrap_or(tail);
         if !tail.is_empty() && !tail.starts_with('?') {
             return Err(Invalid::new("a cluster has only database 0", EXAMPLE));
         }
-        let (login, hosts) = match authority.rfind('@') {
-            Some(at) => authority.split_at(at + 1),
-            None => ("", authority),
-        };
         let mut node = None;
         let mut seeds = Vec::new();
         for host in hosts.split(',') {

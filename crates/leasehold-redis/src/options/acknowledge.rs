@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use leasehold_store::Acknowledges;
 use leasehold_store::params::check_bounds;
 
 pub(super) const USUAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -93,14 +92,6 @@ impl Acknowledge {
                 Err(Invalid::plain(format!("{n} replicas are too many")))
             }
             _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn acknowledges(&self) -> Acknowledges {
-        if self.renewals {
-            Acknowledges::GrantsAndRenewals
-        } else {
-            Acknowledges::Grants
         }
     }
 }

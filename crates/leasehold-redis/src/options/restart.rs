@@ -126,12 +126,8 @@ pub(super) fn parse(text: &str) -> Result<Restart, Invalid> {
 pub(crate) fn check_times(max_ttl: Duration, quarantine: Duration) -> Result<(), Invalid> {
     let day = Duration::from_secs(24 * 3600);
     let bounds = Duration::from_millis(100)..=day;
-    check_bounds(
-        "a max_ttl",
-        max_ttl,
-        bounds,
-        "choose between 100 ms and 24 h",
-    )?;
+    let choose = "choose between 100 ms and 24 h";
+    check_bounds("a max_ttl", max_ttl, bounds, choose)?;
     let choose = "choose at least twice max_ttl: claims could outlive less, and tokens could fall \
      if clocks differ";
     check_bounds("a quarantine", quarantine, 2 * max_ttl..=366 * day, choose)

@@ -117,8 +117,11 @@ impl LockStore for RedisStore {
         // In a cluster those that lie in one slot can be, and no others.
         can.multi = matches!(self.route, Route::One(_));
         can.push = push::is_heard(self.inbox());
-        let policy = self.route.options().acknowledge;
-        can.acknowledges = policy.map_or(Acknowledges::Nothing, |policy| policy.acknowledges());
+        can.acknowledges = match self.route.options().acknowledge {
+            None => Acknowledges::Nothing,
+            Some(policy) if policy.renewals => Acknowledges::GrantsAndRenewals,
+            Some(_) => Acknowledges::Grants,
+        };
         can
     }
 

@@ -228,10 +228,7 @@ impl RedlockOptions {
                 ));
             }
             let first = &self.servers[0];
-            let agreed = |server: &RedisOptions| {
-                let prefix = server.prefix.clone();
-                (prefix, server.layout, server.audit)
-            };
+            let agreed = |it: &RedisOptions| (it.prefix.clone(), it.layout, it.audit);
             if agreed(server) != agreed(first) {
                 return Err(Invalid::plain(
                     "all servers of a set must have the same prefix, layout and audit",
@@ -249,15 +246,9 @@ impl RedlockOptions {
         let choose = "choose between 5 ms and 30 s";
         check_bounds("a node_timeout", self.node_timeout, bounds, choose)?;
         let twice = self.max_ttl.saturating_mul(2);
-        let quarantine = self.quarantine();
-        check_times(
-            self.max_ttl,
-            if quarantine.is_zero() {
-                twice
-            } else {
-                quarantine
-            },
-        )?;
+        // Zero turns it off.
+        let on = Some(self.quarantine()).filter(|it| !it.is_zero());
+        check_times(self.max_ttl, on.unwrap_or(twice))?;
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
                 Err(Invalid::plain(

@@ -4,7 +4,7 @@ use leasehold_core::{Snapshot, StoreTime};
 use leasehold_store::StoreError;
 use redis::Value;
 
-use super::verb::{self, Found, Outcome};
+use super::verb::{self, Outcome};
 use super::{look, view};
 
 /// Until when somebody holds, by the answer of a step that was taken at `at`.
@@ -26,8 +26,6 @@ pub fn step(answer: &Value, at: StoreTime) -> Result<Option<StoreTime>, StoreErr
 pub fn seen(answers: &Value, at: StoreTime) -> Result<(Vec<u8>, Snapshot), StoreError> {
     let found = verb::read_found(answers)?;
     let snapshot = view(&found, at);
-    Ok(match found {
-        Found::Nothing => (Vec::new(), snapshot),
-        Found::Value { value, .. } => (value, snapshot),
-    })
+    let value = found.map(|(value, _)| value);
+    Ok((value.unwrap_or_default(), snapshot))
 }

@@ -38,23 +38,20 @@ pub(super) fn deadline(at: StoreTime, left: Left) -> StoreTime {
 
 /// A key as people see it.
 pub(super) fn view(found: &Found, at: StoreTime) -> Snapshot {
-    let holder = match found {
-        Found::Nothing => None,
-        Found::Value { value, left } => Some(Holder {
-            claim: ClaimView {
-                arrival: arrival(value),
-                mode: Mode::EXCLUSIVE,
-                owner: ClientInfo::unknown(),
-                since: StoreTime::UNKNOWN,
-                deadline: deadline(at, *left),
-                id_hint: hint(value),
-                note: None,
-                renewed: None,
-                kept: false,
-            },
-            token: Token::NONE,
-        }),
-    };
+    let holder = found.as_ref().map(|(value, left)| Holder {
+        claim: ClaimView {
+            arrival: arrival(value),
+            mode: Mode::EXCLUSIVE,
+            owner: ClientInfo::unknown(),
+            since: StoreTime::UNKNOWN,
+            deadline: deadline(at, *left),
+            id_hint: hint(value),
+            note: None,
+            renewed: None,
+            kept: false,
+        },
+        token: Token::NONE,
+    });
     Snapshot {
         capacity: holder.is_some().then_some(Capacity::Lock),
         last_token: Token::NONE,
@@ -125,16 +122,13 @@ mod tests {
 
     #[test]
     fn a_lock_without_an_end_shows_as_such_and_is_not_listed() {
-        let held = |left, length| Found::Value {
-            value: vec![b'x'; length],
-            left,
-        };
+        let held = |left: Left, length| Some((vec![b'x'; length], left));
         let view = view(&held(None, 32), StoreTime(5));
         assert_eq!(view.holders[0].claim.deadline, StoreTime::NEVER);
         let soon = Some(Duration::from_secs(1));
         assert!(is_listed(&super::view(&held(soon, 32), StoreTime(5))));
         assert!(!is_listed(&view));
-        assert!(!is_listed(&super::view(&Found::Nothing, StoreTime(5))));
+        assert!(!is_listed(&super::view(&None, StoreTime(5))));
     }
 
     #[test]

@@ -36,12 +36,8 @@ pub(super) enum Verb {
 /// How long a key lives; `None`: for ever.
 pub(super) type Left = Option<Duration>;
 
-/// The content of a key.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
-    Value { value: Vec<u8>, left: Left },
-}
+/// The value of a key, and how long it lives; `None`: there is none.
+pub(super) type Found = Option<(Vec<u8>, Left)>;
 
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,17 +75,22 @@ pub(super) fn millis(ttl: Duration) -> u64 {
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
+/// What a script answered.
+fn parts(answer: &Value) -> Result<&[Value], StoreError> {
+    match answer {
+        Value::Array(parts) => Ok(parts),
+        Value::ServerError(error) => Err(errors::of_server(error)),
+        other => Err(unreadable(other)),
+    }
+}
+
 /// Reads what the script of the steps answered.
 pub(super) fn read(answer: &Value) -> Result<Outcome, StoreError> {
-    let (code, left) = match answer {
-        Value::Array(items) => match items.as_slice() {
-            [Value::Int(code), Value::Int(left)] => (*code, read_left(*left)),
-            _ => return Err(unreadable(answer)),
-        },
-        Value::ServerError(error) => return Err(errors::of_server(error)),
-        other => return Err(unreadable(other)),
+    let [Value::Int(code), Value::Int(left)] = parts(answer)? else {
+        return Err(unreadable(answer));
     };
-    match code {
+    let left = read_left(*left);
+    match *code {
         1 => Ok(Outcome::Ours(left)),
         2 => Ok(Outcome::Others(left)),
         3 => Ok(Outcome::Taken),
@@ -105,25 +106,20 @@ fn read_left(left: i64) -> Left {
 
 /// Reads what it answered: the type, the value and the time to live.
 pub(super) fn read_found(answer: &Value) -> Result<Found, StoreError> {
-    let answers = match answer {
-        Value::Array(answers) => answers.as_slice(),
-        Value::ServerError(error) => return Err(errors::of_server(error)),
-        other => return Err(unreadable(other)),
-    };
+    let answers = parts(answer)?;
     if let Some(kind) = answers.first().and_then(text_of)
         && !matches!(&*kind, "none" | "string")
     {
         return Err(errors::foreign(&kind));
     }
     match answers {
-        [_, Value::Nil, Value::Int(_)] => Ok(Found::Nothing),
+        [_, Value::Nil, Value::Int(_)] => Ok(None),
         [_, Value::BulkString(value), Value::Int(left)] => {
             // A native record, of any version.
             if matches!(value.as_slice(), [b'l', b'h' | b'q', 1..=31, ..]) {
                 return Err(errors::native());
             }
-            let (value, left) = (value.clone(), read_left(*left));
-            Ok(Found::Value { value, left })
+            Ok(Some((value.clone(), read_left(*left))))
         }
         _ => Err(unreadable(answer)),
     }
@@ -165,9 +161,9 @@ mod tests {
         }
         assert!(matches!(
             seen([text("string"), bytes(b"\xff\x00"), Value::Int(-1)]),
-            Ok(Found::Value { value, left: None }) if value == b"\xff\x00"
+            Ok(Some((value, None))) if value == b"\xff\x00"
         ));
         let nothing = seen([text("none"), Value::Nil, Value::Int(-2)]);
-        assert!(matches!(nothing, Ok(Found::Nothing)));
+        assert!(matches!(nothing, Ok(None)));
     }
 }

@@ -20,18 +20,21 @@ pub(crate) struct AckPolicy {
 }
 
 impl AckPolicy {
+    fn name(&self) -> &'static str {
+        if self.disk { "WAITAOF" } else { "WAIT" }
+    }
+
+    /// Waits for so many replicas, and the disk if there must be one.
+    fn wait(&self, disks: u32, replicas: u32, millis: u128) -> Cmd {
+        let mut wait = redis::cmd(self.name());
+        wait.arg(self.disk.then_some(disks));
+        wait.arg(replicas).arg(millis);
+        wait
+    }
+
     /// The command that waits, on the connection that has written.
     pub(crate) fn command(&self) -> Cmd {
-        let millis = self.within.as_millis().max(1).to_string();
-        if self.disk {
-            let mut wait = redis::cmd("WAITAOF");
-            wait.arg(1).arg(self.replicas).arg(millis);
-            wait
-        } else {
-            let mut wait = redis::cmd("WAIT");
-            wait.arg(self.replicas).arg(millis);
-            wait
-        }
+        self.wait(1, self.replicas, self.within.as_millis().max(1))
     }
 
     /// What it has answered.
@@ -69,23 +72,16 @@ impl AckPolicy {
         connection: &Socket,
         info: &HashMap<String, String>,
     ) -> Result<(), StoreError> {
-        let name = if self.disk { "WAITAOF" } else { "WAIT" };
-        let mut probe = redis::cmd(name);
+        let name = self.name();
         // Asks for nothing, so that it is answered at once.
-        probe.arg(0).arg(0);
-        if self.disk {
-            probe.arg(0);
-        }
-        let answered = connection.ask(&probe).await;
+        let answered = connection.ask(&self.wait(0, 0, 0)).await;
         if let Value::ServerError(error) = answered.map_err(errors::of_connection)? {
             let why = errors::of_server(&error);
             if why.kind() == ErrorKind::Unavailable {
                 return Err(why);
             }
-            let refused = StoreError::new(
-                ErrorKind::Refused,
-                format!("the `acknowledge` policy needs {name}, which failed: {why}"),
-            );
+            let message = format!("the `acknowledge` policy needs {name}, which failed: {why}");
+            let refused = StoreError::new(ErrorKind::Refused, message);
             return Err(refused.with_hint(match (error.code(), self.disk) {
                 ("NOPERM", true) => "add +waitaof +config|get to the user's ACL rule",
                 ("NOPERM", false) => "add +wait to the user's ACL rule",

@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep};
 
 use super::ack_policy::AckPolicy;
 use super::in_flight::CompletionGuard;
-use super::line::{Line, Sender};
 use super::multiplexed::{Connection, broken};
 use super::socket::Socket;
 use crate::errors;
@@ -39,13 +38,21 @@ const LINGER: Duration = Duration::from_secs(1);
 /// What a command was answered, and what its `WAIT` was.
 type Outcome = Result<(Value, Result<Acknowledged, StoreError>), StoreError>;
 
-type Job = (Cmd, CompletionGuard);
+/// A command, and where its answer goes.
+type Job = (Cmd, CompletionGuard, oneshot::Sender<Outcome>);
 
 /// The connections beside a wire, to the same process of the same server.
 pub(crate) struct AckedWriter {
     policy: AckPolicy,
-    line: Arc<Line<Job, Outcome>>,
+    line: Arc<Mutex<Line>>,
     idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Line {
+    /// In order of arrival.
+    waiting: Vec<Job>,
+    senders: usize,
 }
 
 #[derive(Default)]
@@ -81,6 +88,20 @@ impl AckedWriter {
         }
     }
 
+    /// Adds a job. With fewer senders than connections, the caller starts another.
+    fn push(&self, job: Job) -> Option<Sender> {
+        let mut line = lock(&self.line);
+        line.waiting.push(job);
+        if line.senders == CONNECTIONS {
+            return None;
+        }
+        line.senders += 1;
+        Some(Sender {
+            line: Arc::clone(&self.line),
+            done: false,
+        })
+    }
+
     /// Sends one command for these claims, and waits for its answer and for what its
     /// `WAIT` answers. May be dropped at any point.
     pub(super) async fn send(
@@ -91,9 +112,8 @@ impl AckedWriter {
     ) -> Outcome {
         let link = wire.link().ok_or_else(broken)?;
         let (claim, guard) = link.abandoned.begin(claims);
-        let job = (command, guard);
-        let (answered, sender) = self.line.push(job, |_, senders| senders < CONNECTIONS);
-        if let Some(sender) = sender {
+        let (answer, answered) = oneshot::channel();
+        if let Some(sender) = self.push((command, guard, answer)) {
             wire.runtime.spawn(run(Arc::clone(wire), sender));
         }
         tokio::select! {
@@ -111,13 +131,44 @@ impl AckedWriter {
     }
 }
 
+/// The place of a task that sends until nothing waits. If it is dropped before that (its runtime
+/// ends), and it is the last, nothing stays behind in the line.
+struct Sender {
+    line: Arc<Mutex<Line>>,
+    done: bool,
+}
+
+impl Sender {
+    /// The first jobs whose callers have not left; `None`: nothing waits, and this sender is done.
+    fn take(&mut self) -> Option<Vec<Job>> {
+        let mut line = lock(&self.line);
+        line.waiting.retain(|(.., answer)| !answer.is_closed());
+        self.done = line.waiting.is_empty();
+        line.senders -= usize::from(self.done);
+        let count = line.waiting.len().min(PIPELINE);
+        (!self.done).then(|| line.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut line = lock(&self.line);
+            line.senders -= 1;
+            if line.senders == 0 {
+                line.waiting.clear();
+            }
+        }
+    }
+}
+
 /// Takes turns until nothing waits.
-async fn run(wire: Arc<Connection>, mut sender: Sender<Job, Outcome>) {
+async fn run(wire: Arc<Connection>, mut sender: Sender) {
     let Some(writer) = &wire.acked_writer else {
         return;
     };
     let mut connection = None;
-    while let Some(jobs) = sender.take(PIPELINE) {
+    while let Some(jobs) = sender.take() {
         let idle = || lock(&writer.idle).connections.pop().map(|(it, _)| it);
         let opened = match connection.take().or_else(idle) {
             Some(connection) => Ok(connection),
@@ -126,7 +177,7 @@ async fn run(wire: Arc<Connection>, mut sender: Sender<Job, Outcome>) {
         match opened {
             Ok(opened) => connection = turn(opened, jobs, writer.policy).await,
             Err(error) => {
-                for (_, answer) in jobs {
+                for (.., answer) in jobs {
                     // A caller that has left does not mind.
                     let _ = answer.send(Err(error.clone()));
                 }
@@ -172,19 +223,14 @@ async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError
 
 /// Writes, and waits for the acknowledgement. Gives the connection back unless
 /// it is broken.
-async fn turn(
-    connection: Socket,
-    mut jobs: Vec<(Job, oneshot::Sender<Outcome>)>,
-    policy: AckPolicy,
-) -> Option<Socket> {
+async fn turn(connection: Socket, mut jobs: Vec<Job>, policy: AckPolicy) -> Option<Socket> {
     // What was given up while the connection was opened is not sent.
-    jobs.retain(|(_, answer)| !answer.is_closed());
+    jobs.retain(|(.., answer)| !answer.is_closed());
     if jobs.is_empty() {
         return Some(connection);
     }
-    let (jobs, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     // The guards are kept until all is answered.
-    let (commands, _guards): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    let (commands, _guards, answers): (Vec<_>, Vec<_>, Vec<_>) = jobs.into_iter().collect();
     let wait = policy.command();
     match connection.ask_all(commands.iter().chain([&wait])).await {
         Ok(mut values) => {

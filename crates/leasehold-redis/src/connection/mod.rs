@@ -55,7 +55,6 @@ pub(crate) mod gate;
 mod handshake;
 mod in_flight;
 pub(crate) mod inbox;
-mod line;
 pub(crate) mod manager;
 pub(crate) mod multiplexed;
 pub(crate) mod primary;

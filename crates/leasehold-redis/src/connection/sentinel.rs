@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::address::Address;
 use super::socket::Socket;
-use super::value::{field, text_of};
+use super::value::{field, items, text_of};
 use crate::errors;
 
 /// What a Sentinel says.
@@ -89,10 +89,7 @@ pub(super) async fn ask(
 }
 
 pub(crate) fn read_address(value: &Value) -> Option<Address> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
-    let [host, port] = parts.as_slice() else {
+    let [host, port] = items(value)? else {
         return None;
     };
     Some(Address::new(text_of(host)?, text_of(port)?.parse().ok()?))
@@ -102,10 +99,10 @@ pub(crate) fn read_address(value: &Value) -> Option<Address> {
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     said: Vec<String>,
-    unknown: usize,
-    refused: usize,
+    /// What those watch that do not know the name.
     names: BTreeSet<String>,
-    last: Option<StoreError>,
+    /// Those of all others.
+    errors: Vec<StoreError>,
 }
 
 impl Failures {
@@ -113,25 +110,23 @@ impl Failures {
         match why {
             NotNamed::Unknown(names) => {
                 self.said.push(format!("{node} does not know this name"));
-                self.unknown += 1;
                 self.names.extend(names);
             }
             NotNamed::Failed(error) => {
                 self.said.push(format!("{node}: {error}"));
-                self.refused += usize::from(error.kind() != ErrorKind::Unavailable);
-                self.last = Some(error);
+                self.errors.push(error);
             }
         }
     }
 
     pub(super) fn named(&mut self, node: &Address, primary: &Address, why: StoreError) {
         self.said.push(format!("{node} names {primary}: {why}"));
-        self.last = Some(why);
+        self.errors.push(why);
     }
 
     /// All of it as one error.
     pub(super) fn into_error(self, master: &str) -> StoreError {
-        if self.unknown > 0 && self.unknown == self.said.len() {
+        let Some(last) = self.errors.last() else {
             let why = format!("no Sentinel knows a primary named {master:?}");
             let names: Vec<_> = self.names.iter().map(String::as_str).collect();
             return StoreError::new(ErrorKind::Invalid, why).with_hint(match names.is_empty() {
@@ -140,23 +135,23 @@ impl Failures {
                     .to_owned(),
                 false => format!("the Sentinels know: {}", names.join(", ")),
             });
-        }
+        };
         // Waiting does not cure it if nobody lets us in.
-        let refused = self.refused > 0 && self.refused == self.said.len();
+        let is_refusal = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
+        let refused = self.errors.len() == self.said.len() && self.errors.iter().all(is_refusal);
         let kind = match refused {
             true => ErrorKind::Refused,
             false => ErrorKind::Unavailable,
         };
         let said = self.said.join("; ");
-        let error = StoreError::new(kind, format!("cannot find the primary {master:?}: {said}"))
-            .with_hint(
+        let error = StoreError::new(kind, format!("cannot find the primary {master:?}: {said}"));
+        let error = match refused {
+            true => error.with_hint_of(last),
+            false => error.with_hint(
                 "check that the Sentinels and the primary are running and reachable from this host",
-            );
-        match self.last {
-            Some(last) if refused => error.with_hint_of(&last).with_source(last),
-            Some(last) => error.with_source(last),
-            None => error,
-        }
+            ),
+        };
+        error.with_source(last.clone())
     }
 }
 

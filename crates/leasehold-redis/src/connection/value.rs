@@ -1,4 +1,4 @@
-//! Converts answers of a server to text.
+//! Reads texts and lists from answers of a server.
 
 use redis::Value;
 
@@ -19,4 +19,12 @@ pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
         .as_map_iter()?
         .find(is_it)
         .and_then(|(_, value)| text_of(value))
+}
+
+/// The parts of an answer that is a list.
+pub(crate) fn items(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
 }

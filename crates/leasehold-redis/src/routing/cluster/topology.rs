@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::codec::slots::SLOTS;
 use crate::connection::address::Address;
-use crate::connection::value::{field, text_of};
+use crate::connection::value::{field, items, text_of};
 
 /// An address as the node at `asked` said it: without a host, or with `?` for one that was not set
 /// up, it is the host that was asked.
@@ -80,13 +80,6 @@ impl Topology {
         for slot in slots {
             self.owners[usize::from(slot)] = owner;
         }
-    }
-}
-
-fn items(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(items) => Some(items),
-        _ => None,
     }
 }
 

@@ -132,7 +132,8 @@ impl ClassicStore {
 
     async fn found(&self, key: &Key) -> Result<Found, StoreError> {
         let key = self.redis_key(key);
-        verb::read_found(&self.route.run(&LOOK, &key, &[]).await?)
+        let look = Request::call(&LOOK, &key, &[]);
+        verb::read_found(&self.route.read(&look).await?)
     }
 
     async fn claim(&self, key: &Key, claim: &Claim, at: StoreTime) -> Result<Reply, StoreError> {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use crate::codec::audit::{self, Entries, PAGE, read_entries};
-use crate::codec::script::SCRIPTS;
+use crate::codec::script::{Request, SCRIPTS};
 use crate::routing::Route;
 use crate::routing::names::Names;
 
@@ -87,10 +87,8 @@ impl<'a> StreamLog<'a> {
         let page = PAGE.to_string();
         let arguments = [&*stream.from, &page].map(str::as_bytes);
         let key = &stream.name;
-        read_entries(
-            key,
-            self.store.route.run(&SCRIPTS.log, key, &arguments).await?,
-        )
+        let call = Request::call(&SCRIPTS.log, key, &arguments);
+        read_entries(key, self.store.route.read(&call).await?)
     }
 
     /// What the entries of a stream say.

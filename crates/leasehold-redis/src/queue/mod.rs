@@ -99,7 +99,7 @@ impl RedisStore {
     /// Runs a script that knows nothing of queues where a key is.
     pub(crate) async fn run_on(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
         let key = self.redis_key(key.as_str());
-        self.route.run(script, &key, &[]).await
+        self.route.read(&Request::call(script, &key, &[])).await
     }
 
     /// What lies at a key.

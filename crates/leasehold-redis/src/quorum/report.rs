@@ -120,12 +120,8 @@ fn skew(said: &Said) -> Option<Duration> {
 
 /// Whether a server has refused, and did not say when it may be otherwise.
 fn is_final(said: &Said) -> bool {
-    match said {
-        Said::Error(error) => {
-            error.kind() != ErrorKind::Unavailable && error.retry_after().is_none()
-        }
-        Said::Nothing | Said::Done | Said::Reply(..) => false,
-    }
+    matches!(said, Said::Error(error)
+        if error.kind() != ErrorKind::Unavailable && error.retry_after().is_none())
 }
 
 fn phrase(said: &Said, limit: Duration) -> String {

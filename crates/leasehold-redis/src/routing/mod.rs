@@ -11,7 +11,7 @@ use leasehold_store::sync::check_runtime;
 use redis::Value;
 
 use self::cluster::{Cluster, RedisClusterOptions};
-use crate::codec::script::{Request, Script};
+use crate::codec::script::Request;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::{Context, Delivery, ask_primary};
@@ -87,15 +87,5 @@ impl Route {
     pub(crate) async fn read(&self, request: &Request<'_>) -> Result<Value, StoreError> {
         let (value, _) = self.ask(Delivery::Plain, request).await?;
         Ok(value)
-    }
-
-    /// Runs a script that needs to know nothing of the server.
-    pub(crate) async fn run(
-        &self,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
-    ) -> Result<Value, StoreError> {
-        self.read(&Request::call(script, key, arguments)).await
     }
 }

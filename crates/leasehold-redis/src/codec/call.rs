@@ -389,7 +389,7 @@ fn push_body(body: &mut Vec<u8>, claim: &Claim) {
     }
 }
 
-fn push_number(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     #[allow(
         clippy::cast_precision_loss,
         reason = "no number on the wire is above 2^53"

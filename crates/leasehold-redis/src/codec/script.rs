@@ -5,7 +5,7 @@
 
 use leasehold_store::fork::Lazy;
 
-pub(crate) use super::call::{Gate, Request, Step, Terms, micros, push_short};
+pub(crate) use super::call::{Gate, Request, Step, Terms, micros, push_number, push_short};
 pub(crate) use super::reply::{each_reply, read_replies, read_reply, unreadable};
 
 /// A script and the hash by which the server knows it.

@@ -108,10 +108,7 @@ impl AckPolicy {
                 hint,
             ))
         };
-        if info
-            .get("aof_enabled")
-            .is_some_and(|enabled| enabled == "0")
-        {
+        if info.get("aof_enabled").is_some_and(|it| it == "0") {
             return refused("appendonly no", "set appendonly to yes");
         }
         let mut config = redis::cmd("CONFIG");

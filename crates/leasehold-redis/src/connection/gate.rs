@@ -16,11 +16,8 @@ use crate::errors;
 impl Gate {
     /// For a server that runs as `run`.
     pub(crate) fn new(prefix: &str, run: &str, terms: &SetTerms) -> Self {
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "no number on the wire is above 2^53"
-        )]
-        let mut packed = (micros(terms.quarantine) as f64).to_le_bytes().to_vec();
+        let mut packed = Vec::new();
+        script::push_number(&mut packed, micros(terms.quarantine));
         script::push_short(&mut packed, run);
         script::push_short(&mut packed, &terms.set);
         Self {

@@ -151,24 +151,19 @@ fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), Stor
     // Its length stands in one byte of the mark.
     let unmarked = !matches!(run_id.len(), 1..=255);
     let unknown = run_id.is_empty() || role.is_empty();
-    let needs = [
-        (
-            endpoint.set.is_some() && unmarked,
-            "a restart would go unnoticed",
-        ),
-        (
-            options.acknowledge.is_some() && unknown,
-            "an acknowledgement could come from another server",
-        ),
-        (quarantine && unmarked, "restart=quarantine cannot work"),
-    ];
-    match needs.into_iter().find(|(lacks, _)| *lacks) {
-        Some((_, what)) => Err(errors::unsupported(
-            format!("the server does not report its run id, so {what}"),
-            "add +info to the user's ACL rule, and connect without a proxy",
-        )),
-        None => Ok(()),
-    }
+    let what = if endpoint.set.is_some() && unmarked {
+        "a restart would go unnoticed"
+    } else if options.acknowledge.is_some() && unknown {
+        "an acknowledgement could come from another server"
+    } else if quarantine && unmarked {
+        "restart=quarantine cannot work"
+    } else {
+        return Ok(());
+    };
+    Err(errors::unsupported(
+        format!("the server does not report its run id, so {what}"),
+        "add +info to the user's ACL rule, and connect without a proxy",
+    ))
 }
 
 fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {

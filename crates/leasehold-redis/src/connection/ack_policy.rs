@@ -7,6 +7,7 @@ use leasehold_store::{Acknowledged, ErrorKind, StoreError};
 use redis::{Cmd, Value};
 
 use super::socket::Socket;
+use super::value::field;
 use crate::codec::script::unreadable;
 use crate::errors;
 use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
@@ -114,13 +115,10 @@ impl AckPolicy {
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("appendfsync");
         let answer = connection.ask(&config).await;
-        let policy = match answer.map_err(errors::of_connection)? {
-            Value::Map(fields) => fields.into_iter().next().map(|(_, value)| value),
-            // A user who may not ask finds out by the time-out.
-            _ => None,
-        };
-        match policy {
-            Some(Value::BulkString(policy)) if policy == b"no" => refused(
+        // A user who may not ask finds out by the time-out.
+        let policy = field(&answer.map_err(errors::of_connection)?, "appendfsync");
+        match policy.as_deref() {
+            Some("no") => refused(
                 "appendfsync no, so it does not report when data is on disk",
                 "set appendfsync to everysec or always",
             ),

@@ -45,11 +45,8 @@ pub(super) fn view(size: QuorumSize, seen: &[Snapshot], wall: StoreTime) -> Snap
             .count()
     };
     // A claim that holds, or may hold by the votes of those who are silent.
-    let holds = held()
+    let holder = held()
         .filter(|(_, holder)| votes(holder) + silent >= size.quorum())
-        .collect::<Vec<_>>();
-    let holder = holds
-        .into_iter()
         .rev()
         .max_by_key(|(_, holder)| (votes(holder), say_so(holder)));
     let at = holder.map(|(look, _)| look).or_else(|| seen.first());

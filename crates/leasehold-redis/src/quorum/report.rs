@@ -75,13 +75,9 @@ impl Report {
             ErrorKind::Unavailable if all - refused < needed => ErrorKind::Refused,
             kind => kind,
         };
-        let mut error = StoreError::new(
-            kind,
-            format!(
-                "{agreed} of {all} servers agreed, {needed} are needed ({})",
-                parts.join("; ")
-            ),
-        );
+        let said = parts.join("; ");
+        let message = format!("{agreed} of {all} servers agreed, {needed} are needed ({said})");
+        let mut error = StoreError::new(kind, message);
         // Too few were left because servers said so, and not for want of answers.
         let not_now = || self.errors(ErrorKind::Unavailable);
         let answered = || not_now().filter_map(StoreError::retry_after);

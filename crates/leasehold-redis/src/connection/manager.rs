@@ -1,7 +1,7 @@
 //! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
@@ -34,8 +34,8 @@ pub(crate) struct ConnectionManager {
     state: watch::Sender<State>,
     /// The abandoned requests of all connections.
     pub(crate) abandoned: Arc<AbandonedRequests>,
-    pub(super) epochs: AtomicU64,
-    pub(super) subscribing: tokio::sync::Mutex<()>,
+    /// The last epoch. Held by who subscribes, or ends that.
+    pub(super) subscribing: tokio::sync::Mutex<u64>,
     reconnecting: BackgroundTask,
     /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
@@ -84,7 +84,6 @@ impl ConnectionManager {
             observer,
             state: watch::Sender::new(Err(None)),
             abandoned: Arc::default(),
-            epochs: AtomicU64::new(0),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: BackgroundTask::default(),
             stood: AtomicBool::new(false),

@@ -68,7 +68,7 @@ impl ConnectionManager {
     /// Opens the inbox on a connection. Where that is forbidden nothing is heard, and
     /// those who wait ask.
     pub(super) async fn subscribe(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
-        let _one_at_a_time = self.subscribing.lock().await;
+        let mut epoch = self.subscribing.lock().await;
         if wire.epoch() != 0 || !self.inbox.hears() || !wire.server.rights.push() {
             return Ok(());
         }
@@ -79,8 +79,8 @@ impl ConnectionManager {
              polling instead");
             return Ok(());
         }
-        let epoch = self.epochs.fetch_add(1, Ordering::AcqRel) + 1;
-        wire.signals.epoch.store(epoch, Ordering::Release);
+        *epoch += 1;
+        wire.signals.epoch.store(*epoch, Ordering::Release);
         Ok(())
     }
 }

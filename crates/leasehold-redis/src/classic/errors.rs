@@ -25,11 +25,9 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
 
 /// The key contains something that is not a lock of this layout.
 pub(super) fn foreign(found: &str) -> StoreError {
+    let found = errors::tame(found);
     errors::corrupt(
-        format!(
-            "the key contains a {}, which is not a classic lock; nothing was changed",
-            errors::tame(found)
-        ),
+        format!("the key contains a {found}, which is not a classic lock; nothing was changed"),
         "choose another name or prefix; if it is a lock of leasehold's native layout, leave \
      out layout=classic",
     )

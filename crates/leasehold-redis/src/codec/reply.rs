@@ -126,11 +126,9 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
 }
 
 pub(crate) fn unreadable(value: &Value) -> StoreError {
+    let shape = shape(value);
     errors::corrupt(
-        format!(
-            "the server sent an answer that leasehold does not understand: {}",
-            shape(value)
-        ),
+        format!("the server sent an answer that leasehold does not understand: {shape}"),
         "check whether a proxy between this client and the server changes its answers",
     )
 }

@@ -35,12 +35,8 @@ pub(super) fn lacking(text: &str) -> Option<String> {
     let (command, _) = rest.split_once('\'')?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "|_-.".contains(c);
     let known = !command.is_empty() && command.chars().all(plain);
-    known.then(|| {
-        format!(
-            "add +{} to the user's ACL rule",
-            command.to_ascii_lowercase()
-        )
-    })
+    let command = command.to_ascii_lowercase();
+    known.then(|| format!("add +{command} to the user's ACL rule"))
 }
 
 /// A user who may not run scripts.
@@ -53,12 +49,9 @@ pub(super) fn no_scripts(prefix: &str) -> StoreError {
 
 /// A user whose scripts may not run these commands.
 pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
-    let rule = acl("<name>", prefix);
+    let (shown, rule) = (tame(commands), acl("<name>", prefix));
     refused(
-        format!(
-            "scripts of this user may not run {} on keys that begin with {prefix:?}",
-            tame(commands)
-        ),
+        format!("scripts of this user may not run {shown} on keys that begin with {prefix:?}"),
         // Only an audit log needs these.
         match commands.contains("XADD") {
             true => format!("this rule is enough: {rule} +xadd +xrange"),
@@ -200,11 +193,10 @@ pub(super) fn loading(address: &impl std::fmt::Display) -> StoreError {
 }
 
 fn wrong_password(detail: &str) -> StoreError {
+    let said = format!("WRONGPASS {detail}");
+    let said = said.trim_end();
     refused(
-        format!(
-            "the server refuses the user name or password ({})",
-            format!("WRONGPASS {detail}").trim_end()
-        ),
+        format!("the server refuses the user name or password ({said})"),
         "check the credentials; a password file is read again with each connection",
     )
 }
@@ -262,11 +254,9 @@ pub(super) fn unsupported(message: impl Into<String>, hint: impl Into<String>) -
 
 /// The key contains something that is not leasehold's.
 pub(super) fn foreign(found: &str) -> StoreError {
+    let found = tame(found);
     corrupt(
-        format!(
-            "the key contains a {} that is not leasehold's; nothing was changed",
-            tame(found)
-        ),
+        format!("the key contains a {found} that is not leasehold's; nothing was changed"),
         "choose another prefix, or delete the key; if it is a lock of another library, \
          layout=classic shares it",
     )

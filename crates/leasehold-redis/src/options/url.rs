@@ -58,11 +58,9 @@ impl RedisOptions {
         let (address, in_path) = address(&url, &hosts)?;
         let mut options = Self::at(address);
         if hosts.len() > 1 && !matches!(options.address, RedisAddress::Sentinel(_)) {
+            let scheme = url.scheme();
             return Err(Invalid::new(
-                format!(
-                    "{}: is for one server, and the URL names several",
-                    url.scheme()
-                ),
+                format!("{scheme}: is for one server, and the URL names several"),
                 "for Sentinels write redis-sentinel://h1,h2,h3/mymaster",
             ));
         }

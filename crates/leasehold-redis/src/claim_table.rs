@@ -1,7 +1,7 @@
 //! The client's table of its own claims, for stores whose records cannot keep what is noted here.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::std_ext::lock;
@@ -21,12 +21,8 @@ impl<T> Default for ClaimTable<T> {
 }
 
 impl<T: Clone> ClaimTable<T> {
-    fn rows(&self) -> MutexGuard<'_, HashMap<(Key, ClaimId), (T, Moment)>> {
-        lock(&self.0)
-    }
-
     pub(crate) fn get(&self, key: &Key, id: &ClaimId) -> Option<(T, Moment)> {
-        self.rows().get(&(key.clone(), id.clone())).cloned()
+        lock(&self.0).get(&(key.clone(), id.clone())).cloned()
     }
 
     /// Notes a claim that expires then or later, by what is known of it. Returns the latter.
@@ -36,7 +32,7 @@ impl<T: Clone> ClaimTable<T> {
         (lapses, now): (Moment, Moment),
         noted: impl FnOnce(Option<&T>) -> T,
     ) -> Option<T> {
-        let mut rows = self.rows();
+        let mut rows = lock(&self.0);
         // Each time the table would grow.
         if rows.len() == rows.capacity() {
             rows.retain(|_, (_, lapses)| *lapses + REMEMBERED > now);
@@ -49,7 +45,7 @@ impl<T: Clone> ClaimTable<T> {
     }
 
     pub(crate) fn remove(&self, key: &Key, id: &ClaimId) -> Option<(T, Moment)> {
-        self.rows().remove(&(key.clone(), id.clone()))
+        lock(&self.0).remove(&(key.clone(), id.clone()))
     }
 }
 

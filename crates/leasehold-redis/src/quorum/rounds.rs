@@ -84,7 +84,10 @@ impl Inner {
                 () = sleep(pause) => round.handle_timeout(clock::now()),
             }
         }
-        finish_in_background(asked);
+        // What was asked besides may still arrive.
+        if !asked.is_empty() {
+            tokio::spawn(async move { while asked.next().await.is_some() {} });
+        }
         report
     }
 
@@ -199,12 +202,5 @@ impl Inner {
             tracing::debug!(%key, %server, "a server did not confirm a release; its vote has \
              expired");
         }
-    }
-}
-
-/// Lets the remaining requests finish.
-fn finish_in_background(mut asked: FuturesUnordered<Asked>) {
-    if !asked.is_empty() {
-        tokio::spawn(async move { while asked.next().await.is_some() {} });
     }
 }

@@ -34,10 +34,9 @@ pub(crate) const FIELD: &str = "v1";
 /// A body of this length is that of the note before.
 const AS_BEFORE: u16 = u16::MAX;
 
-/// The logs of a prefix, and how much of them is kept.
+/// The logs of a store, and how much of them is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    prefix: String,
     /// On one server.
     log: String,
     limit: AuditLimit,
@@ -46,7 +45,6 @@ pub(crate) struct Audit {
 impl Audit {
     pub(crate) fn new(prefix: &str, limit: AuditLimit) -> Self {
         Self {
-            prefix: prefix.to_owned(),
             log: log_of(prefix),
             limit,
         }
@@ -55,7 +53,7 @@ impl Audit {
     /// The log of a step at that key.
     pub(crate) fn log(&self, key: &str, in_cluster: bool) -> String {
         match in_cluster {
-            true => log_beside(&self.prefix, key),
+            true => log_beside(&self.log, key),
             false => self.log.clone(),
         }
     }
@@ -74,10 +72,11 @@ pub(crate) fn log_of(prefix: &str) -> String {
     format!("{prefix}audit")
 }
 
-/// In a cluster: the log of the slot that the key lies in. A script may only use keys of one slot.
-pub(crate) fn log_beside(prefix: &str, key: &str) -> String {
+/// In a cluster: the log of the slot that the key lies in, beside that of a server alone. A script may
+/// only use keys of one slot.
+pub(crate) fn log_beside(log: &str, key: &str) -> String {
     let tag = TAGS[usize::from(slots::slot_of(key))];
-    format!("{prefix}audit:{{{tag}}}")
+    format!("{log}:{{{tag}}}")
 }
 
 /// For each slot the least number that lies in it.
@@ -221,7 +220,7 @@ mod tests {
         for prefix in ["leasehold:", "{app}:"] {
             for key in ["orders/42", "a}b", "a{b}c", "{}", "🔒"] {
                 let key = format!("{prefix}lock:{key}");
-                let log = log_beside(prefix, &key);
+                let log = log_beside(&log_of(prefix), &key);
                 assert_eq!(slots::slot_of(&log), slots::slot_of(&key), "{log}");
             }
         }

@@ -51,14 +51,14 @@ impl<'a> StreamLog<'a> {
         if self.look_again.is_some_and(|at| begun < at) {
             return Ok(());
         }
-        let prefix = self.store.prefix();
+        let log = audit::log_of(self.store.prefix());
         let names = match (&self.store.route, &self.key) {
-            (Route::One(_), _) => vec![audit::log_of(prefix)],
+            (Route::One(_), _) => vec![log],
             (Route::Cluster(_), Some(key)) => {
                 let key = self.store.redis_key(key.as_str());
-                vec![audit::log_beside(prefix, &key)]
+                vec![audit::log_beside(&log, &key)]
             }
-            (Route::Cluster(_), None) => self.scan(prefix).await?,
+            (Route::Cluster(_), None) => self.scan(&log).await?,
         };
         for name in names {
             if !self.streams.iter().any(|stream| stream.name == name) {
@@ -70,8 +70,8 @@ impl<'a> StreamLog<'a> {
         Ok(())
     }
 
-    async fn scan(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let beside = format!("{}:", audit::log_of(prefix));
+    async fn scan(&self, log: &str) -> Result<Vec<String>, StoreError> {
+        let beside = format!("{log}:");
         let mut names = Names::new(self.store.route.clone(), beside.clone(), "*");
         let mut found = Vec::new();
         while let Some(page) = names.next().await? {

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use leasehold_store::StoreError;
 use leasehold_store::fork::Lazy;
 use leasehold_store::random::random_u128;
-use redis::{Pipeline, RedisResult, ServerError, Value};
+use redis::{RedisResult, ServerError, Value};
 
 use super::endpoint::Endpoint;
 use super::socket::Socket;
@@ -153,18 +153,27 @@ pub(super) async fn find(
         let probe = pipeline.cmd(verb).arg(script).arg(0).arg(&key);
         probe.arg(&commands);
     }
-    let opens = channel.filter(|_| resp3);
-    if let Some(channel) = opens {
+    // The inbox is open while `PUBLISH` counts, and closed right after it.
+    if let Some(channel) = channel.filter(|_| resp3) {
+        pipeline.cmd("SUBSCRIBE").arg(channel);
         pipeline.cmd("PUBLISH").arg(channel).arg("");
+        pipeline.cmd("UNSUBSCRIBE").arg(channel);
     }
-    let (subscribed, answers) = ask(connection, &pipeline, opens).await?;
+    let answers = connection.ask_all(pipeline.cmd_iter()).await;
+    let answers = answers.map_err(errors::of_connection)?;
     let (sections, rest) = answers.split_at(SECTIONS.len().min(answers.len()));
-    let info = read_info(sections)?;
-    let [in_full, by_hash, published @ ..] = rest else {
+    let [in_full, by_hash, inbox @ ..] = rest else {
         return Err(unreadable(&Value::Nil));
     };
+    let (subscribed, published) = match inbox {
+        [opened, published, closed] => {
+            forbidden_or_lost(Ok(closed.clone()))?.ok();
+            (forbidden_or_lost(Ok(opened.clone()))?, Some(published))
+        }
+        _ => (Ok(()), None),
+    };
+    let info = read_info(sections)?;
     let forbidden = |value: &Value| matches!(value, Value::ServerError(e) if is_forbidden(e));
-    let published = published.first();
     let facts = [
         (MissingPermission::INFO, info.is_empty()),
         (MissingPermission::RESP3, channel.is_some() && !resp3),
@@ -195,26 +204,6 @@ pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
         true => Ok(()),
         false => Err(errors::no_right(&forbidden.join(", "), prefix)),
     }
-}
-
-/// Sends all of it at once: the inbox is open while `PUBLISH` counts, and closed
-/// right after it. Says whether it could be opened.
-async fn ask(
-    connection: &Socket,
-    pipeline: &Pipeline,
-    channel: Option<&str>,
-) -> Result<(Result<(), StoreError>, Vec<Value>), StoreError> {
-    let about = |name: &str| channel.map(|channel| redis::cmd(name).arg(channel).to_owned());
-    let (opens, closes) = (about("SUBSCRIBE"), about("UNSUBSCRIBE"));
-    let commands = opens.iter().chain(pipeline.cmd_iter()).chain(&closes);
-    let answers = connection.ask_all(commands).await;
-    let mut answers = answers.map_err(errors::of_connection)?;
-    let mut opened = Ok(());
-    if channel.is_some() {
-        forbidden_or_lost(Ok(answers.pop().unwrap_or(Value::Nil)))?.ok();
-        opened = forbidden_or_lost(Ok(answers.remove(0)))?;
-    }
-    Ok((opened, answers))
 }
 
 /// What a command that opens or closes the inbox was answered: an error within if

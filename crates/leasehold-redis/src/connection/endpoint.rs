@@ -169,14 +169,6 @@ impl Endpoint {
         shaken.judge(self).await
     }
 
-    /// Opens a further connection to a server, on which nothing is heard.
-    pub(crate) async fn open_beside(&self, server: &Server) -> Result<Opened, StoreError> {
-        match (self.search(), &server.named) {
-            (Some(search), Some(named)) => search.open(self, named, None).await,
-            _ => self.connect(None).await,
-        }
-    }
-
     /// Opens a connection to the server for other commands than those of locks.
     pub(crate) async fn open_for_others(&self) -> Result<MultiplexedConnection, StoreError> {
         let target = self.connect(None).await?.handshake.target;

@@ -229,7 +229,11 @@ impl Connection {
     /// heard.
     pub(crate) async fn open_beside(&self) -> Result<Socket, StoreError> {
         let link = self.link().ok_or_else(broken)?;
-        let opened = link.endpoint.open_beside(&self.server).await?;
+        let endpoint = &link.endpoint;
+        let opened = match (endpoint.search(), &self.server.named) {
+            (Some(search), Some(named)) => search.open(endpoint, named, None).await?,
+            _ => endpoint.connect(None).await?,
+        };
         if opened.server.run_id != self.server.run_id {
             // The address leads elsewhere by now.
             self.leave();

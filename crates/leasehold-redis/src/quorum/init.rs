@@ -1,12 +1,9 @@
 //! Marks the servers of a set as new.
 
-use std::sync::Arc;
-
 use leasehold_store::StoreError;
 use leasehold_store::scheme::Initialised;
 use leasehold_store::sync::check_runtime;
 
-use super::member::Member;
 use super::{RedlockOptions, RedlockStore};
 use crate::connection::gate;
 
@@ -35,18 +32,14 @@ impl RedlockStore {
         let store = Self::start(options)?;
         let inner = &store.inner;
         let limit = inner.options.servers[0].connect_timeout;
-        let mark = |member: &Member| {
-            let shared = Arc::clone(&member.shared);
-            async move {
-                let wire = shared.connection().await?;
-                gate::mark(&wire, &shared.endpoint.options.prefix, &inner.terms).await
-            }
-        };
-        let outcomes = inner.each(limit, mark).await;
-        let names = inner.members.iter().map(|member| member.name.clone());
-        let marked = names.zip(outcomes);
+        let outcomes = inner.each(limit, |member| async move {
+            let wire = member.shared.connection().await?;
+            let prefix = &member.shared.endpoint.options.prefix;
+            gate::mark(&wire, prefix, &inner.terms).await
+        });
+        let marked = inner.members.iter().zip(outcomes.await);
         Ok(marked
-            .map(|(server, outcome)| Initialised::new(server, outcome))
+            .map(|(member, outcome)| Initialised::new(&*member.name, outcome))
             .collect())
     }
 }

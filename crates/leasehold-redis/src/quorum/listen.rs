@@ -25,15 +25,11 @@ pub(super) async fn listen(
     inner: &Inner,
     sink: Arc<dyn PushSink>,
 ) -> Result<Subscriptions, StoreError> {
-    let links = || {
-        inner
-            .members
-            .iter()
-            .map(|member| Arc::clone(&member.shared))
-    };
-    let opened: Result<_, _> = links().map(|link| link.open_inbox(&sink)).collect();
-    let opened = opened?;
-    let mut subscribed: FuturesUnordered<_> = links()
+    let members = || inner.members.iter();
+    let opened = members().map(|member| member.shared.open_inbox(&sink));
+    let opened = opened.collect::<Result<_, _>>()?;
+    let links = members().map(|member| Arc::clone(&member.shared));
+    let mut subscribed: FuturesUnordered<_> = links
         .map(|link| async move { link.subscribed().await })
         .collect();
     let quorum = async {

@@ -92,9 +92,8 @@ impl Handshake {
         let (info, socket) = (&self.info, &self.socket);
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         let (url, options) = (&endpoint.redacted, &endpoint.options);
-        endpoint
-            .cluster
-            .store(field("cluster_enabled") == "1", Ordering::Release);
+        let cluster = field("cluster_enabled");
+        endpoint.cluster.store(cluster == "1", Ordering::Release);
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
             return Err(errors::loading(&self.target.address));
@@ -110,7 +109,7 @@ impl Handshake {
         endpoint.common.reported.say(&rights, url, &options.prefix);
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
-        rights.counts &= field("cluster_enabled") == "0";
+        rights.counts &= cluster == "0";
         warn_of_eviction(field("maxmemory"), field("maxmemory_policy"), url);
         let run_id = field("run_id").to_owned();
         check_needs(endpoint, &run_id, field("role"))?;

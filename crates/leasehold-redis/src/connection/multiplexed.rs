@@ -97,9 +97,7 @@ impl Connection {
         let wire = Arc::new(Self {
             last: format!("{}last", options.prefix),
             retention: options.retention,
-            audit: options
-                .audit
-                .map(|limit| Audit::new(&options.prefix, limit)),
+            audit: options.audit.map(|it| Audit::new(&options.prefix, it)),
             parted: AtomicBool::new(endpoint.is_cluster() || endpoint.set.is_some()),
             is_member: endpoint.set.is_some(),
             socket: opened.handshake.socket,

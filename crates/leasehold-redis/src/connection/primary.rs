@@ -170,12 +170,8 @@ impl Search {
 
     async fn ask(&self, node: &Address) -> Result<Named, NotNamed> {
         let sentinel = self.reach(node, None).await?;
-        sentinel::ask(
-            &sentinel,
-            &self.sentinels.master,
-            self.patience_with_sentinel(),
-        )
-        .await
+        let (master, limit) = (&self.sentinels.master, self.patience_with_sentinel());
+        sentinel::ask(&sentinel, master, limit).await
     }
 
     /// Connects to one Sentinel.

@@ -185,12 +185,10 @@ impl LockStore for RedisStore {
             return Ok(None);
         }
         Ok(Some(match script::read_replies(&value, parts.len())? {
-            Ok(replies) => AllAnswer::All(
-                replies
-                    .into_iter()
-                    .map(|reply| context.answer(reply))
-                    .collect::<Result<_, _>>()?,
-            ),
+            Ok(replies) => {
+                let answers = replies.into_iter().map(|reply| context.answer(reply));
+                AllAnswer::All(answers.collect::<Result<_, _>>()?)
+            }
             Err((part, reply)) => AllAnswer::NotAll {
                 part,
                 answer: context.answer(reply)?,

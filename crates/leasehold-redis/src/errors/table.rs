@@ -60,6 +60,7 @@ const ELSEWHERE: &str = "the server is a node of a Redis Cluster and does not ke
 const USE_CLUSTER: &str = "for a cluster write redis-cluster://, with one or more of its nodes";
 const FAILS_OVER: &str = "the fail-over of the server is in progress";
 const WAIT: &str = "wait until it is over; the server's log says more";
+const TO_PRIMARY: &str = "connect to the primary; after a fail-over, to the new one";
 
 /// The errors of Redis 8 and Valkey 9, and those of leasehold's scripts. The first that fits
 /// counts. An answer that is not here stays: nothing is known of it, so nothing is promised.
@@ -69,17 +70,11 @@ pub(super) const ANSWERS: &[Answer] = &[
         "the server has too few replicas and refuses writes",
         "wait until a replica follows it, as after a fail-over; see its min-replicas-to-write",
     )),
-    answer("READONLY", Passes, Of(
-        "the server is a read-only replica",
-        "connect to the primary; after a fail-over, to the new one",
-    )),
-    answer("REDIRECT", Passes, Of(
-        "the server is a replica and names another primary",
-        "connect to the primary; after a fail-over, to the new one",
-    )),
+    answer("READONLY", Passes, Of("the server is a read-only replica", TO_PRIMARY)),
+    answer("REDIRECT", Passes, Of("the server is a replica and names another primary", TO_PRIMARY)),
     answer("MASTERDOWN", Passes, Of(
         "the server is a replica without a connection to its primary",
-        "connect to the primary; after a fail-over, to the new one",
+        TO_PRIMARY,
     )),
     answer("NOMASTERLINK", Passes, Of(FAILS_OVER, WAIT)),
     answer("INPROG", Passes, Of(FAILS_OVER, WAIT)),
@@ -93,7 +88,7 @@ pub(super) const ANSWERS: &[Answer] = &[
     )),
     answer("UNBLOCKED", Passes, Of(
         "the server stopped the request, as it does when it becomes a replica",
-        "connect to the primary; after a fail-over, to the new one",
+        TO_PRIMARY,
     )),
     answer("LOADING", Passes, Of(
         "the server is still loading its data (LOADING)",

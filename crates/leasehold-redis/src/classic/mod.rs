@@ -167,15 +167,14 @@ impl ClassicStore {
     async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
         check_renew(renew)?;
         let id = &renew.id;
-        Ok(
-            match self.ask(key, Verb::Renew, id.expose(), renew.ttl).await? {
-                Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
-                _ => {
-                    self.note_left(key, id);
-                    Reply::Gone
-                }
-            },
-        )
+        let renewed = self.ask(key, Verb::Renew, id.expose(), renew.ttl).await?;
+        Ok(match renewed {
+            Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+            _ => {
+                self.note_left(key, id);
+                Reply::Gone
+            }
+        })
     }
 
     async fn release(&self, key: &Key, id: &ClaimId, verb: Verb) -> Result<Reply, StoreError> {

@@ -68,11 +68,8 @@ impl Names {
             return Ok(None);
         };
         let wire = node.connection().await?;
-        if self
-            .wire
-            .as_ref()
-            .is_none_or(|last| !Arc::ptr_eq(last, &wire))
-        {
+        let is_same = |last: &Arc<Connection>| Arc::ptr_eq(last, &wire);
+        if !self.wire.as_ref().is_some_and(is_same) {
             self.cursor = START.to_vec();
             self.wire = Some(Arc::clone(&wire));
         }

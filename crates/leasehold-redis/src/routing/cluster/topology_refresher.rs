@@ -109,10 +109,8 @@ impl Cluster {
     /// Whether a node that has slots cannot be reached.
     fn misses_a_node(&self) -> bool {
         let map = lock(&self.map);
-        map.topology
-            .primaries()
-            .iter()
-            .any(|node| map.links.get(node).is_some_and(|link| !link.is_up()))
+        let is_down = |node: &Address| map.links.get(node).is_some_and(|link| !link.is_up());
+        map.topology.primaries().iter().any(is_down)
     }
 }
 

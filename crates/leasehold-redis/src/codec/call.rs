@@ -161,12 +161,9 @@ impl<'a> Request<'a> {
         match *self {
             Self::Steps { steps, all } => {
                 let size = steps.iter().map(|it| it.command.len() + it.key.len() + 32);
-                let beside = [
-                    terms.last.is_some(),
-                    terms.audit.is_some(),
-                    terms.gated.is_some(),
-                ];
-                let beside = beside.into_iter().filter(|it| *it).count();
+                let beside = usize::from(terms.last.is_some())
+                    + usize::from(terms.audit.is_some())
+                    + usize::from(terms.gated.is_some());
                 let mut call = begin(&SCRIPTS.step, steps.len() + beside, size.sum());
                 add_steps(&mut call, steps, all, terms);
                 call
@@ -336,19 +333,16 @@ fn pack_release(step: &mut Vec<u8>, release: &Release) {
 }
 
 fn pack_void(step: &mut Vec<u8>, void: &Void) {
-    let mut start = |flags, id| {
-        step.extend_from_slice(&[verb::VOID, flags]);
-        push_number(step, void.up_to.get());
-        push_short(step, id);
+    let (flags, id, by) = match &void.whose {
+        Voided::Claim { id, released: true } => (flag::RELEASED, id.expose(), None),
+        Voided::Claim { id, .. } => (0, id.expose(), None),
+        Voided::Key { by } => (flag::KEY, "", Some(by)),
     };
-    match &void.whose {
-        Voided::Claim { id, released } => {
-            start(sum([(*released, flag::RELEASED)]), id.expose());
-        }
-        Voided::Key { by } => {
-            start(flag::KEY, "");
-            push_client(step, None, by);
-        }
+    step.extend_from_slice(&[verb::VOID, flags]);
+    push_number(step, void.up_to.get());
+    push_short(step, id);
+    if let Some(by) = by {
+        push_client(step, None, by);
     }
 }
 

@@ -50,14 +50,12 @@ impl Frames {
     fn length_of_value(&mut self) -> Option<usize> {
         let rest = &self.arrived[self.seen..];
         let line = rest.windows(2).position(|two| two == b"\r\n")?;
-        let count = || {
-            std::str::from_utf8(&rest[1..line])
-                .ok()?
-                .parse::<u64>()
-                .ok()
-        };
+        // None of an empty line, which is no answer.
+        let text = rest.get(1..line).unwrap_or_default();
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let count = text.parse::<u64>().ok();
         let (mut length, mut within) = (line + 2, 0);
-        match (rest[0], count()) {
+        match (rest[0], count) {
             // A text of so many bytes and the end of its line.
             (b'$' | b'!' | b'=', Some(count)) => {
                 let text = usize::try_from(count).unwrap_or(usize::MAX);
@@ -126,6 +124,8 @@ mod tests {
             b"\x15\x03\x01",
             b"*1\r\nx",
             b"*1\r\n*2\r\n\0",
+            b"\r\n",
+            b"*1\r\n\r\n",
         ] {
             let mut frames = Frames::default();
             frames.arrived.extend_from_slice(other);

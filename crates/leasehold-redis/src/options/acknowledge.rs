@@ -110,14 +110,12 @@ impl fmt::Display for AcknowledgedBy {
 
 /// Reads who must acknowledge; nobody with `none`.
 pub(super) fn parse(text: &str) -> Result<Option<Acknowledge>, Invalid> {
+    let disk = |replicas| AcknowledgedBy::Disk { replicas };
     let by = match (text, text.strip_prefix("disk:")) {
         ("none", _) => return Ok(None),
         ("majority", _) => Some(AcknowledgedBy::Majority),
-        ("disk", _) => Some(AcknowledgedBy::Disk { replicas: 0 }),
-        (_, Some(count)) => count
-            .parse()
-            .ok()
-            .map(|replicas| AcknowledgedBy::Disk { replicas }),
+        ("disk", _) => Some(disk(0)),
+        (_, Some(count)) => count.parse().ok().map(disk),
         (count, None) => count.parse().ok().map(AcknowledgedBy::Replicas),
     };
     by.map(|by| Some(Acknowledge::by(by)))

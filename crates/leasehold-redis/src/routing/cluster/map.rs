@@ -35,10 +35,7 @@ impl Cluster {
     /// These nodes, another one first each time.
     pub(super) fn in_turn(&self, mut nodes: Vec<Address>) -> Vec<Address> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        if !nodes.is_empty() {
-            let first = turn % nodes.len();
-            nodes.rotate_left(first);
-        }
+        nodes.rotate_left(turn.checked_rem(nodes.len()).unwrap_or(0));
         nodes
     }
 

@@ -148,13 +148,13 @@ where
         if let Some(node) = nodes.next() {
             asked.push(ask(node));
         }
-        let answer = if nodes.len() == 0 {
-            asked.next().await
-        } else {
-            match timeout(HEDGE, asked.next()).await {
-                Ok(answer) => answer,
-                Err(_) => continue,
-            }
+        // The last one is waited for.
+        let limit = match nodes.len() {
+            0 => Duration::MAX,
+            _ => HEDGE,
+        };
+        let Ok(answer) = timeout(limit, asked.next()).await else {
+            continue;
         };
         match answer {
             Some(Ok(answer)) => return Ok(answer),

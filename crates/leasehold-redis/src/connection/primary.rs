@@ -244,22 +244,15 @@ impl Search {
 /// Looks out for fail-overs, so that a primary which was only stopped is left
 /// before its answers are given up, and is not believed when it goes on.
 pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>) {
-    let mut silent = 0;
     while link.strong_count() > 0 {
-        let order = search.order();
-        let Some(node) = order.first() else { return };
-        match search.listen(node, &link).await {
-            Ok(()) => return,
-            Err(error) => {
-                tracing::debug!(sentinel = %node, %error, "cannot listen to the Sentinel");
-                search.put_last(node);
-                silent += 1;
-            }
+        for node in search.order() {
+            let Err(error) = search.listen(&node, &link).await else {
+                return;
+            };
+            tracing::debug!(sentinel = %node, %error, "cannot listen to the Sentinel");
+            search.put_last(&node);
         }
-        if silent >= order.len() {
-            silent = 0;
-            sleep(PAUSE).await;
-        }
+        sleep(PAUSE).await;
     }
 }
 

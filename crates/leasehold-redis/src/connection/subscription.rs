@@ -52,16 +52,12 @@ impl ConnectionManager {
 
     /// Waits until the open inbox is subscribed, however long that takes.
     pub(crate) async fn subscribed(self: &Arc<Self>) {
-        loop {
-            let connected = self.settled(Duration::MAX, |_| false).await;
-            if let Ok(wire) = connected
-                && self.subscribe(&wire).await.is_err()
-            {
-                // The next connection may do.
-                wire.leave();
-            } else {
+        while let Ok(wire) = self.settled(Duration::MAX, |_| false).await {
+            if self.subscribe(&wire).await.is_ok() {
                 return;
             }
+            // The next connection may do.
+            wire.leave();
         }
     }
 

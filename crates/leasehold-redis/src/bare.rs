@@ -138,11 +138,7 @@ fn spent(info: &InfoDict, with_set: bool) -> ServerCost {
         values.next()?.1.parse::<u64>().ok()
     };
     let time = |command| Duration::from_micros(stats(command, "usec").unwrap_or(0));
-    let set = if with_set {
-        time("cmdstat_set")
-    } else {
-        Duration::ZERO
-    };
+    let set = time("cmdstat_set") * u32::from(with_set);
     ServerCost::new(
         stats("cmdstat_evalsha", "calls").unwrap_or(0),
         time("cmdstat_evalsha").saturating_add(set),

@@ -225,13 +225,12 @@ pub(crate) fn forbidden_or_lost(
 pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {
     let mut info = HashMap::new();
     for section in sections {
-        match section {
-            Value::ServerError(error) if is_forbidden(error) => continue,
-            Value::ServerError(error) => return Err(errors::of_server(error)),
-            _ => {}
+        match (section, text_of(section)) {
+            (Value::ServerError(error), _) if is_forbidden(error) => {}
+            (Value::ServerError(error), _) => return Err(errors::of_server(error)),
+            (_, Some(text)) => info.extend(fields(&text)),
+            (_, None) => return Err(unreadable(section)),
         }
-        let text = text_of(section).ok_or_else(|| unreadable(section))?;
-        info.extend(fields(&text));
     }
     Ok(info)
 }

@@ -43,10 +43,9 @@ pub(super) fn unsupported(why: &str) -> StoreError {
 impl RedlockStore {
     pub(super) async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
         claim.mode.check()?;
-        if self.inner.options.is_classic() {
-            classic::check_claim(claim)?;
-        } else {
-            check_claim(claim)?;
+        match self.inner.options.is_classic() {
+            true => classic::check_claim(claim)?,
+            false => check_claim(claim)?,
         }
         self.check_ttl(claim.lease_ttl)?;
         let inner = &self.inner;

@@ -35,9 +35,8 @@ impl Address {
                 tls_params: None,
             });
         }
-        let why = "this build of leasehold has no TLS";
         Err(errors::unsupported(
-            why,
+            "this build of leasehold has no TLS",
             "build it with the feature `tls-ring`",
         ))
     }

@@ -84,7 +84,8 @@ pub(super) async fn open(target: &Target) -> io::Result<Stream> {
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls { host, port, .. } => {
             let name = rustls::pki_types::ServerName::try_from(host.clone());
-            let (name, config) = (name.map_err(io::Error::other)?, target.tls()?);
+            let name = name.map_err(io::Error::other)?;
+            let config = target.tls.clone().ok_or(io::ErrorKind::Unsupported)?;
             let stream = tcp(host, *port, target.answer).await?;
             let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
             let stream = stream.await?;

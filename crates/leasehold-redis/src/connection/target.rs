@@ -1,8 +1,6 @@
 //! Where a connection leads, and how it logs in.
 
 #[cfg(feature = "tls")]
-use std::io;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -78,7 +76,7 @@ pub(crate) struct Target {
     /// To answer.
     pub(super) answer: Duration,
     #[cfg(feature = "tls")]
-    tls: Option<Arc<ClientConfig>>,
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 impl Target {
@@ -106,13 +104,6 @@ impl Target {
             opening: options.connect_timeout,
             answer: options.response_timeout,
         })
-    }
-
-    #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> io::Result<Arc<ClientConfig>> {
-        self.tls
-            .clone()
-            .ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The server without locks: plain commands, as other libraries use them.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -46,6 +45,7 @@ const FENCED: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]
 /// How long a lock lasts, in milliseconds.
 const TTL: usize = 30_000;
 
+#[derive(Debug)]
 struct Bare {
     connection: MultiplexedConnection,
     release: Script,
@@ -53,12 +53,6 @@ struct Bare {
     prefix: String,
     /// So many have worked.
     tasks: AtomicUsize,
-}
-
-impl fmt::Debug for Bare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bare").finish_non_exhaustive()
-    }
 }
 
 impl Bare {

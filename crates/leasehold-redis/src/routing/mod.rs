@@ -66,7 +66,7 @@ impl Route {
     pub(crate) fn inbox(&self) -> &Inbox {
         match self {
             Self::One(shared) => shared.inbox.name(),
-            Self::Cluster(cluster) => cluster.inbox(),
+            Self::Cluster(cluster) => cluster.inbox.name(),
         }
     }
 

@@ -82,10 +82,10 @@ impl Cluster {
             };
             if !up {
                 again.store(true, Ordering::Release);
-                cluster.home.inbox.push(Push::Disconnected);
+                cluster.inbox.push(Push::Disconnected);
                 cluster.refresh();
             } else if again.swap(true, Ordering::AcqRel) {
-                cluster.home.inbox.push(Push::Reset);
+                cluster.inbox.push(Push::Reset);
             }
         })
     }
@@ -126,7 +126,7 @@ impl Cluster {
         if changed {
             self.changes.send_modify(|changes| *changes += 1);
         }
-        self.home.check(self);
+        self.check_home();
     }
 
     /// A node may have taken over from another, and not know all that one knew.
@@ -134,7 +134,7 @@ impl Cluster {
         let mut map = lock(&self.map);
         if map.links.get(&node).is_some_and(|link| link.is_up()) {
             drop(map);
-            self.home.inbox.push(Push::Reset);
+            self.inbox.push(Push::Reset);
         } else if let Ok(endpoint) = self.endpoint(&node) {
             let link = ConnectionManager::start(endpoint, Some(self.observer(true)));
             map.links.insert(node, link);

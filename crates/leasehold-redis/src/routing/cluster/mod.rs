@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_core::{Backoff, Inbox};
+use leasehold_core::Backoff;
 use leasehold_store::StoreError;
 use leasehold_store::random::random_u128;
 use leasehold_store::sync::timeout;
@@ -32,11 +32,12 @@ use tokio::time::sleep;
 use self::map::Map;
 pub use self::options::RedisClusterOptions;
 use self::redirect::Redirect;
-use self::subscription_node::SubscriptionNode;
 use crate::codec::script::Request;
 use crate::codec::slots;
 use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
+use crate::connection::inbox::OwnInbox;
+use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
 use crate::connection::step::{Context, Delivery, send};
 use crate::connection::target::{self, Common};
@@ -61,7 +62,9 @@ pub(crate) struct Cluster {
     pub(crate) options: RedisClusterOptions,
     /// The URL, without the password.
     pub(crate) redacted: String,
-    home: SubscriptionNode,
+    pub(crate) inbox: Arc<OwnInbox>,
+    /// The connection on which pushes are received.
+    home: Mutex<Option<Arc<ConnectionManager>>>,
     common: Arc<Common>,
     map: Mutex<Map>,
     /// Counts what changes on the map.
@@ -81,7 +84,8 @@ impl Cluster {
             .try_for_each(|seed| target::check(&options.at(&seed)))?;
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            home: SubscriptionNode::new(),
+            inbox: Arc::new(OwnInbox::random()),
+            home: Mutex::default(),
             options,
             common: Arc::default(),
             map: Mutex::default(),
@@ -94,11 +98,6 @@ impl Cluster {
         cluster.find_nodes().await?;
         cluster.refresh_from_time_to_time();
         Ok(cluster)
-    }
-
-    /// Our name.
-    pub(crate) fn inbox(&self) -> &Inbox {
-        self.home.inbox.name()
     }
 
     /// A node, and how to connect to it.
@@ -156,7 +155,7 @@ impl Cluster {
             *why = errors::unavailable(UNANSWERED);
             // Before sending: what is sent before the inbox is open may go without pushes.
             let context = Context {
-                epoch: self.home.epoch(),
+                epoch: self.epoch(),
                 acknowledged: None,
             };
             let asked = send(&connection, delivery, request);

@@ -6,7 +6,7 @@
 //! its step was sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_store::{Listening, PushSink, StoreError};
@@ -15,7 +15,6 @@ use tokio::time::sleep;
 use super::Cluster;
 use crate::connection::address::Address;
 use crate::connection::endpoint::Endpoint;
-use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
 use crate::std_ext::{BackgroundTask, lock};
@@ -26,34 +25,22 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long it may take to say so.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// The inbox of a client, and the connection on which pushes are received.
-pub(super) struct SubscriptionNode {
-    pub(super) inbox: Arc<OwnInbox>,
-    link: Mutex<Option<Arc<ConnectionManager>>>,
-}
-
-impl SubscriptionNode {
-    pub(super) fn new() -> Self {
-        Self {
-            inbox: Arc::new(OwnInbox::random()),
-            link: Mutex::default(),
-        }
-    }
-
-    fn current(&self) -> Option<Arc<Connection>> {
-        lock(&self.link).as_ref()?.current()
+impl Cluster {
+    /// The connection of the inbox, if it is up.
+    fn home(&self) -> Option<Arc<Connection>> {
+        lock(&self.home).as_ref()?.current()
     }
 
     /// Zero while the client is not subscribed.
     pub(super) fn epoch(&self) -> u64 {
-        self.current().map_or(0, |wire| wire.epoch())
+        self.home().map_or(0, |wire| wire.epoch())
     }
 
     /// Handles a changed map: a node that is not on it receives nothing.
-    pub(super) fn check(&self, cluster: &Cluster) {
-        if let Some(wire) = self.current()
+    pub(super) fn check_home(&self) {
+        if let Some(wire) = self.home()
             && let Some(named) = &wire.server.named
-            && !lock(&cluster.map)
+            && !lock(&self.map)
                 .topology
                 .nodes()
                 .any(|node| *node == named.primary)
@@ -61,21 +48,18 @@ impl SubscriptionNode {
             wire.leave();
         }
     }
-}
 
-impl Cluster {
     /// Opens the inbox, on one of the primaries, whichever can.
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
     ) -> Result<ClusterSubscription, StoreError> {
-        let home = &self.home;
-        home.inbox.open(sink)?;
+        self.inbox.open(sink)?;
         let subscription = ClusterSubscription {
             cluster: Arc::clone(self),
             looks_after: BackgroundTask::default(),
         };
-        if !home.inbox.hears() {
+        if !self.inbox.hears() {
             // Those who wait ask.
             return Ok(subscription);
         }
@@ -99,10 +83,10 @@ impl Cluster {
         };
         let any = self.options.at(&Address::new("", 0));
         let endpoint = Endpoint::any(&any, nodes, &self.common);
-        let inbox = Arc::clone(&home.inbox);
+        let inbox = Arc::clone(&self.inbox);
         // Its inbox is open, so it subscribes whenever it connects.
         let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
-        *lock(&home.link) = Some(Arc::clone(&link));
+        *lock(&self.home) = Some(Arc::clone(&link));
         subscription
             .looks_after
             .start(look_after(Arc::downgrade(&link)));
@@ -133,7 +117,7 @@ impl Listening for ClusterSubscription {}
 impl Drop for ClusterSubscription {
     fn drop(&mut self) {
         // With its connection, which is its subscription.
-        lock(&self.cluster.home.link).take();
-        self.cluster.home.inbox.close();
+        lock(&self.cluster.home).take();
+        self.cluster.inbox.close();
     }
 }

@@ -44,14 +44,14 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let channel = self.home.inbox.channel(&self.options.node.prefix);
+            let channel = self.inbox.channel(&self.options.node.prefix);
             let endpoint = self.endpoint(&seed)?.hearing(&channel);
             let link = ConnectionManager::open(endpoint, Some(self.observer(false))).await?;
             let topology = self.ask(&link, &seed).await?;
             Ok((seed, link, topology))
         });
         let (seed, link, topology) = found.await?;
-        self.home.inbox.decide(link.inbox.hears());
+        self.inbox.decide(link.inbox.hears());
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }

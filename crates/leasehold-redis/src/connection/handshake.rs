@@ -106,7 +106,7 @@ impl Handshake {
             return Err(errors::read_only());
         }
         let mut rights = self.rights.clone()?;
-        endpoint.common.reported.say(&rights, url, &options.prefix);
+        endpoint.common.report(&rights, url, &options.prefix);
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
         rights.counts &= cluster == "0";

@@ -52,13 +52,6 @@ impl Signals {
     }
 }
 
-/// Whose turn it is to send a script that the server does not know, and how often somebody has.
-#[derive(Debug, Default)]
-pub(crate) struct Loads {
-    pub(super) turn: tokio::sync::Mutex<()>,
-    pub(super) count: AtomicU64,
-}
-
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) signals: Arc<Signals>,
@@ -78,7 +71,10 @@ pub(crate) struct Connection {
     /// Where the connection itself is driven: what sends for others must not stand still with the
     /// runtime of whoever came first.
     pub(super) runtime: tokio::runtime::Handle,
-    pub(super) loads: Loads,
+    /// Held by who sends a script that the server does not know.
+    pub(super) loading: tokio::sync::Mutex<()>,
+    /// How often somebody has.
+    pub(super) loads: AtomicU64,
     in_flight: AtomicUsize,
     /// Whether it still lives.
     checking: BackgroundTask,
@@ -107,7 +103,8 @@ impl Connection {
             link,
             batcher: Batcher::default(),
             runtime: tokio::runtime::Handle::current(),
-            loads: Loads::default(),
+            loading: tokio::sync::Mutex::default(),
+            loads: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
             checking: BackgroundTask::default(),
             silent_since: Mutex::default(),

@@ -5,7 +5,6 @@
 //! without it in degraded mode, if that is safe (`docs/adr/08-redis-connections.md`).
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use leasehold_store::StoreError;
 use leasehold_store::fork::Lazy;
@@ -17,7 +16,6 @@ use super::socket::Socket;
 use super::value::text_of;
 use crate::codec::script::{Script, unreadable};
 use crate::errors;
-use crate::std_ext::lock;
 
 /// What the scripts run on the key of a lock, and on that of a vote.
 const OF_LOCKS: &[&str] = &[
@@ -95,24 +93,6 @@ impl MissingPermission {
 
     pub(crate) fn remedy(&self, prefix: &str) -> String {
         self.remedy.replace("<prefix>", prefix)
-    }
-}
-
-/// The missing permissions that were already logged.
-#[derive(Debug, Default)]
-pub(crate) struct ReportedMissing(Mutex<Vec<&'static MissingPermission>>);
-
-impl ReportedMissing {
-    /// Logs missing permissions, each once.
-    pub(crate) fn say(&self, rights: &Rights, url: &str, prefix: &str) {
-        let mut said = lock(&self.0);
-        for missing in &rights.missing {
-            if !said.contains(missing) {
-                said.push(*missing);
-                let (found, cost, remedy) = (missing.found, missing.cost, missing.remedy(prefix));
-                tracing::warn!(%url, "{found}, so {cost}: {remedy}");
-            }
-        }
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) async fn send(
 ) -> Result<Sent, StoreError> {
     let mut relied = 0;
     loop {
-        let loads = wire.loads.count.load(Ordering::Acquire);
+        let loads = wire.loads.load(Ordering::Acquire);
         let sent = send_as(wire, delivery, request, false).await?;
         if !matches!(&sent.0, Value::ServerError(error) if error.code() == "NOSCRIPT") {
             return Ok(sent);
@@ -130,15 +130,15 @@ async fn send_in_full(
     loads: Option<u64>,
 ) -> Result<Option<Sent>, StoreError> {
     let _turn = match loads {
-        Some(_) => Some(wire.loads.turn.lock().await),
+        Some(_) => Some(wire.loading.lock().await),
         None => None,
     };
-    if loads.is_some_and(|loads| wire.loads.count.load(Ordering::Acquire) != loads) {
+    if loads.is_some_and(|loads| wire.loads.load(Ordering::Acquire) != loads) {
         return Ok(None);
     }
     let sent = send_as(wire, delivery, request, true).await;
     // Also in vain: those who wait find out for themselves, all at the same time.
-    wire.loads.count.fetch_add(1, Ordering::AcqRel);
+    wire.loads.fetch_add(1, Ordering::AcqRel);
     sent.map(Some)
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,14 +14,16 @@ use redis::{ConnectionAddr, RedisConnectionInfo};
 use rustls::ClientConfig;
 
 use super::address::Address;
-use super::rights::ReportedMissing;
+use super::rights::{MissingPermission, Rights};
 use crate::errors::Dialling;
 use crate::options::RedisOptions;
+use crate::std_ext::lock;
 
 /// What the connections of one client share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
-    pub(super) reported: ReportedMissing,
+    /// The missing permissions that were logged.
+    reported: Mutex<Vec<&'static MissingPermission>>,
     /// Whether a connection was opened with these settings before.
     pub(super) worked: AtomicBool,
     /// Whether a server has understood `HELLO`.
@@ -50,6 +53,18 @@ impl Common {
         options: &RedisOptions,
     ) -> Result<Target, StoreError> {
         self.target(node.reached(options)?, options).await
+    }
+
+    /// Logs missing permissions, each once.
+    pub(super) fn report(&self, rights: &Rights, url: &str, prefix: &str) {
+        let mut reported = lock(&self.reported);
+        for missing in &rights.missing {
+            if !reported.contains(missing) {
+                reported.push(*missing);
+                let (found, cost, remedy) = (missing.found, missing.cost, missing.remedy(prefix));
+                tracing::warn!(%url, "{found}, so {cost}: {remedy}");
+            }
+        }
     }
 
     fn has_worked(&self) -> bool {

@@ -211,14 +211,23 @@ async fn reap(wire: Weak<Connection>) {
     }
 }
 
-/// Opens a connection on which answers take as long as an acknowledgement may.
+/// Opens a further connection to the same process of the server, on which nothing is heard, and answers
+/// take as long as an acknowledgement may.
 async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError> {
-    let connection = wire.open_beside().await?;
-    if let Some(link) = wire.link() {
-        let limit = link.endpoint.options.response_timeout;
-        connection.set_response_timeout(limit + policy.within);
+    let link = wire.link().ok_or_else(broken)?;
+    let endpoint = &link.endpoint;
+    let opened = match (endpoint.search(), &wire.server.named) {
+        (Some(search), Some(named)) => search.open(endpoint, named, None).await?,
+        _ => endpoint.connect(None).await?,
+    };
+    if opened.server.run_id != wire.server.run_id {
+        // The address leads elsewhere by now.
+        wire.leave();
+        return Err(broken());
     }
-    Ok(connection)
+    let socket = opened.handshake.socket;
+    socket.set_response_timeout(endpoint.options.response_timeout + policy.within);
+    Ok(socket)
 }
 
 /// Writes, and waits for the acknowledgement. Gives the connection back unless

@@ -220,23 +220,6 @@ impl Connection {
         self.link.upgrade()
     }
 
-    /// Opens a further connection to the same process of the server, on which nothing is
-    /// heard.
-    pub(crate) async fn open_beside(&self) -> Result<Socket, StoreError> {
-        let link = self.link().ok_or_else(broken)?;
-        let endpoint = &link.endpoint;
-        let opened = match (endpoint.search(), &self.server.named) {
-            (Some(search), Some(named)) => search.open(endpoint, named, None).await?,
-            _ => endpoint.connect(None).await?,
-        };
-        if opened.server.run_id != self.server.run_id {
-            // The address leads elsewhere by now.
-            self.leave();
-            return Err(broken());
-        }
-        Ok(opened.handshake.socket)
-    }
-
     /// The server cannot do its work: connects again, perhaps to another.
     pub(crate) fn leave(&self) {
         if let Some(link) = self.link() {

@@ -6,7 +6,7 @@ use leasehold_core::Invalid;
 use leasehold_store::params::check_bounds;
 
 use super::params::only_native;
-use super::restart::Restart;
+use super::restart::{Restart, check_times};
 use super::sentinels::Sentinels;
 use super::{RedisAddress, RedisLayout, RedisOptions, SHORTEST_RETENTION};
 
@@ -59,7 +59,9 @@ impl RedisOptions {
         if let Some(policy) = &self.acknowledge {
             policy.check()?;
         }
-        self.restart.check()?;
+        if let Some(quarantine) = self.restart.quarantine() {
+            check_times(quarantine.max_ttl, quarantine.lasts())?;
+        }
         self.access.tls.certificate()?;
         if !self.is_encrypted() && !self.access.tls.is_default() {
             return Err(Invalid::new(

@@ -29,19 +29,17 @@ pub(super) const OF_SENTINELS: &[Param<RedisOptions>] = &[
 impl RedisOptions {
     pub(super) fn set_layout(&mut self, text: &str) -> Result<(), Invalid> {
         match text {
-            "native" => {}
+            "native" => Ok(()),
             "classic" => {
                 self.layout = RedisLayout::Classic;
                 self.prefix.clear();
+                Ok(())
             }
-            _ => {
-                return Err(Invalid::new(
-                    format!("unknown layout {text:?}"),
-                    "write layout=classic for locks that other libraries share, or leave it out",
-                ));
-            }
+            _ => Err(Invalid::new(
+                format!("unknown layout {text:?}"),
+                "write layout=classic for locks that other libraries share, or leave it out",
+            )),
         }
-        Ok(())
     }
 }
 

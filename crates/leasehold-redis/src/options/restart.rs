@@ -102,12 +102,6 @@ impl Restart {
             Self::Quarantine(quarantine) => Some(quarantine),
         }
     }
-
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        self.quarantine().map_or(Ok(()), |quarantine| {
-            check_times(quarantine.max_ttl, quarantine.lasts())
-        })
-    }
 }
 
 /// Reads the policy: a quarantine has the usual times.

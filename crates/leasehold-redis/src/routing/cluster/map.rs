@@ -92,11 +92,10 @@ impl Cluster {
 
     /// A node says that `slot` has moved.
     pub(super) fn moved(self: &Arc<Self>, slot: u16, to: Address) {
-        {
-            let mut map = lock(&self.map);
-            map.newest = Some(to.clone());
-            map.topology.moved(slot, to);
-        }
+        let mut map = lock(&self.map);
+        map.newest = Some(to.clone());
+        map.topology.moved(slot, to);
+        drop(map);
         self.changes.send_modify(|changes| *changes += 1);
         self.refresh();
     }
@@ -104,21 +103,19 @@ impl Cluster {
     /// Takes over what a node says of the whole cluster.
     pub(super) fn install(self: &Arc<Self>, topology: Topology) {
         let mut promoted = Vec::new();
-        let changed = {
-            let mut map = lock(&self.map);
-            if !map.primaries.is_empty() {
-                let new = topology.primaries().iter();
-                promoted.extend(new.filter(|node| !map.primaries.contains(node)).cloned());
-            }
-            map.primaries = topology.primaries().to_vec();
-            map.newest = None;
-            // Those of other nodes are for slots on their way, as long as they last.
-            map.links
-                .retain(|node, link| link.is_up() || topology.primaries().contains(node));
-            let changed = map.topology != topology;
-            map.topology = topology;
-            changed
-        };
+        let mut map = lock(&self.map);
+        if !map.primaries.is_empty() {
+            let new = topology.primaries().iter();
+            promoted.extend(new.filter(|node| !map.primaries.contains(node)).cloned());
+        }
+        map.primaries = topology.primaries().to_vec();
+        map.newest = None;
+        // Those of other nodes are for slots on their way, as long as they last.
+        map.links
+            .retain(|node, link| link.is_up() || topology.primaries().contains(node));
+        let changed = map.topology != topology;
+        map.topology = topology;
+        drop(map);
         for node in promoted {
             tracing::debug!(%node, "has slots now");
             self.take_over(node);

@@ -14,7 +14,7 @@ use super::address::Address;
 use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
-use super::sentinel::{self, Failures, Named, NotNamed};
+use super::sentinel::{self, Answered, Failures, Named};
 use super::socket::{OnPush, Socket};
 use super::target::Common;
 use crate::errors;
@@ -118,9 +118,13 @@ impl Search {
         let order = self.order();
         for node in &order {
             let named = match self.ask(node).await {
-                Ok(named) => named,
-                Err(why) => {
-                    failures.not_named(node, why);
+                Ok(Ok(named)) => named,
+                Ok(Err(names)) => {
+                    failures.unknown(node, names);
+                    continue;
+                }
+                Err(error) => {
+                    failures.failed(node, error);
                     continue;
                 }
             };
@@ -168,7 +172,7 @@ impl Search {
         Ok(opened)
     }
 
-    async fn ask(&self, node: &Address) -> Result<Named, NotNamed> {
+    async fn ask(&self, node: &Address) -> Result<Answered, StoreError> {
         let sentinel = self.reach(node, None).await?;
         let (master, limit) = (&self.sentinels.master, self.patience_with_sentinel());
         sentinel::ask(&sentinel, master, limit).await
@@ -223,10 +227,9 @@ impl Search {
         let subscribed = subscribed.and_then(Value::extract_error);
         subscribed.map_err(errors::of_connection)?;
         loop {
-            let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await {
-                Err(NotNamed::Failed(error)) => return Err(error),
+            let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await? {
                 Ok(named) if !self.is_stale(&named) => named,
-                Ok(_) | Err(NotNamed::Unknown(_)) => return Err(sentinel::behind()),
+                _ => return Err(sentinel::behind()),
             };
             let Some(link) = link.upgrade() else {
                 return Ok(());

@@ -21,26 +21,15 @@ pub(crate) struct Named {
     pub(crate) epoch: u64,
 }
 
-/// Why a Sentinel has named no primary.
-#[derive(Debug)]
-pub(crate) enum NotNamed {
-    /// It watches no such primary, but these.
-    Unknown(BTreeSet<String>),
-    Failed(StoreError),
-}
-
-impl From<StoreError> for NotNamed {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
+/// What a Sentinel has named, or which primaries it watches that have other names.
+pub(super) type Answered = Result<Named, BTreeSet<String>>;
 
 /// Asks one Sentinel where the primary is.
 pub(super) async fn ask(
     connection: &Socket,
     master: &str,
     limit: Duration,
-) -> Result<Named, NotNamed> {
+) -> Result<Answered, StoreError> {
     let sentinel = |what: &[&str]| {
         let mut command = redis::cmd("SENTINEL");
         command.arg(what);
@@ -51,11 +40,11 @@ pub(super) async fn ask(
         sentinel(&["MASTER", master]),
     ];
     let Ok(answers) = timeout(limit, connection.ask_all(&questions)).await else {
-        return Err(errors::silent(limit).into());
+        return Err(errors::silent(limit));
     };
     let answers = answers.map_err(errors::of_connection)?;
     let [whom, about] = answers.as_slice() else {
-        return Err(odd().into());
+        return Err(odd());
     };
     match whom {
         Value::Nil => {
@@ -67,7 +56,7 @@ pub(super) async fn ask(
                 _ => Vec::new(),
             };
             let names = known.iter().filter_map(|master| field(master, "name"));
-            Err(NotNamed::Unknown(names.collect()))
+            Ok(Err(names.collect()))
         }
         // It is no Sentinel.
         Value::ServerError(error)
@@ -75,16 +64,16 @@ pub(super) async fn ask(
                 .details()
                 .is_some_and(|said| said.contains("unknown command")) =>
         {
-            Err(odd().into())
+            Err(odd())
         }
-        Value::ServerError(error) => Err(errors::of_server(error).into()),
-        whom => Ok(Named {
+        Value::ServerError(error) => Err(errors::of_server(error)),
+        whom => Ok(Ok(Named {
             primary: read_address(whom).ok_or_else(odd)?,
             // A user who may not see more can still find the primary.
             epoch: field(about, "config-epoch")
                 .and_then(|epoch| epoch.parse().ok())
                 .unwrap_or(0),
-        }),
+        })),
     }
 }
 
@@ -106,17 +95,14 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    pub(super) fn not_named(&mut self, node: &Address, why: NotNamed) {
-        match why {
-            NotNamed::Unknown(names) => {
-                self.said.push(format!("{node} does not know this name"));
-                self.names.extend(names);
-            }
-            NotNamed::Failed(error) => {
-                self.said.push(format!("{node}: {error}"));
-                self.errors.push(error);
-            }
-        }
+    pub(super) fn unknown(&mut self, node: &Address, names: BTreeSet<String>) {
+        self.said.push(format!("{node} does not know this name"));
+        self.names.extend(names);
+    }
+
+    pub(super) fn failed(&mut self, node: &Address, error: StoreError) {
+        self.said.push(format!("{node}: {error}"));
+        self.errors.push(error);
     }
 
     pub(super) fn named(&mut self, node: &Address, primary: &Address, why: StoreError) {
@@ -183,12 +169,9 @@ mod tests {
         let node = |name: &str| Address::new(name, 26379);
         let mut failures = Failures::default();
         let late = errors::silent(Duration::from_millis(500));
-        failures.not_named(&node("a"), late.into());
-        let unknown = |names: &[&str]| {
-            let names = names.iter().map(ToString::to_string);
-            NotNamed::Unknown(names.collect())
-        };
-        failures.not_named(&node("b"), unknown(&["x"]));
+        failures.failed(&node("a"), late);
+        let names = |names: &[&str]| BTreeSet::from_iter(names.iter().map(ToString::to_string));
+        failures.unknown(&node("b"), names(&["x"]));
         failures.named(&node("c"), &Address::new("d", 6379), not_primary());
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -203,7 +186,7 @@ mod tests {
         }
 
         let mut failures = Failures::default();
-        failures.not_named(&node("b"), unknown(&["x", "y"]));
+        failures.unknown(&node("b"), names(&["x", "y"]));
         let error = failures.into_error("m");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert_eq!(error.hint(), Some("the Sentinels know: x, y"));

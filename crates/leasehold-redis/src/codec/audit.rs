@@ -116,10 +116,8 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
     };
     let noted = |fields: Vec<Vec<u8>>| {
         let field = |pair: &&[Vec<u8>]| pair[0] == FIELD.as_bytes();
-        fields
-            .chunks_exact(2)
-            .find(field)
-            .map(|pair| pair[1].clone())
+        let pair = fields.chunks_exact(2).find(field)?;
+        Some(pair[1].clone())
     };
     let entries = entries.into_iter();
     Ok(entries.map(|(id, fields)| (id, noted(fields))).collect())

@@ -48,10 +48,8 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions, common: &Arc<Common>) -> Self {
-        let nodes = sentinels.nodes.iter();
-        let nodes: Vec<_> = nodes
-            .map(|(host, port)| Address::new(host, *port))
-            .collect();
+        let address = |(host, port): &(String, u16)| Address::new(host, *port);
+        let nodes: Vec<_> = sentinels.nodes.iter().map(address).collect();
         Self {
             order: Mutex::new(nodes.clone()),
             epoch: AtomicU64::new(0),

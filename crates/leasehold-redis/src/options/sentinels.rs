@@ -113,10 +113,8 @@ impl Sentinels {
 
     /// The addresses as people write them.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.nodes
-            .iter()
-            .map(|(host, port)| address(host, *port))
-            .collect()
+        let names = self.nodes.iter();
+        names.map(|(host, port)| address(host, *port)).collect()
     }
 }
 

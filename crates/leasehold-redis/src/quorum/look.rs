@@ -50,19 +50,14 @@ pub(super) fn view(size: QuorumSize, seen: &[Snapshot], wall: StoreTime) -> Snap
         .rev()
         .max_by_key(|(_, holder)| (votes(holder), say_so(holder)));
     let at = holder.map(|(look, _)| look).or_else(|| seen.first());
+    let last_token = seen.iter().map(|look| look.last_token).max();
+    let holders = holder.map(|(_, holder)| holder.clone());
     Snapshot {
         capacity: holder.and_then(|(look, _)| look.capacity),
-        last_token: seen
-            .iter()
-            .map(|look| look.last_token)
-            .max()
-            .unwrap_or_default(),
+        last_token: last_token.unwrap_or_default(),
         at: at.map_or(wall, |look| look.at),
         clock: at.map_or(wall, |look| look.clock),
-        holders: holder
-            .map(|(_, holder)| holder.clone())
-            .into_iter()
-            .collect(),
+        holders: holders.into_iter().collect(),
         waiters: Vec::new(),
     }
 }

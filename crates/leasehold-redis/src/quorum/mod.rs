@@ -108,11 +108,8 @@ impl RedlockStore {
 
     fn start(options: RedlockOptions) -> Result<Self, StoreError> {
         let terms = options.terms();
-        let members: Result<_, _> = options
-            .servers
-            .iter()
-            .map(|server| Member::start(server, &terms))
-            .collect();
+        let servers = options.servers.iter();
+        let members: Result<_, _> = servers.map(|it| Member::start(it, &terms)).collect();
         Ok(Self {
             inner: Arc::new(Inner {
                 size: options.size()?,

@@ -50,11 +50,9 @@ setters! { RedisClusterOptions {
 impl RedisClusterOptions {
     /// Makes options for a cluster with these nodes.
     pub fn new<H: Into<String>>(seeds: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let seeds = seeds.into_iter().map(|(host, port)| (host.into(), port));
         Self {
-            seeds: seeds
-                .into_iter()
-                .map(|(host, port)| (host.into(), port))
-                .collect(),
+            seeds: seeds.collect(),
             tls: false,
             node: RedisOptions::default(),
         }

@@ -31,21 +31,35 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
         .lines
         .map_or(0, |lines| found.len().saturating_sub(lines));
     found.drain(..older);
+    let mut failed = false;
+    let mut read_on: Result<(), Failure> = Ok(());
     loop {
         for entry in found {
             if !printer.show(&entry, || format!("{entry}\n"))? {
                 return Ok(exit::OK);
             }
         }
+        read_on?;
         if !args.follow {
             return Ok(exit::OK);
         }
         sleep(PAUSE).await;
         found = Vec::new();
         // It goes on when the store answers again, behind what was read by then.
-        if let Err(failure) = read(args, &mut log, &mut found).await {
-            printer.warn(failure.message);
-        }
+        read_on = match read(args, &mut log, &mut found).await {
+            Err(failure) if failure.passing => {
+                if !std::mem::replace(&mut failed, true) {
+                    printer.warn(format!("{failure}; trying again"));
+                }
+                Ok(())
+            }
+            ended => {
+                if ended.is_ok() && std::mem::take(&mut failed) {
+                    printer.notice("the store answers again");
+                }
+                ended
+            }
+        };
     }
 }
 

@@ -166,6 +166,27 @@ async fn a_follower_misses_nothing_when_its_connection_breaks() {
     follower.finish().await;
 }
 
+/// Said once, as by `ls --watch`; what does not pass ends it.
+#[tokio::test]
+async fn an_outage_is_said_once_and_waited_through() {
+    let server = RedisServer::start();
+    let audited = format!("{}?audit=1000", server.url());
+    run_at(&audited, "run k -- true").await;
+    let follower = spawn_at(&audited, "log --follow");
+    follower.prints("released").await;
+    server.kill();
+    follower.says("; trying again").await;
+    server.start_again();
+    follower.says("the store answers again").await;
+    server.command(&["DEL", "leasehold:audit"]);
+    server.command(&["LPUSH", "leasehold:audit", "theirs"]);
+    let ended = follower.finish().await;
+    ended.has_code(Some(65));
+    ended.has_said("is not an audit log");
+    let told = ended.stderr.matches("; trying again").count();
+    assert_eq!(told, 1, "{}", ended.stderr);
+}
+
 /// A waiter that is killed costs the next in line nothing, however young it is: its grant is taken
 /// back in the step that made it, and does not have to expire.
 #[tokio::test]

@@ -496,6 +496,17 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     );
 }
 
+/// Whatever ends it.
+#[tokio::test]
+async fn a_bench_that_fails_gives_back_what_it_holds() {
+    let server = RedisServer::start();
+    server.command(&["LPUSH", "leasehold:lock:bench/kept-1", "theirs"]);
+    let ended = run(&server.url(), "bench --time 1ms --rounds 1 --leases 2").await;
+    ended.has_printed(Some(65), "");
+    let shown = run(&server.url(), "show --exit-code bench/kept-0").await;
+    shown.has_code(Some(0));
+}
+
 /// What an administrator runs by hand is what `init` would have sent, with what each role needs.
 #[tokio::test]
 async fn what_init_would_do_can_be_read_and_run() {

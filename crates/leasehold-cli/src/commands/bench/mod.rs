@@ -81,15 +81,17 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
             printer.warn(format!("what was measured with is still there: {why}"));
         }
     }
-    let findings = match ended {
-        Ok(findings) => findings?,
-        Err(signal) => return Ok(Status::ended_by(signal)),
-    };
     let store = bench.client.store_url();
-    let text = || report::text(&findings, bench.works(), store, args.rounds);
-    printer.show_all(&findings, text)?;
+    let status = match ended {
+        Ok(Ok(findings)) => {
+            let text = || report::text(&findings, bench.works(), store, args.rounds);
+            printer.show_all(&findings, text).map(|_| Status::default())
+        }
+        Ok(Err(failure)) => Err(failure),
+        Err(signal) => Ok(Status::ended_by(signal)),
+    };
     leave(&bench.client).await;
-    Ok(Status::default())
+    status
 }
 
 impl Bench {

@@ -1,11 +1,12 @@
 //! One key passed on among many waiters, with nothing to do inside.
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
 use leasehold::Client;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::Instant;
 
 use super::Bench;
@@ -34,10 +35,11 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     }));
     // Everybody is in line before it begins.
     let first = client.mutex(&key)?.lock().await?;
-    let local = LocalSet::new();
+    let (local, mut turns) = (LocalSet::new(), JoinSet::new());
     for waiter in 0..waiters {
         let (client, key, round) = (client.clone(), key.clone(), round.clone());
-        local.spawn_local(async move { take_turns(&client, &key, &round, waiter).await });
+        let turn = async move { take_turns(&client, &key, &round, waiter).await };
+        turns.spawn_local_on(turn, &local);
     }
     let run = async {
         until_waiting(client, &key, waiters).await?;
@@ -48,6 +50,12 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
         round.borrow_mut().over = true;
         let taken = started.elapsed();
         Ok::<_, Failure>((taken, bench.spent_since(before, None).await?))
+    };
+    let run = async {
+        tokio::select! {
+            done = run => done,
+            failure = first_failure(turns) => Err(failure),
+        }
     };
     let (taken, spent) = local.run_until(run).await?;
     // Whoever still waits leaves the queue.
@@ -116,6 +124,17 @@ async fn take_turns(
     }
 }
 
+/// Why one of the waiters has given up; completes only if one has.
+async fn first_failure(mut turns: JoinSet<Result<(), Failure>>) -> Failure {
+    while let Some(ended) = turns.join_next().await {
+        let ended = ended.map_err(|error| Failure::system(error.to_string()));
+        if let Err(failure) = ended.flatten() {
+            return failure;
+        }
+    }
+    pending().await
+}
+
 /// The median of bare round trips, one after the other.
 async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
     let Some(bare) = &bench.bare else {
@@ -124,4 +143,17 @@ async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
     let until = Instant::now() + bench.time / 2;
     let sample = repeat(until, async || Ok(bare.work(0, 0).await?)).await?;
     Ok(Some(sample.quantile(0.5)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_waiter_that_fails_ends_the_round() {
+        let mut turns = JoinSet::new();
+        turns.spawn(async { Ok(()) });
+        turns.spawn(async { Err(Failure::system("full")) });
+        assert_eq!(first_failure(turns).await.message, "full");
+    }
 }

@@ -100,6 +100,8 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
             cannot_start(error).hint("raise the limit of open files (ulimit -n)")
         }
+        // The shim was late. The system has a time-out of its own, as for a file on a network.
+        io::ErrorKind::TimedOut if error.raw_os_error().is_none() => cannot_start(error),
         // There is no shim.
         io::ErrorKind::Unsupported => cannot_start(error),
         // Of the socket on which the shim reports.
@@ -126,6 +128,14 @@ mod tests {
             assert_eq!(failure.status, 71);
             assert!(failure.message.ends_with("the command was killed"));
         }
+    }
+
+    #[test]
+    fn a_start_that_takes_too_long_is_told_as_that() {
+        let late = crate::child::shim::late(io::ErrorKind::WouldBlock.into());
+        let failure = failure("sh".as_ref(), &late);
+        let told = "cannot start sh: it has not begun within 20 s";
+        assert_eq!((failure.status, &*failure.message), (71, told));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(super) use self::process::run;
 pub(super) use self::report::{Report, Request};
 use super::anew::{SHIM, this_program};
 use super::{End, Start};
+use crate::duration::spoken;
 
 /// The shim whose number is in use; 0 is none.
 static IN_USE: AtomicI32 = AtomicI32::new(0);
@@ -128,8 +129,9 @@ impl Shim {
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
         self.socket.set_write_timeout(Some(START_TIMEOUT))?;
         let descriptors = [&[stdin.as_fd()], &*start.child_fds].concat();
-        self.send(&descriptors, &serde_json::to_vec(&plan)?)?;
-        let command = match Report::receive(&mut self.socket)? {
+        self.send(&descriptors, &serde_json::to_vec(&plan)?)
+            .map_err(late)?;
+        let command = match Report::receive(&mut self.socket).map_err(late)? {
             Report::Started(pid) => Pid::from_raw(pid),
             Report::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
             _ => None,
@@ -139,7 +141,7 @@ impl Shim {
             before(command);
             Request::Begin.write(&self.socket);
         }
-        match Report::receive(&mut self.socket)? {
+        match Report::receive(&mut self.socket).map_err(late)? {
             Report::Began => Ok(command),
             Report::Failed(error) => Err(io::Error::from_raw_os_error(error)),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -173,6 +175,17 @@ impl Shim {
 impl Drop for Shim {
     fn drop(&mut self) {
         IN_USE.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The error of a start that takes too long, of which the socket says that nothing is there yet.
+pub(super) fn late(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let why = format!("it has not begun within {}", spoken(START_TIMEOUT));
+            io::Error::new(io::ErrorKind::TimedOut, why)
+        }
+        _ => error,
     }
 }
 

@@ -148,16 +148,19 @@ impl Child {
         start: &Start<'_>,
         terminal: Option<&Terminal>,
     ) -> io::Result<Self> {
-        let mut probe = None;
+        let (mut probe, mut group) = (None, None);
         let before = terminal.map(|terminal| {
-            |group| {
-                probe = Probe::begin(group);
-                terminal.give_at_start(group);
+            |started| {
+                (probe, group) = (Probe::begin(started), Some(started));
+                terminal.give_at_start(started);
             }
         });
         let pid = match shim.start(start, before) {
             Ok(pid) => pid,
             Err(error) => {
+                if let (Some(terminal), Some(group)) = (terminal, group) {
+                    terminal.take_back(group);
+                }
                 // One that is only late would begin the command when the lock is another's.
                 shim.end();
                 return Err(error);

@@ -1,6 +1,8 @@
 //! The command at a terminal: whose turn it is, and what Ctrl-C and Ctrl-Z do.
 
 use leasehold_testkit::expect::says;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -89,6 +91,25 @@ fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
     assert!(shown.contains("leasehold: lost k: "), "{shown}");
     terminal.types("exit\n");
     terminal.finish();
+}
+
+/// Else nothing behind it in a script could read from it.
+#[test]
+fn a_command_that_cannot_be_started_leaves_the_terminal() {
+    let store = Store::memory();
+    let (path, executable) = (store.path("job"), Permissions::from_mode(0o755));
+    fs::write(&path, "#!/dev/null\n").unwrap();
+    fs::set_permissions(&path, executable).unwrap();
+    let command = store.command("");
+    let mut script = Command::new("sh");
+    let lines = "\"$L\" run k -- \"$1\"; echo \"status=$?\"; read line; echo \"read:$line\"";
+    script.args(["-c", lines, "sh"]).arg(path);
+    in_environment_of(&command, &mut script);
+    script.env("L", command.get_program());
+    let mut terminal = Terminal::spawn(script);
+    terminal.wait_for("status=126");
+    terminal.types("hello\n");
+    terminal.wait_for("read:hello");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::future::pending;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::Args;
 use futures_util::future::OptionFuture;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::process::Pid;
 use tokio::sync::oneshot;
@@ -83,13 +84,20 @@ impl InheritedFd {
     async fn end(&self) {
         let (tell, ended) = oneshot::channel::<()>();
         let fd = self.0.try_clone();
-        // A thread of its own: others may have set the descriptor to block.
+        // A thread of its own: others may have set the descriptor to block, or not to.
         let reading = std::thread::Builder::new().spawn(move || {
             let Ok(mut file) = fd.map(File::from) else {
                 return;
             };
             let mut bytes = [0; 4096];
-            while file.read(&mut bytes).is_ok_and(|read| read > 0) {}
+            loop {
+                let _ = poll(&mut [PollFd::new(&file, PollFlags::IN)], None);
+                match file.read(&mut bytes) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    _ => break,
+                }
+            }
             drop(tell);
         });
         // Without a thread it is at its end, too: what cannot be seen is not relied on.

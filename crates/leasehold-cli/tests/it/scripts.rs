@@ -24,6 +24,10 @@ on_each_store!(
 
 /// A script of bash, with the command as `$L`.
 fn script(store: &Store, lines: &str) -> Process {
+    Process::spawn(bash(store, lines))
+}
+
+fn bash(store: &Store, lines: &str) -> Command {
     let command = store.command("");
     let mut bash = Command::new("bash");
     bash.args(["-c", lines]).env("L", command.get_program());
@@ -31,7 +35,7 @@ fn script(store: &Store, lines: &str) -> Process {
     if let Some(directory) = command.get_current_dir() {
         bash.current_dir(directory);
     }
-    Process::spawn(bash)
+    bash
 }
 
 const HOLD: &str = r#"exec 3< <(exec "$L" hold --while-parent k); read -r token <&3 || exit
@@ -158,6 +162,20 @@ async fn a_hold_ends_with_a_descriptor(store: &Store) {
     store.until("k", is_free).await;
     fs::write(store.path("end"), "").unwrap();
     assert_eq!(script.finish().await.code(), Some(0));
+}
+
+/// Another process that has the descriptor, too, may have set it so.
+#[tokio::test]
+async fn a_hold_waits_for_the_end_of_a_descriptor_that_does_not_block() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let lines = "dd iflag=nonblock count=0 status=none; exec \"$L\" hold --fd 0 k";
+    let (waits, input) = Process::spawn_to_feed(bash(&store, lines));
+    waits.says("waiting for k").await;
+    holder.signal(Signal::TERM);
+    waits.prints("").await;
+    drop(input);
+    assert_eq!(waits.finish().await.code(), Some(0));
 }
 
 async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {

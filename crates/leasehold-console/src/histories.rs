@@ -1,12 +1,13 @@
 //! The histories of keys whose details are shown, from the audit log: each key is followed once for
 //! all who show it, within a limit on the load of the store.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use leasehold::audit::AuditLog;
+use leasehold::audit::{AuditLog, AuditRecord};
 use leasehold::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -107,11 +108,18 @@ async fn read_page(
     newest: &mut VecDeque<EntryView>,
 ) -> Result<bool, Error> {
     let page = log.next().await?;
-    for record in &page {
+    add(newest, &page);
+    Ok(!page.is_empty())
+}
+
+fn add(newest: &mut VecDeque<EntryView>, page: &[AuditRecord]) {
+    for record in page {
         newest.push_front(EntryView::from(record));
     }
+    // The servers of a set come one after the other.
+    let all = newest.make_contiguous();
+    all.sort_by_key(|entry| Reverse(entry.at));
     newest.truncate(MOST_ENTRIES);
-    Ok(!page.is_empty())
 }
 
 /// Reads the entries of the key, and those that come.
@@ -155,7 +163,24 @@ async fn read(
 
 #[cfg(test)]
 mod tests {
+    use leasehold::audit::{AuditEntry, AuditEvent};
+    use leasehold::core::{Key, StoreTime};
+
     use super::*;
+
+    #[test]
+    fn entries_of_all_servers_are_sorted_by_their_time() {
+        let mut newest = VecDeque::new();
+        for seconds in [[1, 4], [2, 3]] {
+            let page = seconds.map(|second| {
+                let (at, key) = (StoreTime(second * 1_000_000), Key::new("k").unwrap());
+                AuditRecord::new(key, AuditEntry::new(at, AuditEvent::Returned, None))
+            });
+            add(&mut newest, &page);
+        }
+        let seconds = newest.iter().map(|entry| entry.at.as_second());
+        assert_eq!(seconds.collect::<Vec<_>>(), [4, 3, 2, 1]);
+    }
 
     #[tokio::test]
     async fn one_reader_for_all_who_show_a_key() {

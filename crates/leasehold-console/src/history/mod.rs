@@ -19,6 +19,9 @@ pub struct EntryView {
     /// When it happened, by the store's clock.
     pub at: Timestamp,
     key: String,
+    /// In whose log it is, where each of several servers has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     event: &'static str,
     #[serde(flatten)]
     hold: Option<HoldView>,
@@ -59,6 +62,7 @@ impl From<&AuditRecord> for EntryView {
         Self {
             at: at(record.entry.at),
             key: record.key.to_string(),
+            server: record.server.clone(),
             event,
             hold: hold.map(HoldView::from),
             details,
@@ -127,15 +131,18 @@ fn told(record: &AuditRecord) -> (&'static str, Details, String) {
             let sentence = format!("taken from {owner}{} by {name}", after(since));
             ("broken", vec![held(since), ("by", json!(by))], sentence)
         }
-        other => told_of_change(other, &owner),
+        _ => told_of_change(record, &owner),
     }
 }
 
 /// As [`told`], of what neither begins nor ends a hold.
-fn told_of_change(event: &AuditEvent, owner: &str) -> (&'static str, Details, String) {
-    let (name, details, sentence) = match event {
+fn told_of_change(record: &AuditRecord, owner: &str) -> (&'static str, Details, String) {
+    let (name, details, sentence) = match &record.entry.event {
         AuditEvent::Returned => {
-            let sentence = format!("grant taken back from {owner}, which waits in its place again");
+            let sentence = match record.server {
+                Some(_) => format!("vote taken back by {owner}, which has no quorum"),
+                None => format!("grant taken back from {owner}, which waits in its place again"),
+            };
             return ("returned", vec![], sentence);
         }
         AuditEvent::Adopted { former } => {
@@ -195,14 +202,22 @@ impl EntryView {
 
     /// What happened and when, of a key that is known: `2026-01-31T12:00:00.123Z  granted to …`.
     pub fn without_key(&self) -> String {
-        format!("{:.3}  {}", self.at, escape(&self.sentence))
+        format!("{}  {}", self.place(), escape(&self.sentence))
+    }
+
+    /// When it happened, and in whose log it is.
+    fn place(&self) -> String {
+        match &self.server {
+            Some(server) => format!("{:.3}  {}", self.at, escape(server)),
+            None => format!("{:.3}", self.at),
+        }
     }
 }
 
 impl fmt::Display for EntryView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, sentence) = (escape(&self.key), escape(&self.sentence));
-        write!(f, "{:.3}  {key}  {sentence}", self.at)
+        write!(f, "{}  {key}  {sentence}", self.place())
     }
 }
 

@@ -141,6 +141,19 @@ fn an_entry_in_json() {
 }
 
 #[test]
+fn an_entry_of_a_set_names_its_server() {
+    let mut record = record(AuditEvent::Returned);
+    record.server = Some("db1:6379".to_owned());
+    let entry = EntryView::from(&record);
+    let said = "vote taken back by build7 (pid 812, label deploy), which has no quorum, token 7";
+    let place = "2026-01-31T12:00:00.123Z  db1:6379";
+    assert_eq!(entry.to_string(), format!("{place}  orders/42  {said}"));
+    assert_eq!(entry.without_key(), format!("{place}  {said}"));
+    let json = serde_json::to_value(&entry).unwrap();
+    assert_eq!(json["server"], "db1:6379");
+}
+
+#[test]
 fn owners_are_found_by_label_host_and_process() {
     let entry = EntryView::from(&record(AuditEvent::Returned));
     for owner in ["deploy", "build7", "812", "build7:812"] {

@@ -263,10 +263,10 @@ function sentence(entry) {
     broken: () => `taken from ${owner}${after} by ${fully(entry.by)}`,
     died: () => `ended${after}: ${owner} has died`,
     adopted: () => `taken over by ${owner}`,
-    returned: () => `grant taken back from ${owner}, which waits again`,
+    returned: () => entry.server ? `vote taken back by ${owner}` : `grant taken back from ${owner}, which waits again`,
     resized: () => `resized from ${entry.permits_before} to ${entry.permits} permits`,
   }[entry.event] ?? (() => `${entry.event}: ${owner}`);
-  return `${time(entry.at)}  ${text()}${entry.token ? `, token ${entry.token}` : ""}`;
+  return `${time(entry.at)}  ${entry.server ? `${entry.server}  ` : ""}${text()}${entry.token ? `, token ${entry.token}` : ""}`;
 }
 
 /** The claims of the history and of the queue, each with the times of waiting and holding. */

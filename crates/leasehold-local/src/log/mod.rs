@@ -167,6 +167,8 @@ pub(super) struct FileLog {
     since: StoreTime,
     /// The file that was read last, by its inode, and how far.
     read: Option<((u64, u64), usize)>,
+    /// Whether all was read that there was: that is said before what was written since is read.
+    is_at_end: bool,
 }
 
 impl FileLog {
@@ -175,16 +177,17 @@ impl FileLog {
             inner: Arc::clone(inner),
             since,
             read: None,
+            is_at_end: false,
         }
     }
 }
 
-/// The lines behind what was read, of one file; `None`: there are none.
+/// The lines behind what was read, of one file, and whether they are the last; `None`: there are none.
 fn next_lines(
     directory: &Directory,
     since: StoreTime,
     read: &mut Option<((u64, u64), usize)>,
-) -> Result<Option<Vec<u8>>, Errno> {
+) -> Result<Option<(Vec<u8>, bool)>, Errno> {
     let mut names = match directory.names(AUDIT, ENDING, usize::MAX) {
         Err(Errno::NOENT) => return Ok(None),
         names => names?,
@@ -212,12 +215,13 @@ fn next_lines(
     for (number, (inode, file)) in files.iter().enumerate().skip(place) {
         let at = if number == place { at } else { 0 };
         let mut lines = file::read(file, at, PAGE)?;
+        let is_last = lines.len() < PAGE && number + 1 == files.len();
         // A line that is being written is read when it is whole.
         let whole = lines.iter().rposition(|byte| *byte == b'\n');
         lines.truncate(whole.map_or(0, |last| last + 1));
         if !lines.is_empty() {
             *read = Some((*inode, at + lines.len()));
-            return Ok(Some(lines));
+            return Ok(Some((lines, is_last)));
         }
     }
     Ok(None)
@@ -226,7 +230,7 @@ fn next_lines(
 #[async_trait]
 impl AuditLog for FileLog {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
-        loop {
+        while !std::mem::take(&mut self.is_at_end) {
             let (inner, since, mut read) = (Arc::clone(&self.inner), self.since, self.read);
             let page = blocking(move || {
                 inner.directory.check_stands()?;
@@ -236,9 +240,10 @@ impl AuditLog for FileLog {
             });
             let (lines, read) = page.await?;
             self.read = read;
-            let Some(lines) = lines else {
-                return Ok(Vec::new());
+            let Some((lines, is_last)) = lines else {
+                break;
             };
+            self.is_at_end = is_last;
             let mut records = Vec::new();
             for line in lines.split(|byte| *byte == b'\n') {
                 match serde_json::from_slice::<AuditRecord>(line) {
@@ -253,6 +258,7 @@ impl AuditLog for FileLog {
                 return Ok(records);
             }
         }
+        Ok(Vec::new())
     }
 }
 

@@ -29,7 +29,7 @@ fn log(directory: &Arc<Directory>, limit: &str) -> Log {
 /// The tokens of what can be read from there on.
 fn read(directory: &Directory, from: &mut Option<((u64, u64), usize)>) -> Vec<u64> {
     let mut tokens = Vec::new();
-    while let Some(lines) = next_lines(directory, StoreTime(0), from).unwrap() {
+    while let Some((lines, _)) = next_lines(directory, StoreTime(0), from).unwrap() {
         let lines = lines.split(|byte| *byte == b'\n');
         let records = lines.filter_map(|line| serde_json::from_slice::<AuditRecord>(line).ok());
         tokens.extend(records.map(|record| record.entry.hold.unwrap().token.get()));
@@ -99,6 +99,22 @@ fn a_line_that_was_cut_off_hides_no_other() {
     assert_eq!(read(&directory, &mut from), [1]);
     log.add(&key("k"), vec![entry(2, START)]);
     assert_eq!(read(&directory, &mut from), [2]);
+}
+
+/// However much others write: what there was when it was read is read to an end.
+#[tokio::test]
+async fn a_log_that_grows_has_an_end() {
+    let place = Place::new();
+    let url = format!("local:{}?audit=1000", place.path.display());
+    let options = LocalOptions::from_url(&url).unwrap();
+    let store = LocalStore::open(options).await.unwrap();
+    let (written, mut found) = (log(&place.directory(), "1000"), Vec::new());
+    let mut log = Records::audit_log(&store, None, StoreTime(0)).unwrap();
+    for number in 1..=3 {
+        written.add(&key("k"), vec![entry(number, START)]);
+        found.push(log.next_page().await.unwrap().len());
+    }
+    assert_eq!(found, [1, 0, 2]);
 }
 
 /// A step is taken, although nothing can be written about it.

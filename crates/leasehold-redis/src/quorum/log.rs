@@ -7,13 +7,14 @@ use leasehold_store::{AuditLog, AuditRecord, ErrorKind, StoreError};
 use super::Inner;
 use super::report::Report;
 
-/// The logs of all members, read in turn.
+/// The logs of all members, each read to its end before the next.
 pub(super) struct QuorumLog<'a> {
     inner: &'a Inner,
     /// And whether it failed when it was last asked: that is said once.
     logs: Vec<(Box<dyn AuditLog + 'a>, bool)>,
     /// Whose turn it is.
     turn: usize,
+    report: Report,
 }
 
 impl<'a> QuorumLog<'a> {
@@ -24,6 +25,7 @@ impl<'a> QuorumLog<'a> {
             inner,
             logs: logs.map(|log| (log, false)).collect(),
             turn: 0,
+            report: Report::new(inner.size),
         }
     }
 }
@@ -32,13 +34,10 @@ impl<'a> QuorumLog<'a> {
 impl AuditLog for QuorumLog<'_> {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
         let limit = self.inner.options.node_timeout;
-        let mut report = Report::new(self.inner.size);
-        let mut failed = 0;
-        for _ in 0..self.logs.len() {
-            let (member, (log, has_failed)) =
-                (&self.inner.members[self.turn], &mut self.logs[self.turn]);
+        while let Some((log, has_failed)) = self.logs.get_mut(self.turn) {
+            let member = &self.inner.members[self.turn];
             let page = member.within(limit, log.next_page()).await;
-            report.note(self.turn, &page);
+            self.report.note(self.turn, &page);
             match page {
                 Ok(mut records) => {
                     *has_failed = false;
@@ -50,17 +49,18 @@ impl AuditLog for QuorumLog<'_> {
                     }
                 }
                 Err(error) => {
-                    failed += 1;
                     if !std::mem::replace(has_failed, true) {
                         let server = &member.name;
                         tracing::warn!(%server, %error, "the audit log of this server cannot be read");
                     }
                 }
             }
-            self.turn = (self.turn + 1) % self.logs.len();
+            self.turn += 1;
         }
-        match self.logs.len() - failed < self.inner.size.quorum() {
-            true => Err(report.error(self.inner, ErrorKind::Unavailable, limit)),
+        self.turn = 0;
+        let read = self.logs.iter().filter(|(_, has_failed)| !has_failed);
+        match read.count() < self.inner.size.quorum() {
+            true => Err(self.report.error(self.inner, ErrorKind::Unavailable, limit)),
             false => Ok(Vec::new()),
         }
     }

@@ -755,6 +755,22 @@ async fn each_server_has_an_audit_log_of_its_own() {
     set.servers[1].cont();
 }
 
+/// However much others write: what there was when it was read is read to an end.
+#[tokio::test]
+async fn logs_that_grow_have_an_end() {
+    let set = Set::start(3, "audit=1000").await;
+    let store = set.store().await;
+    let mut log = store.audit_log(None, StoreTime(0)).unwrap();
+    for number in 1..10 {
+        let (key, claim) = (key(&number.to_string()), claim(&store, number, TTL));
+        while store.claim(&key, &claim).await.is_err() {}
+        if log.next_page().await.unwrap().is_empty() {
+            return;
+        }
+    }
+    panic!("no end");
+}
+
 /// A record of before is refused, with both versions, and not touched.
 #[tokio::test]
 async fn a_vote_of_an_earlier_version_is_refused() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use leasehold_core::quorum::{Proposed, QuorumRound, ReleaseVerdict, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Arrival, Capacity, Claim, ClientInfo, Command, Key, Mode, Moment, Proposal, Release, Renew,
-    Reply, Standing, StoreTime, Token, Void, Voided, written,
+    Arrival, Capacity, Claim, ClaimId, ClientInfo, Command, Key, Mode, Moment, Proposal, Release,
+    Renew, Reply, Standing, StoreTime, Token, Void, Voided, written,
 };
 use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
@@ -112,8 +112,13 @@ impl RedlockStore {
         }
         self.check_ttl(renew.ttl)?;
         let at = wall();
-        let Some((Known::Here(bid), _)) = inner.claims.get(key, &renew.id) else {
-            return Ok(Answer::new(Reply::Gone, at, 0));
+        let bid = match inner.claims.get(key, &renew.id) {
+            Some((Known::Here(bid), _)) => bid,
+            Some((Known::Left, _)) => return Ok(Answer::new(Reply::Gone, at, 0)),
+            None => {
+                let reply = inner.renew_of_others(key, renew, at).await?;
+                return Ok(Answer::new(reply, at, 0));
+            }
         };
         let claim = Claim {
             lease_ttl: renew.ttl,
@@ -299,8 +304,40 @@ impl Inner {
             held: true,
         };
         let deadline = self.note_here(key, claim, (now, now), held, at + claim.lease_ttl);
+        self.standing(&claim.id, token, deadline)
+    }
+
+    /// Renews a claim of another process, of which nothing is known here but its id.
+    async fn renew_of_others(
+        &self,
+        key: &Key,
+        renew: &Renew,
+        at: StoreTime,
+    ) -> Result<Reply, StoreError> {
+        let (command, limit) = (Command::Renew(renew.clone()), self.patience(renew.ttl));
+        let asked = self.each(limit, |member| member.take(key, &command, limit));
+        let (mut report, mut tokens, mut silent) = (Report::new(self.size), Vec::new(), 0);
+        for (member, result) in asked.await.iter().enumerate() {
+            report.note_reply(member, Token::NONE, result);
+            match result.as_ref().map(|answer| answer.reply) {
+                Ok(Reply::Standing(standing)) => tokens.extend(standing.token),
+                Ok(_) => {}
+                Err(_) => silent += 1,
+            }
+        }
+        let votes = |token: &Token| tokens.iter().filter(|other| *other == token).count();
+        let most = tokens.iter().copied().max_by_key(votes);
+        let (voted, quorum) = (most.as_ref().map_or(0, votes), self.size.quorum());
+        match most {
+            Some(token) if voted >= quorum => Ok(self.standing(&renew.id, token, at + renew.ttl)),
+            _ if voted + silent >= quorum => Err(report.error(self, ErrorKind::Unavailable, limit)),
+            _ => Ok(Reply::Gone),
+        }
+    }
+
+    fn standing(&self, id: &ClaimId, token: Token, deadline: StoreTime) -> Reply {
         if self.options.is_classic() {
-            return classic::standing(claim.id.expose(), deadline);
+            return classic::standing(id.expose(), deadline);
         }
         Reply::Standing(Standing {
             behind: None,

@@ -68,6 +68,21 @@ async fn a_renewal_under_way_does_not_overtake_the_release() {
     assert_eq!(released, ReleaseReply::Released { held: true });
 }
 
+/// As `leasehold renew` does with a lease that `hold --detach` has left.
+#[tokio::test]
+async fn another_process_renews_by_the_parts() {
+    let set = Set::start(3, "node_timeout=10s").await;
+    let (holder, other) = (set.client().await, set.client().await);
+    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
+    let parts = lease.parts().unwrap();
+    other.renew_by_parts(&parts, SOON).await.unwrap();
+    let released = other.release_by_parts(&parts).await.unwrap();
+    assert_eq!(released, Released::Held);
+    let third = set.client().await;
+    let ended = third.renew_by_parts(&parts, SOON).await.unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::Lost);
+}
+
 /// Asks with this claim until a majority answers: a machine may be busy.
 async fn answered(store: &RedlockStore, claim: &Claim) -> ClaimReply {
     loop {

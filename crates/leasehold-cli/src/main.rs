@@ -129,6 +129,7 @@ async fn dispatch(mut command: Command) -> Status {
         ended.at_the_latest();
         metrics.finish(ended.code, printer);
     }
+    printer.finish();
     ended
 }
 

@@ -2,6 +2,7 @@
 
 mod event;
 mod fields;
+mod lines;
 mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,6 +19,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use event::Tone;
+use lines::LineWriter;
 
 pub(crate) use event::{Event, LeaseEnd, Measure, Milestone, Sequel};
 pub(crate) use fields::{ByKey, Fields, Tokens};
@@ -53,6 +55,9 @@ struct Inner {
     options: OutputArgs,
     /// Whether `--json` is about events too, and not only about data.
     json_events: bool,
+    is_job: bool,
+    /// Writes what a job says, from its first line on.
+    lines: OnceLock<Option<LineWriter>>,
     /// Stands in each event: lines of many runs can be told apart in one log.
     origin: Fields,
     live: Mutex<Option<ProgressBar>>,
@@ -73,13 +78,15 @@ pub(crate) fn is_read(written: io::Result<()>) -> Result<bool, Failure> {
 }
 
 impl Printer {
-    /// A printer, and the library's log through it. `events`: `--json` is about events too.
-    pub(crate) fn new(options: &OutputArgs, events: bool) -> Self {
+    /// A printer, and the library's log through it. Of a job, `--json` is about events too.
+    pub(crate) fn new(options: &OutputArgs, is_job: bool) -> Self {
         // The standard library seeds each with random keys.
         let random = RandomState::new().build_hasher().finish();
         let printer = Self(Arc::new(Inner {
             options: options.clone(),
-            json_events: options.json && events,
+            json_events: options.json && is_job,
+            is_job,
+            lines: OnceLock::new(),
             origin: Fields::default()
                 .with("host", sys::host())
                 .with("pid", std::process::id())
@@ -253,9 +260,20 @@ impl Printer {
         self.line(&format!("{PREFIX}{}", escape(sentence)));
     }
 
+    /// Waits until all was written, unless nobody reads it.
+    pub(crate) fn finish(&self) {
+        if let Some(Some(lines)) = self.0.lines.get() {
+            lines.finish();
+        }
+    }
+
     fn line(&self, line: &str) {
+        let begin = || self.0.is_job.then(LineWriter::begin).flatten();
         // Standard error that is closed or full is no reason to stop.
-        let write = || drop(writeln!(io::stderr().lock(), "{line}"));
+        let write = || match self.0.lines.get_or_init(begin) {
+            Some(lines) => lines.write(format!("{line}\n")),
+            None => drop(writeln!(io::stderr().lock(), "{line}")),
+        };
         let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         match &*live {
             Some(bar) => bar.suspend(write),

@@ -1,8 +1,11 @@
 //! The guarded command as a process, where nobody else wants the lock.
 
+use std::os::fd::OwnedFd;
+
 use crate::children::Gate;
-use crate::common::{Store, events, includes, run_at};
+use crate::common::{Store, at, events, in_environment_of, includes, run_at};
 use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::server::RedisServer;
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
@@ -267,22 +270,39 @@ async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
     let store = Store::memory();
     let job = "echo up; until test -e go; do sleep 0.02; done; kill -TERM $$";
     let run = store.command(("run -v k -- sh -c", job));
-    // Nobody reads what it says at the end.
-    let _gate = Gate::new(&store, "said");
+    let (process, _said) = unread(&store, &run).await;
+    std::fs::write(store.path("go"), "").unwrap();
+    let ended = process.finish().await;
+    assert_eq!(ended.signal(), Some(Signal::TERM));
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_what_it_says_saves_no_command() {
+    let (files, server) = (Store::memory(), RedisServer::start());
+    let job = "trap '' TERM; echo up; while :; do sleep 0.1; done";
+    let run = at(&server.url(), ("run --ttl 2s k -- sh -c", job));
+    let (process, _said) = unread(&files, &run).await;
+    // Its lines are that it stops the command, and that it kills it.
+    server.stop();
+    assert_eq!(process.finish().await.code(), Some(79));
+}
+
+/// Begins a run of which nobody reads what it says, from when its command is up.
+async fn unread(files: &Store, run: &std::process::Command) -> (Process, OwnedFd) {
+    let _gate = Gate::new(files, "said");
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "exec \"$@\" 2> said", "sh"]);
     shell.arg(run.get_program()).args(run.get_args());
-    shell.current_dir(store.path(""));
+    shell.current_dir(files.path(""));
+    in_environment_of(run, &mut shell);
     let flags = OFlags::RDWR | OFlags::NONBLOCK;
-    let said = rustix::fs::open(store.path("said"), flags, Mode::empty()).unwrap();
-    let process = Process::spawn(in_memory(shell));
+    let said = rustix::fs::open(files.path("said"), flags, Mode::empty()).unwrap();
+    let process = Process::spawn(shell);
     process.prints("up").await;
     for chunk in [4096, 1] {
         while rustix::io::write(&said, &vec![b'x'; chunk]).is_ok() {}
     }
-    std::fs::write(store.path("go"), "").unwrap();
-    let ended = process.finish().await;
-    assert_eq!(ended.signal(), Some(Signal::TERM));
+    (process, said)
 }
 
 /// On a store of its own, and nothing else.

@@ -116,7 +116,9 @@ impl<'a> RunChild<'a> {
             withheld,
             child_fds: client.child_fds().into_iter().chain(lifeline).collect(),
         };
-        let longest = self.max_hold.map(|max_hold| Instant::now() + max_hold);
+        let longest = self
+            .max_hold
+            .and_then(|longest| Instant::now().checked_add(longest));
         let policy = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
         // Those of a leader's later terms begin here.
         let shim = self.shim.take().filter(Shim::is_there);

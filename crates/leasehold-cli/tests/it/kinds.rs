@@ -220,6 +220,13 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
 }
 
 #[tokio::test]
+async fn the_longest_hold_may_be_longer_than_time_itself() {
+    let store = Store::memory();
+    let ended = store.run("run --max-hold 300000000000y k -- true").await;
+    assert_eq!(ended.code(), Some(0), "{ended:?}");
+}
+
+#[tokio::test]
 async fn the_longest_hold_has_one_reason() {
     let store = Store::local();
     let mut command = store.command("run --max-hold 400ms k -c");

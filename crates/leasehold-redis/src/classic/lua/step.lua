@@ -1,5 +1,5 @@
 -- One step on a classic lock: a string whose value is the id of the claim that
--- holds. `verb.rs` decides the same where scripts are not allowed.
+-- holds.
 --
 -- KEYS[1]  <prefix><name>
 -- ARGV[1]  first (a claim that was never asked for), claim, renew, release, break

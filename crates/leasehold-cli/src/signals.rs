@@ -26,6 +26,8 @@ pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     /// Counts as SIGHUP when it completes.
     bound: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// After a command was run, as the runtime goes on to catch it: Ctrl-Z.
+    pub(crate) stops: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -39,6 +41,7 @@ impl Signals {
         Ok(Self {
             heard: heard.collect::<Result<_, Failure>>()?,
             bound: None,
+            stops: None,
         })
     }
 
@@ -53,6 +56,11 @@ impl Signals {
     /// No signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
+            while let Some(stops) = &mut self.stops
+                && let Poll::Ready(Some(())) = stops.poll_recv(context)
+            {
+                sys::stop_self();
+            }
             for (signal, stream) in &mut self.heard {
                 if let Poll::Ready(Some(())) = stream.poll_recv(context) {
                     return Poll::Ready(*signal);

@@ -67,7 +67,10 @@ impl<'a> Supervision<'a> {
         printer: &'a Printer,
     ) -> Result<Self, Failure> {
         // Before that, so that nothing that the child does is missed.
-        let stops = signals::stream(Signal::TSTP)?;
+        let stops = match signals.stops.take() {
+            Some(stops) => stops,
+            None => signals::stream(Signal::TSTP)?,
+        };
         let terminal = Terminal::open();
         let program = start.program;
         let child = Child::start(shim, start, terminal.as_ref());
@@ -105,6 +108,7 @@ impl<'a> Supervision<'a> {
             self.end_all().await;
         }
         self.take_terminal_back();
+        self.signals.stops = Some(self.stops);
         let end = watched
             .and_then(|()| self.child.reap())
             .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;

@@ -76,6 +76,19 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     assert_eq!(terminal.finish().0.code(), Some(4));
 }
 
+/// Between two terms it does what it does before the first.
+#[test]
+fn ctrl_z_stops_a_candidate_that_has_led() {
+    let store = Store::local();
+    let mut terminal = shell(&store);
+    terminal.types("$L elect k -- true\n");
+    terminal.wait_for("candidate for k again in ");
+    terminal.types("\x1a");
+    terminal.wait_screen(|shown| shown.contains("Stopped"));
+    terminal.types("kill %1; wait; exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
 #[test]
 fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
     let store = Store::memory();

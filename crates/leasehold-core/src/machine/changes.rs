@@ -140,12 +140,20 @@ impl ClaimMachine {
                 None => renewal.handle_other_unanswered(now),
             }
         }
+        let reply = said.map(|heard| heard.reply);
+        // What is handed over is given up already: nothing else looks whether that is its grant.
+        let forgotten = match (&self.stage, reply) {
+            (Stage::Held(renewal), Some(Reply::Standing(standing))) => {
+                !renewal.is_ours(&standing, false)
+            }
+            _ => false,
+        };
         let Some(change) = self.changes.iter_mut().find(|change| change.id == id) else {
             return;
         };
         change.in_flight = false;
-        let reply = said.map(|heard| heard.reply);
         change.outcome = match (&change.aim, heard, reply) {
+            (Aim::Settle, ..) if forgotten => Some(Changed::Lost),
             // The release of the lease ahead in its run may still be under way.
             (Aim::Caller(Change::Downgrade) | Aim::Settle, _, Some(Reply::Standing(standing)))
                 if !standing.holds() =>

@@ -196,7 +196,7 @@ impl Renewal {
     /// Whether an answer is about the grant that this lease is. One that still waits can
     /// only be to a request that the grant has overtaken: a store that says so later has
     /// forgotten the grant.
-    fn is_ours(&self, standing: &Standing, overtaken: bool) -> bool {
+    pub(super) fn is_ours(&self, standing: &Standing, overtaken: bool) -> bool {
         let ours = self.grant;
         let Some(token) = standing.token else {
             return overtaken && ours.0 == standing.arrival;

@@ -670,6 +670,18 @@ fn what_is_handed_over_holds_at_the_store() {
     assert_eq!(life.changed(change), Some(Changed::Done));
 }
 
+/// The store has lost that grant, as in a fail-over, and others may have held since.
+#[test]
+fn what_the_store_has_forgotten_is_not_handed_over() {
+    for forgotten in [standing(None), standing(Some(9))] {
+        let mut life = held(terms());
+        let change = life.hand_over(at(10));
+        let settle = send(&mut life, 10);
+        life.handle_answer(at(11), &settle, Ok(heard(forgotten)));
+        assert_eq!(life.changed(change), Some(Changed::Lost));
+    }
+}
+
 #[test]
 fn an_adoption_gets_what_is_held_and_nothing_else() {
     let adopt = || {

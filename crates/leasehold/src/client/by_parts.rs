@@ -91,8 +91,42 @@ impl Client {
         let session = &self.session;
         let answer = session.ask(session.store.release(key, &release)).await;
         Ok(match answer.map_err(failed)?.reply {
-            ReleaseReply::Released { .. } => Released::Held,
-            ReleaseReply::Absent => Released::AlreadyGone,
+            ReleaseReply::Released { held: true } => Released::Held,
+            // A claim that only waits has lost its grant, as in a fail-over.
+            ReleaseReply::Released { held: false } | ReleaseReply::Absent => Released::AlreadyGone,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold_core::{Claim, ClaimId, Key, Mode};
+    use leasehold_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_claim_that_only_waits_was_no_lease() {
+        let (store, key) = (MemoryStore::new(), Key::new("k").unwrap());
+        let ids = [1, 2].map(ClaimId::from_random);
+        for id in &ids {
+            let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, Duration::from_secs(60));
+            store.claim(&key, &claim).await.unwrap();
+        }
+        let client = Client::builder().with_store(Arc::new(store));
+        let client = client.connect().await.unwrap();
+        let [holds, waits] = ids.map(|id| {
+            let claim = id.expose();
+            let written = format!(
+                r#"{{"key":"k","claim":{claim:?},"version":0,"token":1,"mode":"Exclusive","handed_over":false}}"#
+            );
+            serde_json::from_str::<LeaseParts>(&written).unwrap()
+        });
+        let waited = client.release_by_parts(&waits).await.unwrap();
+        assert_eq!(waited, Released::AlreadyGone);
+        let held = client.release_by_parts(&holds).await.unwrap();
+        assert_eq!(held, Released::Held);
     }
 }

@@ -256,7 +256,7 @@ impl Lock {
     ) -> Result<Option<Recovered<K>>, Error> {
         let (lease, is_new) = match self.take_over(parts).await? {
             Ok(lease) => (Some(lease), false),
-            Err(_) => (self.acquire_as(how).await?, true),
+            Err(_) => (self.in_place_of(parts).acquire_as(how).await?, true),
         };
         Ok(lease.map(|lease| Recovered { lease, is_new }))
     }
@@ -311,6 +311,16 @@ impl Lock {
 
     fn adopt_error(&self, error: StoreError) -> Error {
         Error::new(Operation::Adopt, Some(self.request.key.clone()), error)
+    }
+
+    /// For a new lease in place of these parts: one of a [`Semaphore`](crate::Semaphore) takes as many
+    /// permits as before. A lock of any mode takes what that says.
+    fn in_place_of<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Self {
+        let capacity = self.request.mode.capacity();
+        match K::is(Mode::EXCLUSIVE) {
+            true => self.clone(),
+            false => self.with_mode(Mode::new(capacity, parts.mode().weight())),
+        }
     }
 }
 

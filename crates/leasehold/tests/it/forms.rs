@@ -248,6 +248,20 @@ async fn leaders_and_readers_go_on_after_a_crash() {
         .await
         .unwrap();
     assert!(late.is_new);
+
+    let (crashed, again) = (a.semaphore("s", 3).unwrap(), b.semaphore("s", 3).unwrap());
+    let two = crashed.acquire_many(2).await.unwrap();
+    let saved = two.parts().unwrap();
+    let _ = two.release().await.unwrap();
+    let anew = again
+        .try_recover(&saved)
+        .await
+        .unwrap()
+        .expect("it is free");
+    assert!(anew.is_new && anew.lease.permits() == 2);
+    let _ = anew.lease.release().await.unwrap();
+    let anew = again.recover(&saved, LockOptions::new()).await.unwrap();
+    assert!(anew.is_new && anew.lease.permits() == 2);
 }
 
 #[tokio::test]

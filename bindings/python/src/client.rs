@@ -32,17 +32,22 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) async fn client(&self) -> Result<&CoreClient, Failure> {
-        let connect = async || match self.is_closed.load(Ordering::Relaxed) {
+        let connect = async || match self.is_closed.load(Ordering::SeqCst) {
             true => Err(Failure::closed()),
             false => Ok(self.builder.clone().connect().await?),
         };
         let connection = self.of_process.get_or_init(OnceCell::new);
-        connection.get_or_try_init(connect).await
+        let client = connection.get_or_try_init(connect).await?;
+        // It may have been closed while it connected, when there was nothing to close.
+        if self.is_closed.load(Ordering::SeqCst) {
+            let _nothing_is_held = client.shutdown(Duration::ZERO).await;
+        }
+        Ok(client)
     }
 
     /// Whether all that was held or waited for is released for sure.
     async fn close(&self, within: Duration) -> bool {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.is_closed.store(true, Ordering::SeqCst);
         match self.connected() {
             Some(client) => client.shutdown(within).await.unconfirmed == 0,
             None => true,

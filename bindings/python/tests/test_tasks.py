@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import random
+import signal
 import time
 import warnings
 import weakref
@@ -237,6 +238,20 @@ def test_an_object_of_another_loop_is_refused(url):
             await client.mutex("k").acquire()
 
     asyncio.run(use())
+
+
+def test_a_client_that_is_closed_while_it_connects_is_closed(own_server):
+    async def whole():
+        client = lh.aio.connect(own_server.url)
+        own_server.process.send_signal(signal.SIGSTOP)
+        acquired = asyncio.ensure_future(client.mutex("k").acquire())
+        await asyncio.sleep(0)
+        assert await client.close()
+        own_server.process.send_signal(signal.SIGCONT)
+        with pytest.raises(lh.Closed):
+            await acquired
+
+    asyncio.run(whole())
 
 
 def test_where_there_is_no_loop_it_says_so(url):

@@ -67,6 +67,7 @@ class Lease(BaseLease):
         in_time = task.done()
         failed = await _end(task, loss)
         if not in_time:
+            loss.result()  # Who cannot hear of a loss says why.
             try:
                 self.check()
             except LeaseholdError as lost:

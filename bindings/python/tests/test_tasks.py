@@ -229,15 +229,18 @@ async def test_many_tasks_wait_at_once(client):
 
 def test_an_object_of_another_loop_is_refused(url):
     async def connect():
-        return await lh.aio.connect(url)
+        client = await lh.aio.connect(url)
+        return client, await client.mutex("k").lease()
 
-    client = asyncio.run(connect())
+    client, lease = asyncio.run(connect())
 
     async def use():
-        with pytest.raises(RuntimeError, match="belongs to .*Loop.*called in .*Loop"):
-            await client.mutex("k").acquire()
+        for call in (client.mutex("k").acquire, lambda: lease.run(asyncio.sleep(20))):
+            with pytest.raises(RuntimeError, match="belongs to .*Loop.*called in .*Loop"):
+                await call()
 
     asyncio.run(use())
+    client._core.close(5).wait()  # Its event loop has ended.
 
 
 def test_a_client_that_is_closed_while_it_connects_is_closed(own_server):

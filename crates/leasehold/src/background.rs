@@ -242,6 +242,11 @@ thread_local! {
     static DRIVES: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread makes a blocking call that drives the runtime, or may.
+pub(crate) fn drives() -> bool {
+    DRIVES.get()
+}
+
 /// The runtime in which this thread makes a blocking call, if it may be the only thread
 /// of that.
 pub(crate) fn held_up() -> Option<Id> {

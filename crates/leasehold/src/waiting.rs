@@ -49,7 +49,7 @@ impl LockOptions {
     }
 
     /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
-    /// that waits.
+    /// that waits. Blocking calls of the same client are refused there.
     pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(hear));
         self

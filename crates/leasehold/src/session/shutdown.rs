@@ -137,7 +137,7 @@ impl Session {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.check_caller()?;
-        self.check_thread()?;
+        self.check_thread(self.shutdown.home == Some(thread::current().id()))?;
         let closing = self.shutdown.closing.notified();
         let _elsewhere = Elsewhere::wait(&self.runtime);
         self.ensure_running();
@@ -155,9 +155,11 @@ impl Session {
         done.unwrap_or_else(|| Err(Closed::ShutDown.error()))
     }
 
-    /// Refuses what could never be answered: calls in a forked process, and outside of a runtime.
+    /// Refuses what could never be answered: calls in a forked process, outside of a runtime, and
+    /// blocking ones in a callback of another, whose thread drives the runtime.
     pub(crate) fn check_caller(&self) -> Result<(), StoreError> {
         self.check_process()?;
+        self.check_thread(crate::background::drives())?;
         check_runtime().map(drop)
     }
 
@@ -177,17 +179,18 @@ impl Session {
 
     /// A blocking call on the only thread of our runtime would wait for what only that
     /// thread can do.
-    fn check_thread(&self) -> Result<(), StoreError> {
+    fn check_thread(&self, is_that: bool) -> Result<(), StoreError> {
         let held_up = crate::background::held_up();
-        let is_ours = held_up.is_some() && held_up == id_of(&self.runtime);
-        if !is_ours || self.shutdown.home != Some(thread::current().id()) {
+        if !is_that || held_up.is_none() || held_up != id_of(&self.runtime) {
             return Ok(());
         }
         Err(StoreError::new(
             ErrorKind::Invalid,
             "a blocking call on the only thread of the client's Tokio runtime would block forever",
         )
-        .with_hint("call it in spawn_blocking, or connect with leasehold::blocking"))
+        .with_hint(
+            "call it on another thread, as in spawn_blocking, or connect with leasehold::blocking",
+        ))
     }
 
     /// Takes no more claims, and ends those that are under way.

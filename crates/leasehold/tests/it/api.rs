@@ -1,6 +1,8 @@
 //! The API as a whole: futures and guards are `Send`, errors name the operation, and so on.
 
 use std::future::Future;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -94,6 +96,22 @@ fn the_leaders_of_a_closed_client_end() {
     let _ = client.shutdown(Duration::from_secs(1));
     let told: Vec<_> = leaders.take(9).map(|it| it.unwrap_err().kind()).collect();
     assert_eq!(told, [ErrorKind::Closed]);
+}
+
+/// Its thread drives the runtime: an answer of a server would wait for it.
+#[test]
+fn a_blocking_call_in_a_callback_of_another_is_refused() {
+    let client = leasehold::blocking::connect("memory:").unwrap();
+    let lock = client.mutex("k").unwrap();
+    let (held, (told, heard)) = (lock.lock().unwrap(), channel());
+    let how = LockOptions::new().on_progress(move |_| {
+        told.send(client.inspect("k").map(drop)).unwrap();
+    });
+    let waits = thread::spawn(move || lock.lock_opts(how).map(drop));
+    let refused = heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    drop(held);
+    waits.join().unwrap().unwrap();
 }
 
 /// Changes of leader are a stream, too, and a leader may go on as one who holds a lock.

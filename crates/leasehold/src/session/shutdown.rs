@@ -219,7 +219,8 @@ impl Session {
             let leaving = homes.iter().map(|it| it.lock().machine.leaving().count());
             let leaving: usize = leaving.sum();
             let confirmed = self.shutdown.confirmed.load(Ordering::SeqCst);
-            (confirmed - before, (under_way + leaving) as u64)
+            // What is under way has its claims among those that leave, or none yet.
+            (confirmed - before, under_way.max(leaving) as u64)
         };
         let all_left = async {
             loop {

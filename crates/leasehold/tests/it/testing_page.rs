@@ -204,6 +204,20 @@ async fn who_waits_anew_is_told() -> Result<(), leasehold::Error> {
     Ok(())
 }
 
+/// A release that waits for its answer is one claim that may be left, and not two.
+#[tokio::test(start_paused = true)]
+async fn what_a_shutdown_leaves_is_counted_once() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let lease = client.mutex("report")?.lock().await?;
+    store.make_unavailable();
+    let shutdown = client.shutdown(Duration::from_secs(1));
+    let (released, left) = tokio::join!(lease.release(), shutdown);
+    assert!(released.is_err());
+    assert_eq!((left.released, left.unconfirmed), (0, 1));
+    Ok(())
+}
+
 /// Without a pause the clock is the machine's, also in a debug build.
 #[tokio::test]
 async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {

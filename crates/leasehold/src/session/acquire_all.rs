@@ -64,6 +64,7 @@ impl Session {
         let failed = |at: usize, claims: &[ClaimHandle], end| {
             (at, claims[at].failed(&requests[at], end, deadlines))
         };
+        let mut asked = false;
         loop {
             let mut sent = Vec::with_capacity(claims.len());
             for (at, claim) in claims.iter().enumerate() {
@@ -72,6 +73,13 @@ impl Session {
             }
             if sent.len() == claims.len() {
                 let carried = self.carry_all(&claims, &sent).await;
+                if !asked && matches!(carried, Ok(None)) {
+                    // A store that cannot do this was not asked: there is nothing to release.
+                    for claim in &claims {
+                        claim.with(|claim, _| claim.forget());
+                    }
+                }
+                asked = true;
                 match answer_all(requests, &claims, &sent, carried)? {
                     Some(Ok(())) => break,
                     Some(Err(end)) => return Ok(Err(end)),

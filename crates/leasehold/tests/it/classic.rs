@@ -4,10 +4,12 @@
 
 use leasehold_testkit::expect::says;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, ClaimReply, Mode, Note, Release, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
+use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::store::Verbs as _;
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedlockOptions, RedlockStore,
@@ -55,6 +57,29 @@ async fn the_key_is_the_name_and_the_value_is_the_id() {
     let prefixed = at(&format!("{}?layout=classic&prefix=lock:", server.url())).await;
     let _lease = prefixed.mutex("a").unwrap().lock().await.unwrap();
     assert_eq!(server.query::<u64>(&["EXISTS", "lock:a"]), 1);
+}
+
+/// What is asked for claims.
+struct Asked(Sender<&'static str>);
+
+impl Observer for Asked {
+    fn observe(&self, _: &ObservedClaim, _: Fact) {}
+
+    fn request(&self, request: StoreRequest<'_>) {
+        self.0.send(request.verb).unwrap();
+    }
+}
+
+/// Nothing of them is given back that was not asked for.
+#[tokio::test]
+async fn several_keys_are_claimed_one_by_one() {
+    let server = RedisServer::start();
+    let (told, asked) = channel();
+    let client = Client::builder().store(format!("{}?layout=classic", server.url()));
+    let client = client.observer(Asked(told)).connect().await.unwrap();
+    let lease = client.multi(["a", "b"]).unwrap().lock().await.unwrap();
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["claim", "claim"]);
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
 #[tokio::test]

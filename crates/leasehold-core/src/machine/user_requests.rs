@@ -30,8 +30,11 @@ impl ClaimMachine {
             Stage::Waiting(_) => return Poll::Pending,
             Stage::Held(renewal) => renewal,
             Stage::Leaving(_) if self.is_withdrawing() => return Poll::Pending,
-            // The client was shut down.
-            Stage::Leaving(_) | Stage::Over => return Poll::Ready(Err(End::Gone)),
+            // What nobody renews has left by itself; else the client was shut down.
+            Stage::Leaving(_) | Stage::Over => {
+                let has_expired = self.known == Some(LeaseState::Lost(Loss::Expired));
+                return Poll::Ready(Err(if has_expired { End::Late } else { End::Gone }));
+            }
         };
         let is_lost = matches!(renewal.state(), LeaseState::Lost(_));
         let margin = match self.terms.policy {

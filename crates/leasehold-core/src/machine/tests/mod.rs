@@ -376,10 +376,12 @@ fn a_lease_that_was_long_on_its_way_is_renewed_before_it_is_handed_out() {
         Poll::Ready(Ok(())),
         "tried once"
     );
-    let (mut life, ask) = asked(terms());
-    life.handle_answer(at(30_000), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(30_000)), Poll::Ready(Err(End::Late)));
-    assert_eq!(life.phase(), Phase::Leaving);
+    for policy in [terms().policy, RenewalPolicy::Manual, RenewalPolicy::Fixed] {
+        let (mut life, ask) = asked(Terms { policy, ..terms() });
+        life.handle_answer(at(30_000), &ask, Ok(heard(standing(Some(7)))));
+        assert_eq!(life.collect(at(30_000)), Poll::Ready(Err(End::Late)));
+        assert_eq!(life.phase(), Phase::Leaving);
+    }
 }
 
 #[test]

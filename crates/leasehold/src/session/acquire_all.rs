@@ -95,8 +95,12 @@ impl Session {
         // Each is checked once more; all or none.
         for (at, claim) in claims.iter().enumerate() {
             let granted = claim.await_grant(deadlines, None).await;
-            let granted = granted.map_err(|error| (at, error))?;
-            granted.map_err(|end| failed(at, &claims, end))?;
+            match granted.map_err(|error| (at, error))? {
+                Ok(()) => {}
+                // One by one another is asked for.
+                Err(End::Late) => return Ok(Err(ONE_BY_ONE)),
+                Err(end) => return Err(failed(at, &claims, end)),
+            }
         }
         Ok(Ok(claims))
     }

@@ -204,6 +204,22 @@ async fn who_waits_anew_is_told() -> Result<(), leasehold::Error> {
     Ok(())
 }
 
+/// Another is asked for, as for one key.
+#[tokio::test(start_paused = true)]
+async fn a_late_grant_of_several_keys_is_no_error() -> Result<(), leasehold::Error> {
+    let (store, second) = (TestStore::new(), Duration::from_secs(1));
+    let client = store.builder().ttl(second).connect().await?;
+    store.make_slow(2 * second);
+    let both = client.multi(["report", "mail"])?;
+    let faster = async {
+        sleep(second).await;
+        store.restore();
+    };
+    let (lease, ()) = tokio::join!(both.lock(), faster);
+    assert!(lease?.is_valid());
+    Ok(())
+}
+
 /// A release that waits for its answer is one claim that may be left, and not two.
 #[tokio::test(start_paused = true)]
 async fn what_a_shutdown_leaves_is_counted_once() -> Result<(), leasehold::Error> {

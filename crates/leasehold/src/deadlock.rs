@@ -196,12 +196,11 @@ fn claims(seen: &Inspection) -> KeyClaims {
 type Hear = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 
 /// What a waiting claim does about deadlocks.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct DeadlockCheck {
     /// For how long it waits before it looks for one.
     pub(crate) after: Duration,
-    /// Whether it gives up in one.
-    pub(crate) gives_up: bool,
+    /// Without anybody, it gives up in one.
     pub(crate) hear: Option<Hear>,
 }
 
@@ -230,8 +229,7 @@ impl DeadlockCheck {
             };
             if let Some(hear) = &self.hear {
                 hear(&deadlock);
-            }
-            if self.gives_up && younger <= looks {
+            } else if younger <= looks {
                 let message = format!("gave up in a deadlock: {deadlock}");
                 return StoreError::new(ErrorKind::Deadlock, message);
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use leasehold_core::Deadlines;
 
 use crate::deadlock::{Deadlock, DeadlockCheck};
@@ -21,7 +22,8 @@ use crate::session::request::AcquireRequest;
 pub struct LockOptions {
     pub(crate) wait: Wait,
     pub(crate) progress: Option<OnProgress>,
-    pub(crate) deadlock: Option<DeadlockCheck>,
+    /// Who hears of a deadlock, and after how long the claim gives up in one.
+    deadlock: [Option<DeadlockCheck>; 2],
 }
 
 /// Hears of a waiting claim's progress.
@@ -69,9 +71,10 @@ impl LockOptions {
         after: Duration,
         hear: impl Fn(&Deadlock) + Send + Sync + 'static,
     ) -> Self {
-        let check = self.deadlock.get_or_insert_default();
-        check.after = after;
-        check.hear = Some(Arc::new(hear));
+        self.deadlock[0] = Some(DeadlockCheck {
+            after,
+            hear: Some(Arc::new(hear)),
+        });
         self
     }
 
@@ -79,8 +82,7 @@ impl LockOptions {
     /// deadlock. It checks for deadlocks as [`LockOptions::on_deadlock`] does. If several claims of a
     /// deadlock would give up, only the one that began to wait last does.
     pub fn deadlock_timeout(mut self, after: Duration) -> Self {
-        let check = self.deadlock.get_or_insert_default();
-        (check.after, check.gives_up) = (after, true);
+        self.deadlock[1] = Some(DeadlockCheck { after, hear: None });
         self
     }
 
@@ -90,11 +92,14 @@ impl LockOptions {
         session: &Session,
         request: &AcquireRequest,
     ) -> StoreError {
-        match &self.deadlock {
-            // What few need does not make every acquisition larger.
-            Some(check) if self.wait != Wait::No => Box::pin(check.watch(session, request)).await,
-            _ => std::future::pending().await,
+        let checks = self.deadlock.iter().flatten();
+        // What few need does not make every acquisition larger.
+        let watches = checks.map(|check| Box::pin(check.watch(session, request)));
+        let watches: Vec<_> = watches.collect();
+        if watches.is_empty() || self.wait == Wait::No {
+            return std::future::pending().await;
         }
+        select_all(watches).await.0
     }
 
     pub(crate) fn tell(&self, position: u64, waited: Duration, rejoined: u32) {

@@ -3,8 +3,9 @@
 use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use leasehold::{ClaimContext, Client, Error, ErrorKind, LockOptions};
+use leasehold::{ClaimContext, Client, Deadlock, Error, ErrorKind, LockOptions};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 const AFTER: Duration = Duration::from_millis(100);
 
@@ -64,6 +65,34 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
     let _ = x.release().await.expect("x is held");
     if let Ok(sentence) = told.try_recv() {
         assert!(sentence.contains("holds x and waits for y"), "{sentence}");
+    }
+}
+
+/// Each after a time of its own, whichever is said first.
+#[tokio::test(start_paused = true)]
+async fn who_hears_of_a_deadlock_gives_up_later() {
+    let (client, _) = clients().await;
+    let lock = client.mutex("x").expect("a key");
+    let lock = lock.with_context(&client.context());
+    let _held = lock.lock().await.expect("x is free");
+    let (soon, late) = (Duration::from_secs(1), Duration::from_secs(5));
+    for is_first in [true, false] {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let hear = move |_: &Deadlock| _ = tell.send(Instant::now());
+        let how = match is_first {
+            true => LockOptions::new()
+                .on_deadlock(soon, hear)
+                .deadlock_timeout(late),
+            false => LockOptions::new()
+                .deadlock_timeout(late)
+                .on_deadlock(soon, hear),
+        };
+        let begun = Instant::now();
+        let error = lock.lock_opts(how).await.expect_err("it waits for itself");
+        assert_eq!(error.kind(), ErrorKind::Deadlock);
+        let heard = told.recv().await.expect("it was told");
+        let after = (heard - begun, begun.elapsed());
+        assert_eq!((after.0.as_secs(), after.1.as_secs()), (1, 5));
     }
 }
 

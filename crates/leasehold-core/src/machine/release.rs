@@ -100,6 +100,10 @@ impl Releasing {
     /// Handles a failed release: it is repeated after a pause.
     pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
         self.in_flight = false;
+        if failure != Failure::Unanswered {
+            // It was not taken, so it has not released anything.
+            self.sends = self.sends.saturating_sub(1);
+        }
         self.refused = failure == Failure::Refused;
         self.due = now + self.backoff.pause();
     }

@@ -236,6 +236,16 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
         assert_eq!(life.released(), Some(expected), "{replies:?}");
         assert_eq!(life.phase(), Phase::Over);
     }
+    // What was not taken has released nothing.
+    for failure in [Failure::NotNow, Failure::Refused] {
+        let mut life = held(terms());
+        life.release(at(10));
+        let release = released(&mut life, 10);
+        life.handle_answer(at(10), &release, Err(failure));
+        let again = send_at(&mut life, at(11));
+        life.handle_answer(at(1_000), &again, Ok(heard(Reply::Absent)));
+        assert_eq!(life.released(), Some(false), "{failure:?}");
+    }
     let mut revoked = held(terms());
     let event = Event::Revoked {
         inbox: Inbox::from_random(1),

@@ -115,7 +115,6 @@ impl ClaimMachine {
             ..Renew::new(id, terms.ttl)
         };
         Self {
-            settled: true,
             // Whoever had it before has used it.
             used: true,
             ..Self::new(Command::Renew(renew), identity, terms, deadlines, now)

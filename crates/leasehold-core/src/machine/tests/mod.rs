@@ -721,6 +721,14 @@ fn an_adoption_gets_what_is_held_and_nothing_else() {
         life.handle_answer(at(1), &ask, Ok(heard(reply)));
         assert_eq!((life.end(), life.phase()), (Some(end), phase), "{reply:?}");
     }
+    // One that comes late to the store must not take it over for nobody.
+    let (mut life, _) = adopt();
+    life.leave(at(1));
+    let release = released(&mut life, 1);
+    let Command::Release(release) = &*release.command else {
+        panic!("{release:?}");
+    };
+    assert!(release.id == id(2) && !release.settled);
 }
 
 #[test]

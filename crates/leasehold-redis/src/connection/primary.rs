@@ -246,7 +246,9 @@ impl Search {
 /// before its answers are given up, and is not believed when it goes on.
 pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>) {
     while link.strong_count() > 0 {
-        for node in search.order() {
+        for _ in &search.nodes {
+            // Anew each time: whoever connects may have found one that answers.
+            let node = search.order().swap_remove(0);
             let Err(error) = search.listen(&node, &link).await else {
                 return;
             };

@@ -5,6 +5,10 @@ use redis::{ErrorKind, RedisError, RedisResult, Value, parse_redis_value};
 /// No line of an answer is longer: texts have a length of their own.
 const LONGEST_LINE: usize = 64 * 1024;
 
+/// No answer is longer, as no text in Redis is: the largest page of an audit log and a record with
+/// 10,000 claims have less than a fifth of it.
+const LONGEST_ANSWER: usize = 512 * 1024 * 1024;
+
 /// How much room is kept between answers.
 const ROOM: usize = 64 * 1024;
 
@@ -32,7 +36,7 @@ impl Frames {
                 // Answers may never end where a piece does: what was read must not stay for ever.
                 self.arrived.drain(..self.start);
                 self.seen -= std::mem::take(&mut self.start);
-                return self.check_line().map(|()| None);
+                return self.check_rest().map(|()| None);
             };
             self.seen += length;
         }
@@ -74,12 +78,13 @@ impl Frames {
         })
     }
 
-    /// Whether what comes next may become a value: what is none may never have a line's end.
-    fn check_line(&self) -> RedisResult<()> {
+    /// Whether what has arrived may become an answer: what is none may never end, nor have a line's
+    /// end.
+    fn check_rest(&self) -> RedisResult<()> {
         let rest = &self.arrived[self.seen..];
         let is_kind = |kind: &u8| b"+-:$*_#,!=(%~>|".contains(kind);
         let endless = rest.len() > LONGEST_LINE && !rest[..LONGEST_LINE].contains(&b'\n');
-        match rest.first().is_none_or(is_kind) && !endless {
+        match rest.first().is_none_or(is_kind) && !endless && self.arrived.len() <= LONGEST_ANSWER {
             true => Ok(()),
             false => Err(RedisError::from((ErrorKind::Parse, "this is no answer"))),
         }
@@ -160,6 +165,27 @@ mod tests {
             frames.arrived.extend_from_slice(&piece);
             assert_eq!(frames.next().unwrap(), None, "a long text");
         }
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_an_error() {
+        // All of it was looked at but the beginning of one more value. Pages of zeroes that nobody
+        // touches take no memory.
+        let next = |length: usize| {
+            let mut arrived = vec![0; length];
+            arrived[length - 1] = b'*';
+            let (seen, open) = (length - 1, 1);
+            let mut frames = Frames {
+                arrived,
+                seen,
+                open,
+                ..Frames::default()
+            };
+            frames.next()
+        };
+        assert_eq!(next(LONGEST_ANSWER).unwrap(), None);
+        let failed = next(LONGEST_ANSWER + 1).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Parse);
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl Frames {
     fn check_rest(&self) -> RedisResult<()> {
         let rest = &self.arrived[self.seen..];
         let is_kind = |kind: &u8| b"+-:$*_#,!=(%~>|".contains(kind);
-        let endless = rest.len() > LONGEST_LINE && !rest[..LONGEST_LINE].contains(&b'\n');
+        let is_end = |two: &[u8]| two == b"\r\n";
+        let endless = rest.len() > LONGEST_LINE && !rest[..LONGEST_LINE].windows(2).any(is_end);
         match rest.first().is_none_or(is_kind) && !endless && self.arrived.len() <= LONGEST_ANSWER {
             true => Ok(()),
             false => Err(RedisError::from((ErrorKind::Parse, "this is no answer"))),
@@ -152,13 +153,17 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_an_error() {
-        let mut frames = Frames::default();
         let piece = [b'+'; 16 * 1024];
-        let failed = (0..8).find_map(|_| {
-            frames.arrived.extend_from_slice(&piece);
-            frames.next().err()
-        });
-        assert_eq!(failed.unwrap().kind(), ErrorKind::Parse);
+        // Half of an end is none.
+        for piece in [piece, [b'\n'; 16 * 1024]] {
+            let mut frames = Frames::default();
+            frames.arrived.push(b'+');
+            let failed = (0..8).find_map(|_| {
+                frames.arrived.extend_from_slice(&piece);
+                frames.next().err()
+            });
+            assert_eq!(failed.unwrap().kind(), ErrorKind::Parse);
+        }
         let mut frames = Frames::default();
         frames.arrived.extend_from_slice(b"$200000\r\n");
         for _ in 0..8 {

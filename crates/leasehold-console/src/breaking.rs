@@ -13,7 +13,8 @@ pub async fn break_seen(
     let mut tokens = seen.holders.iter().map(|holder| holder.token);
     let first = tokens.next().flatten();
     let only = first.filter(|_| tokens.all(|token| token == first));
-    match token.or(only.map(Token::from)) {
+    let only = only.map(Token::from);
+    match token.or(only) {
         Some(token) => client.break_grant(&seen.key, token).await,
         None => client.break_key(&seen.key).await,
     }

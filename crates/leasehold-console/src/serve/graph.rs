@@ -73,7 +73,8 @@ impl WaitsView {
             for claim in lock.holders.iter().chain(waiters) {
                 let id = node_of(claim, &lock.key);
                 if seen.insert(id.clone()) {
-                    let claims = works.get(&*id).map_or(from_ref(&claim), Vec::as_slice);
+                    let claims = works.get(&*id);
+                    let claims = claims.map_or_else(|| from_ref(&claim), Vec::as_slice);
                     view.claims.push(node(id.clone(), claims));
                 }
                 let key = lock.key.clone();

@@ -91,7 +91,10 @@ pub fn nudge() {
 
 fn started() -> Result<(&'static Background, &'static Runtime), Error> {
     let background = BACKGROUND.get_or_init(Background::default);
-    let runs = || background.thread.get().and(background.runtime.get());
+    let runs = || {
+        let thread = background.thread.get();
+        thread.and_then(|_| background.runtime.get())
+    };
     if let Some(runtime) = runs() {
         return Ok((background, runtime));
     }

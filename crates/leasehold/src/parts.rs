@@ -334,7 +334,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use leasehold_core::Claim;
+    use leasehold_core::{Claim, ClaimReply, Inbox};
     use leasehold_store::memory::MemoryStore;
 
     use super::*;
@@ -364,6 +364,33 @@ mod tests {
         client.renew_by_parts(&holds, ttl).await.unwrap();
         let lost = client.renew_by_parts(&waits, ttl).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Lost);
+    }
+
+    /// The release of the lease ahead in its run may still be under way.
+    #[tokio::test]
+    async fn a_lease_that_was_passed_on_is_one() {
+        let (store, key) = (MemoryStore::new(), Key::new("k").unwrap());
+        let (ids, ttl) = ([1, 2].map(ClaimId::from_random), Duration::from_secs(60));
+        let mut given = Vec::new();
+        for id in ids {
+            let claim = Claim {
+                inbox: Some(Inbox::from_random(1)),
+                runs: true,
+                ..Claim::new(id.clone(), Mode::EXCLUSIVE, ttl)
+            };
+            let answer = store.claim(&key, &claim).await.unwrap();
+            let ClaimReply::Standing(standing) = answer.reply else {
+                panic!("{answer:?}");
+            };
+            let mut parts = read::<Exclusive>(r#""Exclusive""#, id.expose()).unwrap();
+            parts.written.token = standing.token.unwrap();
+            given.push((standing.behind, parts));
+        }
+        let client = Client::builder().with_store(Arc::new(store));
+        let client = client.connect().await.unwrap();
+        let (behind, parts) = &given[1];
+        assert!(behind.is_some());
+        client.renew_by_parts(parts, ttl).await.unwrap();
     }
 
     #[test]

@@ -55,6 +55,8 @@ impl Client {
         let answer = session.ask(session.store.renew(key, &renew)).await;
         match answer.map_err(&failed)?.reply {
             RenewReply::Standing(standing) if standing.holds() => Ok(()),
+            // It was passed on, and the release of the lease ahead in its run is under way.
+            RenewReply::Standing(standing) if standing.token == Some(parts.token()) => Ok(()),
             RenewReply::Superseded | RenewReply::Taken => Err(lost(
                 "another process has taken the lease over, or its id was replaced",
             )),

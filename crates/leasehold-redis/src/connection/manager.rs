@@ -37,6 +37,8 @@ pub(crate) struct ConnectionManager {
     /// The last epoch. Held by who subscribes, or ends that.
     pub(super) subscribing: tokio::sync::Mutex<u64>,
     reconnecting: BackgroundTask,
+    /// How many tasks have begun to connect: the last one goes on.
+    begun: AtomicU64,
     /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
@@ -86,6 +88,7 @@ impl ConnectionManager {
             abandoned: Arc::default(),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: BackgroundTask::default(),
+            begun: AtomicU64::new(0),
             stood: AtomicBool::new(false),
             claims: AtomicBool::new(false),
             named: Arc::default(),
@@ -240,6 +243,7 @@ impl ConnectionManager {
         let link = Arc::downgrade(self);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64());
         let named = Arc::clone(&self.named);
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         self.reconnecting.start(async move {
             let mut pause = first;
             loop {
@@ -248,7 +252,13 @@ impl ConnectionManager {
                     () = tokio::time::sleep(pause) => {}
                 }
                 let Some(link) = link.upgrade() else { return };
+                // Who has lost the connection and who finds none may begin at the same time.
+                let goes_on = || link.begun.load(Ordering::Acquire) == number && !link.is_up();
+                if !goes_on() {
+                    return;
+                }
                 match link.connect().await {
+                    _ if !goes_on() => return,
                     Ok(wire) => return link.publish(wire),
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");

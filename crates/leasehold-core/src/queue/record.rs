@@ -1,16 +1,16 @@
 //! The record of a queue: what a store keeps of it, and what is read back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::Queue;
 pub use super::entry::Entry;
 pub use super::tombstone::Tombstone;
 pub use super::vote::Votes;
-use super::{Place, Queue};
 use crate::time::micros;
-use crate::{Arrival, Capacity, Inbox, Invalid, Mode, OwnerSecret, StoreTime, Token};
+use crate::{Arrival, Capacity, Inbox, Invalid, Mode, StoreTime, Token};
 
 /// A queue as it is written down, without what can be computed. A store that keeps it in a form
 /// of its own reads this, and makes it a [`Queue`], which refuses what no queue writes down.
@@ -61,24 +61,16 @@ impl Record {
             return Err(Invalid::plain("a number in the queue is out of range"));
         }
         let granted = self.granted.iter().map(|(_, entry)| entry);
-        let late = granted
-            .clone()
-            .chain(&self.waiting)
-            .any(|entry| entry.arrival > self.last_arrival)
-            || self
-                .granted
-                .iter()
-                .any(|(token, _)| *token > self.last_token);
-        if late {
+        let mut all = granted.chain(&self.waiting);
+        let ids: BTreeSet<_> = all.clone().map(|entry| &entry.id).collect();
+        let mut tokens = self.granted.iter().map(|(token, _)| *token);
+        if all.any(|entry| entry.arrival > self.last_arrival)
+            || tokens.any(|token| token > self.last_token)
+        {
             return Err(Invalid::plain(
                 "a claim has a higher arrival number than the queue",
             ));
         }
-        let ids: BTreeSet<_> = granted
-            .clone()
-            .chain(&self.waiting)
-            .map(|e| &e.id)
-            .collect();
         let arrivals: BTreeSet<_> = self.waiting.iter().map(|entry| entry.arrival).collect();
         let places: BTreeSet<_> = self.granted.iter().map(|(t, e)| (t, e.arrival)).collect();
         let once = arrivals.len() == self.waiting.len() && places.len() == self.granted.len();
@@ -115,37 +107,18 @@ impl TryFrom<Record> for Queue {
 
     fn try_from(record: Record) -> Result<Self, Invalid> {
         record.check()?;
-        let granted: BTreeMap<_, _> = record
-            .granted
-            .into_iter()
-            .map(|(token, entry)| ((token, entry.arrival), entry))
-            .collect();
-        let waiting: BTreeMap<_, _> = record
-            .waiting
-            .into_iter()
-            .map(|entry| (entry.arrival, entry))
-            .collect();
-        let holding = granted
-            .iter()
-            .map(|((token, arrival), e)| (e.id.clone(), Place::Granted(*token, *arrival)));
-        let queued = waiting
-            .values()
-            .map(|e| (e.id.clone(), Place::Waiting(e.arrival)));
-        let mut siblings: HashMap<OwnerSecret, BTreeSet<Arrival>> = HashMap::new();
-        for entry in waiting.values() {
-            if let Some(secret) = entry.secret {
-                siblings.entry(secret).or_default().insert(entry.arrival);
+        let mut queue = Self::default();
+        for (token, entry) in record.granted {
+            // Claims with one token weigh once.
+            if !queue.is_held(token) {
+                queue.used += entry.mode.weight();
             }
+            queue.hold(entry, token);
         }
-        // Claims with one token weigh once.
-        let weights: BTreeMap<_, _> = granted
-            .iter()
-            .map(|((token, _), entry)| (*token, entry.mode.weight()))
-            .collect();
+        for entry in record.waiting {
+            queue.enqueue(entry);
+        }
         Ok(Self {
-            places: holding.chain(queued).collect(),
-            used: weights.values().sum(),
-            siblings,
             last_seen: record.last_seen,
             offset: record.offset,
             last_token: record.last_token,
@@ -153,11 +126,10 @@ impl TryFrom<Record> for Queue {
             capacity: record.capacity,
             earliest: record.earliest,
             furthest: record.furthest,
-            granted,
-            waiting,
             watchers: record.watchers,
             released: record.released.into(),
             votes: record.votes,
+            ..queue
         })
     }
 }

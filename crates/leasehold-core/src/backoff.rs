@@ -36,7 +36,6 @@ impl Backoff {
     }
 
     /// Returns whether there was no pause since the last success.
-    #[must_use]
     pub(crate) fn is_fresh(&self) -> bool {
         self.tries == 0
     }

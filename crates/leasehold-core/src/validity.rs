@@ -30,7 +30,6 @@ impl Validity {
     }
 
     /// When the request was sent, if it is `ttl` that was confirmed last.
-    #[must_use]
     pub(crate) fn counted_from(&self, ttl: Duration) -> Moment {
         let reliable = crate::time::micros(reliable(ttl));
         Moment(self.until.0.saturating_sub(reliable))

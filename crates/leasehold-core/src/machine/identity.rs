@@ -16,13 +16,11 @@ pub(super) struct Identity {
 
 impl Identity {
     /// A claim that has never been rotated.
-    #[must_use]
     pub(super) fn new(id: ClaimId) -> Self {
         Self::at(id, 0)
     }
 
     /// A claim that has been rotated so many times.
-    #[must_use]
     pub(super) fn at(id: ClaimId, version: u64) -> Self {
         Self {
             id,
@@ -32,13 +30,11 @@ impl Identity {
     }
 
     /// The id that the store has confirmed last.
-    #[must_use]
     pub(super) fn id(&self) -> &ClaimId {
         &self.id
     }
 
     /// How often it was replaced.
-    #[must_use]
     pub(super) fn version(&self) -> u64 {
         self.version
     }
@@ -53,7 +49,6 @@ impl Identity {
     }
 
     /// The rotation that is not answered yet: every renewal must carry it.
-    #[must_use]
     pub(super) fn pending(&self) -> Option<Rotate> {
         self.pending.as_ref().map(|to| Rotate {
             to: to.clone(),
@@ -78,21 +73,18 @@ impl Identity {
 
     /// Whether an answer about `id` says something about this claim now: not if
     /// the id was replaced since, or may have been.
-    #[must_use]
     pub(super) fn is_current(&self, id: &ClaimId) -> bool {
         self.pending.is_none() && self.id == *id
     }
 
     /// Whether an answer about a rotation to `to` says something about this claim now: not if
     /// the id was replaced again since, or may have been.
-    #[must_use]
     pub(super) fn is_last(&self, to: &ClaimId) -> bool {
         self.pending.as_ref().unwrap_or(&self.id) == to
     }
 
     /// Whether what is said of the claim was said by its store: whoever knows its id, or
     /// the one that may have replaced it.
-    #[must_use]
     pub(super) fn proves(&self, said: &str, proof: &Proof) -> bool {
         self.ids().any(|id| Proof::of(id, said) == *proof)
     }

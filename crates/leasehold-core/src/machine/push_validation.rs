@@ -12,7 +12,6 @@ pub(super) struct LastAnswer {
 
 impl LastAnswer {
     /// An answer to a request sent at `sent`; the store took the step at `at`.
-    #[must_use]
     pub(super) fn new(sent: Moment, at: StoreTime) -> Self {
         Self { sent, at }
     }
@@ -21,7 +20,6 @@ impl LastAnswer {
     /// older than the answer that the claim waits, and neither further ahead than the
     /// store's clock can have gone since. A token is far ahead of the step's time only where
     /// the clock was stepped back, so none that would fence every later one is believed.
-    #[must_use]
     pub(super) fn allows(&self, now: Moment, at: StoreTime, token: Token) -> bool {
         let passed = now.since(self.sent);
         let latest = self.at + passed + passed / 100 + CLOCK_AHEAD;

@@ -33,7 +33,6 @@ impl Renewal {
     /// A lease that is known to be granted at `now`. If it still lives on the waiter TTL, it needs
     /// a first renewal whatever the policy. `in_flight`: a request of its waiting time is still
     /// unanswered.
-    #[must_use]
     pub(super) fn new(
         now: Moment,
         terms: Arc<Terms>,
@@ -68,25 +67,21 @@ impl Renewal {
     }
 
     /// How much of `ttl` a renewal sent now may ask for.
-    #[must_use]
     pub(super) fn allowed(&self, now: Moment, ttl: Duration) -> Duration {
         self.hold_until().map_or(ttl, |end| ttl.min(end.since(now)))
     }
 
     /// The token of the grant.
-    #[must_use]
     pub(super) fn token(&self) -> Token {
         self.grant.1
     }
 
     /// Until when to rely on the lease.
-    #[must_use]
     pub(super) fn validity(&self) -> Validity {
         self.validity
     }
 
     /// What is known.
-    #[must_use]
     pub(super) fn state(&self) -> LeaseState {
         self.state
     }
@@ -110,7 +105,6 @@ impl Renewal {
 
     /// When [`Renewal::handle_timeout`] and [`Renewal::poll_transmit`] want to
     /// be called next.
-    #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Moment> {
         if self.is_lost() {
             return None;
@@ -131,7 +125,6 @@ impl Renewal {
     }
 
     /// Why the lease is lost if nothing more is heard until its validity is over.
-    #[must_use]
     pub(super) fn loss_at_end(&self) -> Loss {
         // Validity ends earlier than the hold by the drift allowance, which
         // depends on the last renewal: one that was all it could ask for, or that
@@ -264,7 +257,6 @@ impl Renewal {
 
     /// How long a renewal sent now asks for by itself: a fixed lease ends at its
     /// time, also if something else about it is changed.
-    #[must_use]
     pub(super) fn ttl_at(&self, now: Moment) -> Duration {
         let ttl = match self.terms.policy {
             RenewalPolicy::Fixed => self.terms.ttl.saturating_sub(now.since(self.since)),

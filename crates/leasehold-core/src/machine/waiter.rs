@@ -79,7 +79,6 @@ struct Place {
 
 impl Waiter {
     /// A claim that has not been asked for yet.
-    #[must_use]
     pub(super) fn new(terms: &Terms, deadlines: &Deadlines, now: Moment) -> Self {
         Self {
             lease_ttl: terms.ttl,
@@ -105,20 +104,17 @@ impl Waiter {
     }
 
     /// How it ended, once it has: the key is ours, or why not.
-    #[must_use]
     pub(super) fn outcome(&self) -> Option<Result<Granted, End>> {
         self.outcome
     }
 
     /// The place in the queue, once known; an upper bound, 1 is next.
-    #[must_use]
     pub(super) fn position(&self) -> Option<(Arrival, u64)> {
         self.place.map(|place| (place.arrival, place.position))
     }
 
     /// Whether a request is unanswered: its answer belongs to the lease's
     /// renewal if the grant came by push meanwhile.
-    #[must_use]
     pub(super) fn in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
@@ -139,7 +135,6 @@ impl Waiter {
 
     /// When [`Waiter::handle_timeout`] and [`Waiter::poll_transmit`] want to be
     /// called next.
-    #[must_use]
     pub(super) fn poll_timeout(&self) -> Option<Moment> {
         if self.outcome.is_some() {
             return None;

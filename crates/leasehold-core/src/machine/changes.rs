@@ -83,8 +83,6 @@ impl ClaimMachine {
         })
     }
 
-    /// A rotation that is not answered yet travels with each renewal, since the old id may
-    /// be stale.
     fn renewal_for(&mut self, at: usize, now: Moment) -> Option<Renew> {
         let Stage::Held(renewal) = &self.stage else {
             return None;
@@ -103,18 +101,13 @@ impl ClaimMachine {
             Aim::Confirm => policy != Acknowledges::Nothing,
             Aim::Caller(_) | Aim::TopUp => policy == Acknowledges::GrantsAndRenewals,
         };
-        let rotate = match &aim {
-            // Another renewal may have carried it there meanwhile.
-            Aim::Caller(Change::Rotate(to)) if self.identity.id() != to => {
-                Some(self.identity.rotate(|| to.clone()))
-            }
-            _ => self.identity.pending(),
-        };
-        let mut renew = Renew {
-            rotate,
-            confirms,
-            ..Renew::new(self.identity.id().clone(), ttl)
-        };
+        // Another renewal may have carried it there meanwhile.
+        if let Aim::Caller(Change::Rotate(to)) = &aim
+            && self.identity.id() != to
+        {
+            self.identity.rotate(to.clone());
+        }
+        let mut renew = self.identity.renew(ttl, confirms);
         match aim {
             Aim::Caller(Change::Downgrade) => renew.downgrade = true,
             Aim::Caller(Change::Note(note)) => renew.note = Some(note),

@@ -336,31 +336,21 @@ impl ClaimMachine {
                     (self.ask.clone()?, RequestKind::Ask, end.since(now))
                 }
                 Request::Renew(ttl) => {
-                    let renew = Renew {
-                        rotate: self.identity.pending(),
-                        ..Renew::new(self.identity.id().clone(), ttl)
-                    };
-                    let command = Arc::new(Command::Renew(renew));
-                    (command, RequestKind::Beat, self.request_limit())
+                    let renew = Command::Renew(self.identity.renew(ttl, false));
+                    (Arc::new(renew), RequestKind::Beat, self.request_limit())
                 }
             },
             Stage::Held(renewal) => {
-                let Request::Renew(ttl) = renewal.poll_transmit(now)? else {
-                    return None;
-                };
+                let ttl = renewal.poll_transmit(now)?;
                 let every = self.terms.rotate_every;
-                let rotates = every.is_some_and(|every| now.since(self.rotated) >= every);
-                let to = rotates.then(fresh).flatten();
-                let renew = Renew {
-                    rotate: match to {
-                        Some(to) => Some(self.identity.rotate(|| to)),
-                        None => self.identity.pending(),
-                    },
-                    confirms: self.terms.acknowledges == Acknowledges::GrantsAndRenewals,
-                    ..Renew::new(self.identity.id().clone(), ttl)
-                };
-                let command = Arc::new(Command::Renew(renew));
-                (command, RequestKind::Beat, self.request_limit())
+                if every.is_some_and(|every| now.since(self.rotated) >= every)
+                    && let Some(to) = fresh()
+                {
+                    self.identity.rotate(to);
+                }
+                let confirms = self.terms.acknowledges == Acknowledges::GrantsAndRenewals;
+                let renew = Command::Renew(self.identity.renew(ttl, confirms));
+                (Arc::new(renew), RequestKind::Beat, self.request_limit())
             }
             Stage::Leaving(leaving) => {
                 let command = leaving.poll_transmit(now)?;

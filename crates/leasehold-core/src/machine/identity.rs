@@ -1,6 +1,8 @@
 //! The id of a claim during rotations.
 
-use crate::{ClaimId, Proof, Rotate};
+use std::time::Duration;
+
+use crate::{ClaimId, Proof, Renew, Rotate};
 
 /// A claim's id as its holder knows it, while rotations may be under way.
 ///
@@ -39,22 +41,22 @@ impl Identity {
         self.version
     }
 
-    /// The rotation to send: the one that is not answered yet, or one to a new id.
-    pub(super) fn rotate(&mut self, fresh: impl FnOnce() -> ClaimId) -> Rotate {
-        Rotate {
-            to: self.pending.get_or_insert_with(fresh).clone(),
-            version: self.version,
-            adopt: None,
-        }
+    /// Begins a rotation to a new id, unless one is not answered yet: that one is sent again.
+    pub(super) fn rotate(&mut self, to: ClaimId) {
+        self.pending.get_or_insert(to);
     }
 
-    /// The rotation that is not answered yet: every renewal must carry it.
-    pub(super) fn pending(&self) -> Option<Rotate> {
-        self.pending.as_ref().map(|to| Rotate {
-            to: to.clone(),
-            version: self.version,
-            adopt: None,
-        })
+    /// A renewal. Each carries the rotation that is not answered yet, since the old id may be stale.
+    pub(super) fn renew(&self, ttl: Duration, confirms: bool) -> Renew {
+        Renew {
+            rotate: self.pending.clone().map(|to| Rotate {
+                to,
+                version: self.version,
+                adopt: None,
+            }),
+            confirms,
+            ..Renew::new(self.id.clone(), ttl)
+        }
     }
 
     /// The store has carried out the rotation to `to`.
@@ -107,7 +109,8 @@ mod tests {
     fn a_rotation_under_way_is_released_too_and_answers_only_once() {
         let mut identity = Identity::at(id(1), 4);
         assert!(identity.is_current(&id(1)));
-        let rotate = identity.rotate(|| id(2));
+        identity.rotate(id(2));
+        let rotate = identity.renew(Duration::ZERO, false).rotate.unwrap();
         assert_eq!((rotate.version, &rotate.to), (4, &id(2)));
         assert!(identity.ids().eq(&[id(1), id(2)]));
         assert!(!identity.is_current(&id(1)), "it may be stale");
@@ -116,7 +119,7 @@ mod tests {
         identity.handle_rotated(&id(2));
         identity.handle_rotated(&id(2));
         assert_eq!((identity.id(), identity.version()), (&id(2), 5));
-        assert!(identity.ids().eq(&[id(2)]) && identity.pending().is_none());
+        assert!(identity.ids().eq(&[id(2)]) && identity.pending.is_none());
     }
 
     #[test]
@@ -127,7 +130,7 @@ mod tests {
             [1, 2, 3].map(|bits| identity.proves(said, &Proof::of(&id(bits), said)))
         };
         assert_eq!(proved(&identity), [true, false, false]);
-        identity.rotate(|| id(2));
+        identity.rotate(id(2));
         assert_eq!(proved(&identity), [true, true, false]);
         identity.handle_rotated(&id(2));
         assert_eq!(
@@ -141,9 +144,10 @@ mod tests {
     #[test]
     fn a_new_id_that_is_taken_is_not_asked_for_again() {
         let mut identity = Identity::new(id(1));
-        identity.rotate(|| id(2));
+        identity.rotate(id(2));
         identity.handle_taken();
         assert!(identity.is_current(&id(1)));
-        assert_eq!(identity.rotate(|| id(3)).to, id(3));
+        identity.rotate(id(3));
+        assert_eq!(identity.pending, Some(id(3)));
     }
 }

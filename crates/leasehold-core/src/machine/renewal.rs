@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::timing::{GRID, RENEW_AGAIN, RENEW_AGAIN_PART, RENEW_AT};
-use super::types::{Granted, LeaseState, Loss, RenewalPolicy, Request, Terms};
+use super::types::{Granted, LeaseState, Loss, RenewalPolicy, Terms};
 use crate::{Arrival, Backoff, Moment, Reply, Standing, Token, Validity, drift_allowance};
 
 /// The renewals of one lease: when to renew, what an answer means, and when the lease is lost.
@@ -86,9 +86,9 @@ impl Renewal {
         self.state
     }
 
-    /// The request to send now, if one is due. Each must be answered by
+    /// By how much to renew it now, if that is due. Each renewal must be answered by
     /// [`Renewal::handle_reply`] or [`Renewal::handle_unanswered`].
-    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
+    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Duration> {
         let due = self.due.is_some_and(|due| now >= due);
         if !due || self.in_flight || self.is_lost() {
             return None;
@@ -100,7 +100,7 @@ impl Renewal {
             return None;
         }
         self.in_flight = true;
-        Some(Request::Renew(ttl))
+        Some(ttl)
     }
 
     /// When [`Renewal::handle_timeout`] and [`Renewal::poll_transmit`] want to

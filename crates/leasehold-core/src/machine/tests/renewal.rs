@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::terms;
 use crate::machine::renewal::Renewal;
-use crate::machine::types::{Granted, Request};
+use crate::machine::types::Granted;
 use crate::machine::{LeaseState, Loss, RenewalPolicy, Terms};
 use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
@@ -68,7 +68,7 @@ fn a_grant_that_was_long_under_way_is_renewed_by_the_time_it_was_asked_for() {
     let due = answered(at(5)).poll_timeout().unwrap();
     assert!(due <= at(10) && due > at(9), "{due:?}");
     let mut late = answered(at(25));
-    assert_eq!(late.poll_transmit(at(25)), Some(Request::Renew(TTL)));
+    assert_eq!(late.poll_transmit(at(25)), Some(TTL));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn renews_at_its_share_and_counts_from_the_sending() {
         "on the grid, not late: {due:?}"
     );
     assert_eq!(renewal.poll_transmit(at(9)), None);
-    assert_eq!(renewal.poll_transmit(at(10)), Some(Request::Renew(TTL)));
+    assert_eq!(renewal.poll_transmit(at(10)), Some(TTL));
     assert_eq!(renewal.poll_transmit(at(10)), None, "one at a time");
     renewal.handle_reply(at(12), at(10), TTL, &standing(7, Some(7)));
     assert_eq!(renewal.validity(), valid(at(10), TTL));
@@ -100,7 +100,7 @@ fn a_manual_or_fixed_lease_is_not_prolonged_by_a_reset() {
     }
     let mut renewal = direct(THIRD);
     renewal.handle_reset(at(5));
-    assert_eq!(renewal.poll_transmit(at(5)), Some(Request::Renew(TTL)));
+    assert_eq!(renewal.poll_transmit(at(5)), Some(TTL));
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn a_pushed_grant_gets_the_lease_ttl_whatever_the_policy() {
     for policy in [THIRD, RenewalPolicy::Manual] {
         let mut renewal = pushed(policy, false);
         assert_eq!(renewal.poll_timeout(), Some(at(3)));
-        assert_eq!(renewal.poll_transmit(at(3)), Some(Request::Renew(TTL)));
+        assert_eq!(renewal.poll_transmit(at(3)), Some(TTL));
         renewal.handle_reply(at(4), at(3), TTL, &standing(7, Some(7)));
         assert_eq!(renewal.validity(), valid(at(3), TTL));
     }
     let mut fixed = pushed(RenewalPolicy::Fixed, false);
     let rest = TTL - Duration::from_secs(1);
-    assert_eq!(fixed.poll_transmit(at(3)), Some(Request::Renew(rest)));
+    assert_eq!(fixed.poll_transmit(at(3)), Some(rest));
     fixed.handle_reply(at(4), at(3), rest, &standing(7, Some(7)));
     assert_eq!(fixed.poll_transmit(at(31)), None);
     assert!(fixed.validity().until() <= at(32), "from the grant on");
@@ -147,7 +147,7 @@ fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
     renewal.handle_reply(at(4), at(1), WAITER, &standing(7, None));
     assert_eq!(renewal.state(), LeaseState::Held);
     assert_eq!(renewal.validity(), valid(at(1), WAITER));
-    assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+    assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
 }
 
 /// A replica that has not heard of the grant was promoted, say.
@@ -155,15 +155,15 @@ fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
 fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
     type Way<'a> = (bool, &'a dyn Fn(&mut Renewal));
     let never_asked = |renewal: &mut Renewal| {
-        assert_eq!(renewal.poll_transmit(at(3)), Some(Request::Renew(TTL)));
+        assert_eq!(renewal.poll_transmit(at(3)), Some(TTL));
     };
     let answered = |renewal: &mut Renewal| {
         renewal.handle_reply(at(3), at(1), WAITER, &standing(7, None));
-        assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+        assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
     };
     let given_up = |renewal: &mut Renewal| {
         renewal.handle_unanswered(at(3));
-        assert_eq!(renewal.poll_transmit(at(4)), Some(Request::Renew(TTL)));
+        assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
     };
     let ways: [Way; 3] = [(false, &never_asked), (true, &answered), (true, &given_up)];
     for (in_flight, goes) in ways {
@@ -244,7 +244,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
     while !matches!(renewal.state(), LeaseState::Lost(_)) {
         now = renewal.poll_timeout().unwrap();
         renewal.handle_timeout(now);
-        if let Some(Request::Renew(ttl)) = renewal.poll_transmit(now) {
+        if let Some(ttl) = renewal.poll_transmit(now) {
             assert!(now + ttl <= at(0) + max, "{ttl:?} at {now:?}");
             asked.push(ttl);
             renewal.handle_reply(now, now, ttl, &standing(7, Some(7)));
@@ -278,7 +278,7 @@ fn a_doubt_is_the_reason_if_the_store_confirms_it() {
         let mut renewal = direct(THIRD);
         renewal.handle_doubt(at(1), Loss::Revoked);
         assert_eq!(renewal.state(), LeaseState::Held);
-        assert_eq!(renewal.poll_transmit(at(1)), Some(Request::Renew(TTL)));
+        assert_eq!(renewal.poll_transmit(at(1)), Some(TTL));
         renewal.handle_reply(at(2), at(1), TTL, &reply);
         assert_eq!(renewal.state(), state);
     }

@@ -2,7 +2,6 @@
 
 use super::claim::{Handing, Stage};
 use super::push_validation::LastAnswer;
-use super::release::Left;
 use super::renewal::Renewal;
 use super::timing::LOOK_PAUSE;
 use super::types::{Granted, Request, RequestKind};
@@ -119,26 +118,18 @@ impl ClaimMachine {
         let Stage::Leaving(leaving) = &mut self.stage else {
             return;
         };
-        let left = match heard {
-            Ok(heard) => leaving.handle_reply(&heard.reply),
-            Err(failure) => {
-                leaving.handle_failure(now, failure);
-                None
-            }
+        let reply = match heard {
+            Ok(heard) => heard.reply,
+            Err(failure) => return leaving.handle_failure(now, failure),
         };
-        if let Some(Left {
-            held,
-            confirmed,
-            reports,
-        }) = left
-        {
-            self.stage = Stage::Over;
-            self.confirmed = confirmed;
+        if leaving.handle_reply(&reply) {
+            self.confirmed = leaving.confirmed;
             // What the store has given this claim since is not this grant.
             let forgotten = self.known == Some(LeaseState::Lost(Loss::Forgotten));
-            if reports {
-                self.released = Some(held && !forgotten);
+            if leaving.reports {
+                self.released = Some(leaving.held && !forgotten);
             }
+            self.stage = Stage::Over;
         }
     }
 
@@ -308,7 +299,7 @@ impl ClaimMachine {
             }
             Stage::Leaving(leaving) if leaving.has_lapsed(now) => {
                 // One that was given back while it was valid may have left at the store.
-                if leaving.reports() && matches!(self.known, Some(LeaseState::Lost(_))) {
+                if leaving.reports && matches!(self.known, Some(LeaseState::Lost(_))) {
                     self.released = Some(false);
                 }
                 self.give_up(now);

@@ -17,22 +17,14 @@ pub(super) struct Releasing {
     due: Moment,
     in_flight: bool,
     sends: u32,
-    held: bool,
-    confirmed: bool,
-    reports: bool,
-    refused: bool,
-    backoff: Backoff,
-}
-
-/// It has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
-    /// Whether it held the key up to then.
+    /// Whether it held the key until it was released.
     pub(super) held: bool,
     /// Whether the store has said that it left, and not that it knew nothing of it.
     pub(super) confirmed: bool,
-    /// Whether its caller wants to know.
+    /// Whether its caller wants to know what the release finds.
     pub(super) reports: bool,
+    refused: bool,
+    backoff: Backoff,
 }
 
 impl Releasing {
@@ -75,7 +67,7 @@ impl Releasing {
     }
 
     /// Whether it has left with this answer.
-    pub(super) fn handle_reply(&mut self, reply: &Reply) -> Option<Left> {
+    pub(super) fn handle_reply(&mut self, reply: &Reply) -> bool {
         self.in_flight = false;
         self.held |= match reply {
             Reply::Released { held } => {
@@ -88,13 +80,9 @@ impl Releasing {
         self.sends = 0;
         if let Some(another) = self.another.take() {
             self.release = another;
-            return None;
+            return false;
         }
-        Some(Left {
-            held: self.held,
-            confirmed: self.confirmed,
-            reports: self.reports,
-        })
+        true
     }
 
     /// Handles a failed release: it is repeated after a pause.
@@ -115,11 +103,6 @@ impl Releasing {
     /// Whether the last request was refused.
     pub(super) fn is_refused(&self) -> bool {
         self.refused
-    }
-
-    /// Whether its caller wants to know what the release finds.
-    pub(super) fn reports(&self) -> bool {
-        self.reports
     }
 
     /// Whether nothing of it can be left by now.

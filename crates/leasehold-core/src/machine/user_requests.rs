@@ -95,7 +95,7 @@ impl ClaimMachine {
     /// Releases the claim for its caller, who waits for the result: [`ClaimMachine::released`].
     pub fn release(&mut self, now: Moment) {
         self.begin_to_leave(now, true);
-        let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports());
+        let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports);
         if !asks {
             self.released.get_or_insert(false);
         }

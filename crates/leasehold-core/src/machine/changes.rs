@@ -128,10 +128,10 @@ impl ClaimMachine {
         // What it says of the claim counts even if nobody waits for it any more.
         let counts = said.is_some_and(|heard| self.note_identity(renew, &heard.reply, now));
         if let Stage::Held(renewal) = &mut self.stage {
-            match said.filter(|_| counts) {
-                Some(heard) => renewal.handle_other_reply(now, to.sent, renew.ttl, &heard.reply),
-                None => renewal.handle_other_unanswered(now),
-            }
+            renewal.handle_other(|renewal| match said.filter(|_| counts) {
+                Some(heard) => renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply),
+                None => renewal.handle_unanswered(now),
+            });
         }
         let reply = said.map(|heard| heard.reply);
         // What is handed over is given up already: nothing else looks whether that is its grant.

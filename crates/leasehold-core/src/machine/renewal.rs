@@ -166,23 +166,10 @@ impl Renewal {
         self.handle_timeout(now);
     }
 
-    /// An answer to what its caller wants of it, beside what keeps it.
-    pub(super) fn handle_other_reply(
-        &mut self,
-        now: Moment,
-        sent: Moment,
-        ttl: Duration,
-        reply: &Reply,
-    ) {
+    /// Handles what became of a request of its caller. A renewal may be under way beside that.
+    pub(super) fn handle_other(&mut self, handle: impl FnOnce(&mut Self)) {
         let kept = (self.in_flight, std::mem::take(&mut self.overtaken));
-        self.handle_reply(now, sent, ttl, reply);
-        (self.in_flight, self.overtaken) = kept;
-    }
-
-    /// What its caller wants of it got no answer: the lease is unknown, and asked for again.
-    pub(super) fn handle_other_unanswered(&mut self, now: Moment) {
-        let kept = (self.in_flight, self.overtaken);
-        self.handle_unanswered(now);
+        handle(self);
         (self.in_flight, self.overtaken) = kept;
     }
 

@@ -3,6 +3,7 @@
 use super::claim::{Handing, Stage};
 use super::push_validation::LastAnswer;
 use super::renewal::Renewal;
+use super::runs::RunNews;
 use super::timing::LOOK_PAUSE;
 use super::types::{Granted, Request, RequestKind};
 use super::waiter::Pushed;
@@ -211,37 +212,20 @@ impl ClaimMachine {
         true
     }
 
-    /// Handles that the lease directly ahead in its run ([`ClaimMachine::behind`]) was passed on
-    /// ([`ClaimMachine::passed`]).
-    pub(super) fn handle_turn(&mut self, now: Moment, ahead: (Arrival, Token)) {
+    /// Handles what is known of the claim directly ahead in its run ([`ClaimMachine::behind`]).
+    pub(super) fn handle_run(&mut self, now: Moment, news: RunNews) {
         if let Stage::Waiting(waiter) = &mut self.stage {
-            waiter.handle_turn(ahead);
+            match news {
+                RunNews::Turn(ahead, token) => waiter.handle_turn((ahead, token)),
+                RunNews::Ended(ahead) => {
+                    waiter.handle_doubt(now, now);
+                    waiter.handle_run_ended(now, ahead);
+                }
+                RunNews::Unknown(ahead) => waiter.handle_run_ended(now + LOOK_PAUSE, ahead),
+                RunNews::Known => waiter.handle_run_known(),
+            }
         }
         self.move_on(now);
-    }
-
-    /// Handles that the claim directly ahead in its run was lost, or has ended without passing
-    /// the hold on: the claim asks the store.
-    pub(super) fn handle_run_ended(&mut self, now: Moment, ahead: Arrival) {
-        if let Stage::Waiting(waiter) = &mut self.stage {
-            waiter.handle_doubt(now, now);
-            waiter.handle_run_ended(now, ahead);
-        }
-    }
-
-    /// Handles that its client does not know the claim directly ahead in its run. The client may
-    /// learn of it soon ([`ClaimMachine::handle_run_known`]).
-    pub(super) fn handle_run_unknown(&mut self, now: Moment, ahead: Arrival) {
-        if let Stage::Waiting(waiter) = &mut self.stage {
-            waiter.handle_run_ended(now + LOOK_PAUSE, ahead);
-        }
-    }
-
-    /// Handles that the claim directly ahead in its run belongs to its client.
-    pub(super) fn handle_run_known(&mut self) {
-        if let Stage::Waiting(waiter) = &mut self.stage {
-            waiter.handle_run_known();
-        }
     }
 
     /// Handles a lost connection: from now on another server may answer, which may have granted

@@ -204,7 +204,7 @@ impl ClaimMachine {
 
     /// Returns the arrival number and token of its grant, once its lease was released while it
     /// was valid. From then on the claim directly behind it in its run holds
-    /// (`ClaimMachine::handle_turn`).
+    /// (`ClaimMachine::handle_run`).
     #[must_use]
     pub fn passed(&self) -> Option<(Arrival, Token)> {
         let passed = Some(self.passed).filter(|token| *token != Token::NONE);

@@ -66,13 +66,14 @@ impl Remembered {
 
 /// What a claim in a run is told of the one directly ahead.
 #[derive(Debug, Clone, Copy)]
-enum RunNews {
-    /// It was passed on.
+pub(super) enum RunNews {
+    /// It was passed on, under this token ([`ClaimMachine::passed`]).
     Turn(Arrival, Token),
-    /// It has ended, or was lost.
+    /// It was lost, or has ended without passing the hold on: the claim asks the store.
     Ended(Arrival),
-    /// It is not known; and now it is.
+    /// Its client does not know it, and may learn of it soon.
     Unknown(Arrival),
+    /// It belongs to its client.
     Known,
 }
 
@@ -148,13 +149,7 @@ impl<T> KeyMachine<T> {
     }
 
     fn tell(&mut self, at: usize, news: RunNews, now: Moment) {
-        let claim = &mut self.claims[at].claim;
-        match news {
-            RunNews::Turn(ahead, token) => claim.handle_turn(now, (ahead, token)),
-            RunNews::Ended(ahead) => claim.handle_run_ended(now, ahead),
-            RunNews::Unknown(ahead) => claim.handle_run_unknown(now, ahead),
-            RunNews::Known => claim.handle_run_known(),
-        }
+        self.claims[at].claim.handle_run(now, news);
         self.settle(at, now);
     }
 

@@ -1,6 +1,7 @@
 //! One claim of a run: when it holds, and when it passes the hold on.
 
 use super::*;
+use crate::machine::runs::RunNews;
 
 /// Granted with the token 9, behind the claim 6 of the same client.
 fn following() -> ClaimMachine {
@@ -14,9 +15,9 @@ fn following() -> ClaimMachine {
 #[test]
 fn who_follows_holds_when_the_lease_right_ahead_is_passed_on() {
     let mut life = following();
-    life.handle_turn(at(5), (Arrival(5), Token(8)));
+    life.handle_run(at(5), RunNews::Turn(Arrival(5), Token(8)));
     assert_eq!(life.phase(), Phase::Waiting, "that was another's turn");
-    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    life.handle_run(at(6), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(9))));
     assert!(life.valid_until() > at(6));
 }
@@ -25,7 +26,7 @@ fn who_follows_holds_when_the_lease_right_ahead_is_passed_on() {
 #[test]
 fn a_turn_in_a_run_that_has_ended_is_none() {
     let mut life = following();
-    life.handle_turn(at(6), (Arrival(6), Token(10)));
+    life.handle_run(at(6), RunNews::Turn(Arrival(6), Token(10)));
     assert_eq!(life.phase(), Phase::Waiting);
 }
 
@@ -46,7 +47,7 @@ fn a_push_can_say_that_a_claim_follows() {
         (life.phase(), life.behind()),
         (Phase::Waiting, Some(Arrival(6)))
     );
-    life.handle_turn(at(3), (Arrival(6), Token(3)));
+    life.handle_run(at(3), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(4))));
 }
 
@@ -54,7 +55,7 @@ fn a_push_can_say_that_a_claim_follows() {
 #[test]
 fn who_follows_asks_when_its_run_ends() {
     let mut life = following();
-    life.handle_run_ended(at(5), Arrival(6));
+    life.handle_run(at(5), RunNews::Ended(Arrival(6)));
     assert_eq!(
         (life.phase(), life.poll_timeout()),
         (Phase::Waiting, Some(at(5)))
@@ -70,7 +71,7 @@ fn a_lost_connection_ends_a_run() {
     let mut life = following();
     life.handle_reconnection(at(5));
     assert_eq!((life.behind(), life.poll_timeout()), (None, Some(at(5))));
-    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    life.handle_run(at(6), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!(life.phase(), Phase::Waiting);
 }
 
@@ -81,12 +82,12 @@ fn a_disconnection_ends_a_run() {
     let due = life.poll_timeout();
     life.handle_disconnection();
     assert_eq!((life.behind(), life.poll_timeout()), (None, due));
-    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    life.handle_run(at(6), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!(life.phase(), Phase::Waiting);
     life.handle_reconnection(at(7));
     let ask = send(&mut life, 7);
     life.handle_answer(at(8), &ask, Ok(heard(behind(9, 6))));
-    life.handle_turn(at(9), (Arrival(6), Token(3)));
+    life.handle_run(at(9), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!(life.phase(), Phase::Held, "the store knows of it");
 }
 
@@ -98,7 +99,7 @@ fn pushes_that_were_missed_do_not_end_a_run() {
         (life.behind(), life.poll_timeout()),
         (Some(Arrival(6)), Some(at(5)))
     );
-    life.handle_turn(at(6), (Arrival(6), Token(3)));
+    life.handle_run(at(6), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(9))));
 }
 
@@ -106,7 +107,7 @@ fn pushes_that_were_missed_do_not_end_a_run() {
 #[test]
 fn a_turn_that_comes_too_late_is_none() {
     let mut life = following();
-    life.handle_turn(at(60_000), (Arrival(6), Token(3)));
+    life.handle_run(at(60_000), RunNews::Turn(Arrival(6), Token(3)));
     assert!(life.valid_until() < at(60_000));
     assert!(!matches!(life.collect(at(60_000)), Poll::Ready(Ok(()))));
 }
@@ -161,7 +162,7 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
 #[test]
 fn a_downgrade_is_asked_for_until_the_store_sees_its_lease_hold() {
     let mut life = following();
-    life.handle_turn(at(5), (Arrival(6), Token(3)));
+    life.handle_run(at(5), RunNews::Turn(Arrival(6), Token(3)));
     let change = life.change(Change::Downgrade, at(6));
     let mut ask = send(&mut life, 6);
     while !matches!(&*ask.command, Command::Renew(renew) if renew.downgrade) {
@@ -186,7 +187,7 @@ fn an_answer_of_before_a_lost_connection_begins_no_run() {
     let ask = send(&mut life, 5_000);
     life.handle_reconnection(at(5_001));
     life.handle_answer(at(5_002), &ask, Ok(heard(behind(9, 6))));
-    life.handle_turn(at(5_003), (Arrival(6), Token(3)));
+    life.handle_run(at(5_003), RunNews::Turn(Arrival(6), Token(3)));
     assert_eq!(
         life.phase(),
         Phase::Waiting,
@@ -199,7 +200,7 @@ fn an_answer_of_before_a_lost_connection_begins_no_run() {
 #[test]
 fn a_lease_that_is_granted_anew_asks() {
     let mut life = following();
-    life.handle_turn(at(5), (Arrival(6), Token(3)));
+    life.handle_run(at(5), RunNews::Turn(Arrival(6), Token(3)));
     life.handle_push(at(6), &granted(7, 20, 0));
     assert!(
         life.poll_timeout().is_some_and(|due| due <= at(1_000)),
@@ -211,14 +212,14 @@ fn a_lease_that_is_granted_anew_asks() {
 #[test]
 fn who_follows_what_its_client_does_not_know_asks_from_time_to_time() {
     let mut life = following();
-    life.handle_run_unknown(at(5), Arrival(6));
+    life.handle_run(at(5), RunNews::Unknown(Arrival(6)));
     let soon = life.poll_timeout().expect("it asks");
     assert!(soon > at(5) && soon < at(100), "it may be known at once");
     let ask = life.poll_transmit(soon, || None).expect("it asks");
     life.handle_answer(soon, &ask, Ok(heard(behind(9, 6))));
     let again = life.poll_timeout().expect("it asks again");
     assert!(again < at(2_000), "and long before its wait lapses");
-    life.handle_run_known();
+    life.handle_run(soon, RunNews::Known);
     let ask = life
         .poll_transmit(again, || None)
         .expect("it asks once more");

@@ -89,13 +89,8 @@ impl ClaimMachine {
         now: Moment,
     ) -> Self {
         let identity = Identity::new(claim.id.clone());
-        Self::new(
-            Command::Claim(claim),
-            identity,
-            terms.into(),
-            deadlines,
-            now,
-        )
+        let ask = Command::Claim(claim);
+        Self::new(ask, identity, terms.into(), deadlines, now)
     }
 
     /// Makes the state machine of a claim that is taken over from another client: `id`, replaced
@@ -128,7 +123,6 @@ impl ClaimMachine {
         deadlines: Deadlines,
         now: Moment,
     ) -> Self {
-        let confirms = terms.acknowledges != Acknowledges::Nothing;
         Self {
             seed: deadlines.seed,
             ask: Some(Arc::new(ask)),
@@ -145,10 +139,9 @@ impl ClaimMachine {
             rotated: terms.rotate_every.map(|_| now).unwrap_or_default(),
             changes: Vec::new(),
             last_change: ChangeId::default(),
-            handing: if confirms {
-                Handing::Unconfirmed
-            } else {
-                Handing::Fresh
+            handing: match terms.acknowledges {
+                Acknowledges::Nothing => Handing::Fresh,
+                _ => Handing::Unconfirmed,
             },
             end: None,
             known: None,
@@ -217,40 +210,37 @@ impl ClaimMachine {
         self.identity()
     }
 
+    /// Its lease, while that is held.
+    fn lease(&self) -> Option<&Renewal> {
+        match &self.stage {
+            Stage::Held(renewal) => Some(renewal),
+            _ => None,
+        }
+    }
+
     /// Returns the fencing token of its grant.
     #[must_use]
     pub fn token(&self) -> Option<Token> {
-        match &self.stage {
-            Stage::Held(renewal) => Some(renewal.token()),
-            _ => None,
-        }
+        self.lease().map(Renewal::token)
     }
 
     /// Returns the state of the lease, once it was granted.
     #[must_use]
     pub fn state(&self) -> Option<LeaseState> {
-        match &self.stage {
-            Stage::Held(renewal) => Some(renewal.state()),
-            _ => self.known,
-        }
+        self.lease().map(Renewal::state).or(self.known)
     }
 
     /// Returns until when the lease is valid; the earliest moment, if it is not.
     #[must_use]
     pub fn valid_until(&self) -> Moment {
-        match &self.stage {
-            Stage::Held(renewal) => renewal.validity().until(),
-            _ => Moment::default(),
-        }
+        let validity = self.lease().map(Renewal::validity);
+        validity.unwrap_or_default().until()
     }
 
     /// Returns why the lease will be lost, if no answer arrives before its validity ends.
     #[must_use]
     pub fn loss_at_end(&self) -> Option<Loss> {
-        match &self.stage {
-            Stage::Held(renewal) => Some(renewal.loss_at_end()),
-            _ => None,
-        }
+        self.lease().map(Renewal::loss_at_end)
     }
 
     /// Returns why it ended before it was handed out, if it has.

@@ -1,7 +1,6 @@
 //! Handles the inputs of a claim: answers, pushes and lost connections.
 
 use super::claim::{Handing, Stage};
-use super::push_validation::LastAnswer;
 use super::renewal::Renewal;
 use super::runs::RunNews;
 use super::timing::LOOK_PAUSE;
@@ -71,15 +70,7 @@ impl ClaimMachine {
             self.handing = Handing::Fresh;
         }
         self.settled |= self.sends == 1 && matches!(heard.reply, Reply::Standing(_));
-        waiter.answered = LastAnswer::new(to.sent, heard.at);
-        waiter.handle_reply(
-            now,
-            to.sent,
-            heard.epoch,
-            Request::Claim,
-            &heard.reply,
-            heard.at,
-        );
+        waiter.handle_reply(now, to.sent, Request::Claim, &heard);
     }
 
     /// Handles the answer to a request that keeps the claim.
@@ -100,12 +91,7 @@ impl ClaimMachine {
             (Stage::Waiting(waiter), None) => waiter.handle_failure(now, failure),
             (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
             (Stage::Waiting(waiter), Some(heard)) => {
-                waiter.answered = LastAnswer::new(to.sent, heard.at);
-                let request = Request::Renew(renew.ttl);
-                let Response {
-                    reply, at, epoch, ..
-                } = heard;
-                waiter.handle_reply(now, to.sent, epoch, request, &reply, at);
+                waiter.handle_reply(now, to.sent, Request::Renew(renew.ttl), &heard);
             }
             (Stage::Held(renewal), Some(heard)) => {
                 renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply);

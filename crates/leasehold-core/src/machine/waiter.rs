@@ -6,7 +6,7 @@ use super::push_validation::LastAnswer;
 use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::types::{Deadlines, End, Failure, Granted, Request, Terms};
+use super::types::{Deadlines, End, Failure, Granted, Request, Response, Terms};
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
@@ -168,18 +168,17 @@ impl Waiter {
         self.give_up.filter(|_| self.asked)
     }
 
-    /// An answer to `request`, sent at `sent`, arrived at `now` on connection
-    /// epoch `epoch`; the store took the step at `at`. On epoch zero nothing is
-    /// heard: then it asks again before long.
+    /// An answer to `request`, sent at `sent`, arrived at `now`. On connection epoch zero nothing
+    /// is heard: then it asks again before long.
     pub(super) fn handle_reply(
         &mut self,
         now: Moment,
         sent: Moment,
-        epoch: u64,
         request: Request,
-        reply: &Reply,
-        at: StoreTime,
+        heard: &Response,
     ) {
+        let at = heard.at;
+        self.answered = LastAnswer::new(sent, at);
         self.in_flight = None;
         self.asked = true;
         self.silent_since = None;
@@ -187,9 +186,9 @@ impl Waiter {
         if self.outcome.is_some() {
             return;
         }
-        let end = match reply {
+        let end = match &heard.reply {
             Reply::Standing(standing) => {
-                self.stand(now, sent, epoch, request, standing, at);
+                self.stand(now, sent, request, standing, heard);
                 None
             }
             Reply::Busy { blocked_until } => Some(End::Busy(blocked_until.since(at))),
@@ -360,11 +359,11 @@ impl Waiter {
         &mut self,
         now: Moment,
         sent: Moment,
-        epoch: u64,
         request: Request,
         standing: &Standing,
-        at: StoreTime,
+        heard: &Response,
     ) {
+        let (at, epoch) = (heard.at, heard.epoch);
         let arrival = standing.arrival;
         if let Some(token) = standing.token.filter(|_| standing.holds()) {
             let (ttl, confirm_at) = match request {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::{Pushed, Waiter};
-use crate::machine::{Deadlines, End, Failure, Terms};
+use crate::machine::{Deadlines, End, Failure, Response, Terms};
 use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -42,6 +42,15 @@ fn standing(position: u64, left: u64) -> Reply {
 
 const STORE: StoreTime = StoreTime(5_000_000);
 
+fn answer(epoch: u64, reply: Reply, at: StoreTime) -> Response {
+    Response {
+        reply,
+        at,
+        epoch,
+        enough: None,
+    }
+}
+
 fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Pushed {
     Pushed {
         epoch,
@@ -57,7 +66,7 @@ fn waiting(position: u64, left: u64, give_up: Option<Moment>) -> Waiter {
     let mut waiter = waiter(give_up);
     assert_eq!(waiter.poll_transmit(at(0)), Some(Request::Claim));
     let reply = standing(position, left);
-    waiter.handle_reply(at(10), at(0), 3, Request::Claim, &reply, STORE);
+    waiter.handle_reply(at(10), at(0), Request::Claim, &answer(3, reply, STORE));
     waiter
 }
 
@@ -81,7 +90,7 @@ fn unheard(answers: &[(u64, u64)]) -> Waiter {
     for &(time, position) in answers {
         let reply = standing(position, 60_000);
         let request = Request::Renew(WAITER);
-        waiter.handle_reply(at(time), at(time), 0, request, &reply, STORE);
+        waiter.handle_reply(at(time), at(time), request, &answer(0, reply, STORE));
     }
     waiter
 }
@@ -107,7 +116,12 @@ fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
     }
     let mut heard = unheard(&[(0, 1)]);
     let reply = standing(1, 60_000);
-    heard.handle_reply(at(20), at(20), 3, Request::Renew(WAITER), &reply, STORE);
+    heard.handle_reply(
+        at(20),
+        at(20),
+        Request::Renew(WAITER),
+        &answer(3, reply, STORE),
+    );
     assert_eq!(
         heard.poll_timeout(),
         Some(at(3_020)),
@@ -127,10 +141,8 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         waiter.handle_reply(
             at(30),
             at(20),
-            answer_epoch,
             renew,
-            &standing(1, 60_000),
-            STORE,
+            &answer(answer_epoch, standing(1, 60_000), STORE),
         );
         waiter.outcome().is_some()
     };
@@ -144,7 +156,12 @@ fn a_reset_asks_again_after_the_answer_under_way() {
     let renew = Request::Renew(WAITER);
     assert_eq!(waiter.poll_transmit(at(110)), Some(renew));
     waiter.handle_reset(at(120));
-    waiter.handle_reply(at(130), at(110), 3, renew, &standing(1, 60_000), STORE);
+    waiter.handle_reply(
+        at(130),
+        at(110),
+        renew,
+        &answer(3, standing(1, 60_000), STORE),
+    );
     assert_eq!(waiter.poll_transmit(at(130)), Some(renew));
 }
 
@@ -163,7 +180,7 @@ fn a_grant_counts_from_the_sending() {
     assert!(waiter.in_flight());
     assert_eq!(waiter.poll_transmit(at(110)), None, "one at a time");
     let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(900), at(110), 3, renew, &standing(0, 0), STORE);
+    waiter.handle_reply(at(900), at(110), renew, &answer(3, standing(0, 0), STORE));
     let Some(Ok(Granted {
         validity,
         confirm_at,
@@ -217,7 +234,7 @@ fn the_epoch_of_the_last_answer_counts() {
     assert_eq!(waiter.outcome(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), STORE);
+    waiter.handle_reply(at(60), at(50), renew, &answer(4, standing(1, 900), STORE));
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "the old one is over");
     waiter.handle_granted(pushed(4, Arrival(7), STORE));
@@ -233,7 +250,7 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
         waiter.handle_granted(pushed(4, Arrival(7), of));
         let (renew, later) = (Request::Renew(WAITER), STORE + ms(60));
-        waiter.handle_reply(at(60), at(50), 4, renew, &standing(1, 900), later);
+        waiter.handle_reply(at(60), at(50), renew, &answer(4, standing(1, 900), later));
         assert_eq!(waiter.outcome().is_some(), believed);
     }
 }
@@ -245,11 +262,16 @@ fn a_doubt_is_asked_about() {
     assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
     waiter.handle_doubt(at(21), at(70));
     let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(30), at(20), 3, renew, &standing(1, 9_000), STORE);
+    waiter.handle_reply(at(30), at(20), renew, &answer(3, standing(1, 9_000), STORE));
     assert_eq!(waiter.poll_transmit(at(30)), None, "that was for later");
     assert!(waiter.poll_transmit(at(3_030)).is_some());
     waiter.handle_doubt(at(3_040), at(3_040));
-    waiter.handle_reply(at(3_050), at(3_030), 3, renew, &standing(1, 9_000), STORE);
+    waiter.handle_reply(
+        at(3_050),
+        at(3_030),
+        renew,
+        &answer(3, standing(1, 9_000), STORE),
+    );
     assert_eq!(
         waiter.poll_transmit(at(3_050)),
         Some(renew),
@@ -266,7 +288,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     };
     standing.arrival = Arrival(9);
     let (renew, reply) = (Request::Renew(WAITER), Reply::Standing(standing));
-    waiter.handle_reply(at(3_010), at(3_000), 3, renew, &reply, STORE);
+    waiter.handle_reply(at(3_010), at(3_000), renew, &answer(3, reply, STORE));
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None);
@@ -292,7 +314,7 @@ fn gives_up_on_time_whatever_is_under_way() {
     assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
     let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(701), at(690), 3, renew, &standing(0, 0), STORE);
+    waiter.handle_reply(at(701), at(690), renew, &answer(3, standing(0, 0), STORE));
     assert_eq!(
         waiter.outcome(),
         Some(Err(End::TimedOut)),
@@ -329,7 +351,7 @@ fn a_store_that_has_not_answered_is_no_time_out() {
             let due = waiter.poll_timeout().unwrap();
             assert!(waiter.poll_transmit(due).is_some());
             let renew = Request::Renew(WAITER);
-            waiter.handle_reply(at(200), due, 3, renew, &standing(1, 9_000), STORE);
+            waiter.handle_reply(at(200), due, renew, &answer(3, standing(1, 9_000), STORE));
         }),
     ];
     for (why, expected, before) in cases {
@@ -375,7 +397,7 @@ fn a_pause_of_the_client_is_no_silence_of_the_store() {
     let renew = Request::Renew(WAITER);
     assert_eq!(waiter.poll_transmit(late), Some(renew));
     assert_eq!(waiter.poll_timeout(), Some(late + WAITER));
-    waiter.handle_reply(late, late, 3, renew, &standing(2, 9_000), STORE);
+    waiter.handle_reply(late, late, renew, &answer(3, standing(2, 9_000), STORE));
     assert_eq!(waiter.position().map(|(_, position)| position), Some(2));
 }
 
@@ -410,7 +432,7 @@ fn definite_answers_end_it() {
     ] {
         let mut waiter = waiter(None);
         assert!(waiter.poll_transmit(at(0)).is_some());
-        waiter.handle_reply(at(5), at(0), 1, Request::Claim, &reply, STORE);
+        waiter.handle_reply(at(5), at(0), Request::Claim, &answer(1, reply, STORE));
         assert_eq!(waiter.outcome(), Some(Err(verdict)));
         assert_eq!(waiter.poll_timeout(), None);
     }

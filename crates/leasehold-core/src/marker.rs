@@ -88,7 +88,7 @@ impl ServerMarker {
         now: StoreTime,
     ) -> Result<(), Closed> {
         let known = marker.as_ref();
-        if known.is_none_or(|known| known.terms == *terms && !known.is_of(run)) {
+        if known.is_none_or(|known| known.terms == *terms && known.run != run) {
             *marker = Some(Self {
                 run: run.to_owned(),
                 until: now + terms.quarantine,
@@ -96,10 +96,6 @@ impl ServerMarker {
             });
         }
         Self::look(marker.as_ref(), run, terms, now)
-    }
-
-    fn is_of(&self, run: &str) -> bool {
-        self.run == run
     }
 
     /// The same check without changes: if a quarantine would have to start, it is not started,
@@ -115,7 +111,7 @@ impl ServerMarker {
     ) -> Result<(), Closed> {
         let left = match marker {
             Some(known) if known.terms != *terms => return Err(Closed::Foreign),
-            Some(known) if known.is_of(run) => known.until.since(now),
+            Some(known) if known.run == run => known.until.since(now),
             _ => terms.quarantine,
         };
         if left.is_zero() {

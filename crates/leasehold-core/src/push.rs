@@ -232,35 +232,21 @@ impl Push {
 
     /// What it says that has to be proved, and the proof.
     pub(crate) fn proved(&self) -> Option<(String, &Proof)> {
+        let (key, arrival) = self.claim()?;
+        let said = |kind, number, at: &StoreTime| said(kind, arrival, number, *at, key);
         match self {
             Self::Granted {
-                key,
-                arrival,
                 token,
                 behind,
                 at,
                 proof,
                 ..
-            } => Some((said_granted(*arrival, *token, *behind, *at, key), proof)),
-            Self::Revoked {
-                key,
-                arrival,
-                at,
-                proof,
-            } => Some((said('r', *arrival, None, *at, key), proof)),
-            Self::Adopted {
-                key,
-                arrival,
-                at,
-                proof,
-            } => Some((said('a', *arrival, None, *at, key), proof)),
+            } => Some((said_granted(arrival, *token, *behind, *at, key), proof)),
+            Self::Revoked { at, proof, .. } => Some((said('r', None, at), proof)),
+            Self::Adopted { at, proof, .. } => Some((said('a', None, at), proof)),
             Self::Unfit {
-                key,
-                arrival,
-                in_use,
-                at,
-                proof,
-            } => Some((said('u', *arrival, Some(in_use.units()), *at, key), proof)),
+                in_use, at, proof, ..
+            } => Some((said('u', Some(in_use.units()), at), proof)),
             Self::Next { .. } | Self::Changed { .. } | Self::Disconnected | Self::Reset => None,
         }
     }

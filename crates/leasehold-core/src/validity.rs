@@ -10,7 +10,7 @@ pub fn drift_allowance(ttl: Duration) -> Duration {
 }
 
 /// Returns the part of a TTL that a client relies on.
-fn reliable(ttl: Duration) -> Duration {
+pub(crate) fn reliable(ttl: Duration) -> Duration {
     ttl.saturating_sub(drift_allowance(ttl))
 }
 
@@ -31,8 +31,7 @@ impl Validity {
 
     /// When the request was sent, if it is `ttl` that was confirmed last.
     pub(crate) fn counted_from(&self, ttl: Duration) -> Moment {
-        let reliable = crate::time::micros(reliable(ttl));
-        Moment(self.until.0.saturating_sub(reliable))
+        self.until.before(reliable(ttl))
     }
 
     /// Ends the validity, because a release was sent.

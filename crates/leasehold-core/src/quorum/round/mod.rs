@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use super::QuorumSize;
-use crate::{Moment, Reply, StoreTime, Token, drift_allowance};
+use crate::validity::reliable;
+use crate::{Moment, Reply, StoreTime, Token};
 
 /// How often one round proposes a token at most: a rival that does the same is met again after a
 /// pause.
@@ -224,8 +225,7 @@ impl QuorumRound {
 
     /// From when on a quorum would come too late.
     fn end(&self) -> Moment {
-        let ttl = self.config.ttl;
-        self.started + ttl.saturating_sub(drift_allowance(ttl))
+        self.started + reliable(self.config.ttl)
     }
 
     fn count(&self, like: impl Fn(&Ballot) -> bool) -> usize {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Arrival, Standing};
+use crate::{Arrival, Standing, drift_allowance};
 
 const TTL: Duration = Duration::from_secs(10);
 const WALL: u64 = 1_000_000;

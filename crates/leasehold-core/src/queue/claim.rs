@@ -33,9 +33,8 @@ impl Queue {
         }
         self.capacity = Some(capacity);
 
-        let carrier = secret
-            .filter(|_| open)
-            .and_then(|secret| self.carrier(secret, step));
+        let owner = secret.filter(|_| open);
+        let carrier = owner.and_then(|secret| self.carrier(secret, step));
         let may_pass = open && (ahead || self.waiting.is_empty());
         let now = barges || carrier.is_some() || (may_pass && self.make_room(weight, step));
         if !now && !claim.wait {
@@ -102,10 +101,9 @@ impl Queue {
         now: bool,
         step: &Step,
     ) -> Entry {
-        let ttl = if now {
-            claim.lease_ttl.max(claim.min_hold)
-        } else {
-            claim.waiter_ttl
+        let ttl = match now {
+            true => claim.lease_ttl.max(claim.min_hold),
+            false => claim.waiter_ttl,
         };
         let mut entry = Entry {
             id: claim.id.clone(),
@@ -139,13 +137,12 @@ impl Queue {
     pub(super) fn carrier(&mut self, secret: OwnerSecret, step: &mut Step) -> Option<crate::Token> {
         self.reclaim(step);
         // Only an exclusive hold has an owner, and then there is no other.
-        let exclusive = self.granted.values().next()?.mode == Mode::EXCLUSIVE;
-        let mut held = self
-            .granted
-            .iter()
-            .take(if exclusive { usize::MAX } else { 0 });
-        held.find(|(_, entry)| entry.secret == Some(secret))
-            .map(|((token, _), _)| *token)
+        if self.granted.values().next()?.mode != Mode::EXCLUSIVE {
+            return None;
+        }
+        let mut held = self.granted.iter();
+        let ours = held.find(|(_, entry)| entry.secret == Some(secret));
+        ours.map(|((token, _), _)| *token)
     }
 
     pub(super) fn enqueue(&mut self, entry: Entry) {
@@ -162,12 +159,11 @@ impl Queue {
     /// numbers bounds a position. When it starts anew it is the token that would be given
     /// now: a store need keep but one number of a claim that holds alone.
     fn next_arrival(&mut self, step: &Step) -> Arrival {
-        let floor = if self.is_empty() {
-            self.next_token(step).0
-        } else {
-            0
-        };
-        self.last_arrival = Arrival((self.last_arrival.0 + 1).max(floor));
+        let next = self.last_arrival.0 + 1;
+        self.last_arrival = Arrival(match self.is_empty() {
+            true => next.max(self.next_token(step).0),
+            false => next,
+        });
         self.last_arrival
     }
 }

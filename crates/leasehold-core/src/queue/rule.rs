@@ -17,7 +17,7 @@ impl Queue {
         self.capacity.filter(|capacity| weight > capacity.units())
     }
 
-    fn first_in_line(&self) -> Option<&Entry> {
+    pub(super) fn first_in_line(&self) -> Option<&Entry> {
         self.waiting.values().next()
     }
 

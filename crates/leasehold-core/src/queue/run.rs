@@ -23,12 +23,9 @@ impl Queue {
 
     /// How many are granted and do not hold yet.
     pub(super) fn followers(&self) -> u64 {
-        let lock = self.capacity == Some(Capacity::Lock);
-        let alone = Mode::EXCLUSIVE.weight();
-        if lock {
-            self.used.saturating_sub(1) / alone
-        } else {
-            0
+        match self.capacity {
+            Some(Capacity::Lock) => self.used.saturating_sub(1) / Mode::EXCLUSIVE.weight(),
+            _ => 0,
         }
     }
 
@@ -60,9 +57,8 @@ impl Queue {
 
     /// Whether the first in line may be granted behind the last granted claim, in this step.
     pub(super) fn lets_follow(&self, step: &mut Step) -> bool {
-        let mut line = self.waiting.values();
-        let follows =
-            step.followers_left > 0 && line.next().is_some_and(|first| self.is_followed_by(first));
+        let first = self.first_in_line().filter(|_| step.followers_left > 0);
+        let follows = first.is_some_and(|first| self.is_followed_by(first));
         step.followers_left -= usize::from(follows);
         follows
     }

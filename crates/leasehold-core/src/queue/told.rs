@@ -63,10 +63,9 @@ impl Queue {
     }
 
     pub(super) fn blocked_until(&self, step: &Step) -> StoreTime {
-        let free = if self.granted.is_empty() {
-            step.now
-        } else {
-            self.earliest
+        let free = match self.granted.is_empty() {
+            true => step.now,
+            false => self.earliest,
         };
         step.opens.map_or(free, |opens| opens.max(free))
     }
@@ -74,7 +73,7 @@ impl Queue {
     /// Tells the claim that is next in line when to look: one that has become
     /// it, or was told of a time that is too late now.
     pub(super) fn hint(&self, step: &mut Step) {
-        let Some(first) = self.waiting.values().next() else {
+        let Some(first) = self.first_in_line() else {
             return;
         };
         let knows = step.first_before == Some(first.arrival) && !step.shortened;
@@ -87,7 +86,7 @@ impl Queue {
 
     /// Tells the first in line that it may come and take the key.
     pub(super) fn tell_vacant(&self, step: &mut Step) {
-        if let Some(first) = self.waiting.values().next() {
+        if let Some(first) = self.first_in_line() {
             let blocked_until = step.opens.unwrap_or(step.now);
             step.tell_next(first, blocked_until);
         }

@@ -134,7 +134,10 @@ impl QuorumRelease {
             return Some(ReleaseVerdict::Held);
         }
         let confirmed = self.servers.len() - open;
-        if confirmed < quorum || (maybe_held + open >= quorum && self.some_first_answer_is_open()) {
+        // Whether a server has not yet had its time for a first answer.
+        let mut asked = self.servers.iter().filter(|s| s.in_flight);
+        let first_is_open = asked.any(|s| s.confirmed.is_none());
+        if confirmed < quorum || (maybe_held + open >= quorum && first_is_open) {
             return None;
         }
         Some(if self.valid && (held > 0 || maybe_held >= quorum) {
@@ -142,12 +145,6 @@ impl QuorumRelease {
         } else {
             ReleaseVerdict::NotHeld
         })
-    }
-
-    /// Whether a server has not yet had its time for a first answer.
-    fn some_first_answer_is_open(&self) -> bool {
-        let first = |s: &Server| s.confirmed.is_none() && s.in_flight;
-        self.servers.iter().any(first)
     }
 
     /// Returns the servers that have not confirmed the release.

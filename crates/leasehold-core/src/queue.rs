@@ -337,7 +337,7 @@ impl Queue {
     /// that the time of the queue would be too late.
     pub fn check_clock(&self, clock: StoreTime) -> Result<(), Invalid> {
         clock.check()?;
-        self.now(clock).0.check_until(StoreTime::FURTHEST)
+        self.now(clock).check_until(StoreTime::FURTHEST)
     }
 
     /// Returns the last token.
@@ -370,7 +370,7 @@ impl Queue {
             true => retention.min(TOMBSTONE_LIFE),
             false => retention,
         };
-        self.furthest.since(self.now(clock).0) + retention
+        self.furthest.since(self.now(clock)) + retention
     }
 
     /// Removes all claims, and keeps the tokens and the minimum holds. For a restart of the
@@ -401,34 +401,26 @@ impl Queue {
 
     // ---- time ----
 
-    fn now(&self, clock: StoreTime) -> (StoreTime, Duration) {
-        let back = self.last_seen.since(clock);
-        let offset = self.offset + back;
-        (clock + offset, offset)
+    fn now(&self, clock: StoreTime) -> StoreTime {
+        clock + (self.offset + self.last_seen.since(clock))
     }
 
-    fn begin(&mut self, now: Now) -> Step {
-        let Now {
-            clock,
-            closed,
-            last_token,
-            audited: _,
-            listens,
-        } = now;
-        let (now, offset) = self.now(clock);
-        self.offset = offset;
-        self.last_seen = clock;
-        self.last_token = self.last_token.max(last_token.unwrap_or_default());
+    fn begin(&mut self, store: Now) -> Step {
+        let now = self.now(store.clock);
+        self.offset += self.last_seen.since(store.clock);
+        self.last_seen = store.clock;
+        self.last_token = self.last_token.max(store.last_token.unwrap_or_default());
         let first_before = self.first_waiting();
-        if !closed.is_zero() {
+        let opens = (!store.closed.is_zero()).then(|| now + store.closed);
+        if opens.is_some() {
             // Whoever is ahead may hold for longer than is known here.
             self.disband(Token::NONE);
         }
         Step {
             now,
-            clock,
-            listens,
-            opens: (!closed.is_zero()).then(|| now + closed),
+            clock: store.clock,
+            listens: store.listens,
+            opens,
             drops_left: DROPS_PER_STEP,
             followers_left: FOLLOWERS_PER_STEP,
             first_before,

@@ -121,7 +121,7 @@ fn changes(
 
 /// How a hold has ended. The end of a minimum hold was said when its claim was released.
 fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Option<AuditEvent> {
-    let since = was.since;
+    let (since, kept_until) = (was.since, None);
     if was.deadline <= at {
         let found_by = command.id().map(ToString::to_string).unwrap_or_default();
         let deadline = was.deadline;
@@ -141,18 +141,12 @@ fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Optio
             since,
             by: by.clone(),
         }),
-        Command::Bury { .. } => Some(AuditEvent::Died {
-            since,
-            kept_until: None,
-        }),
+        Command::Bury { .. } => Some(AuditEvent::Died { since, kept_until }),
         Command::Release(_)
         | Command::Void(Void {
             whose: Voided::Claim { released: true, .. },
             ..
-        }) => Some(AuditEvent::Released {
-            since,
-            kept_until: None,
-        }),
+        }) => Some(AuditEvent::Released { since, kept_until }),
         // It was returned, and did not fit any more; or it has given up, or proposes another token.
         _ => Some(AuditEvent::Returned),
     }

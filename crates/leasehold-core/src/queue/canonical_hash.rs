@@ -15,7 +15,7 @@ impl Queue {
     /// It takes for granted that the clock does not step back again, and that released
     /// ids are remembered for as long as anybody looks.
     pub fn canonical_hash<H: Hasher>(&self, clock: StoreTime, state: &mut H) {
-        let now = self.now(clock).0;
+        let now = self.now(clock);
         self.capacity.hash(state);
         let ahead = |number: u64| number.saturating_sub(clock.0);
         ahead(self.last_token.0).hash(state);

@@ -42,7 +42,7 @@ impl Queue {
     fn asks_behind_first(&self, entry: &Entry) -> bool {
         let first = self.waiting.values().next();
         first.is_some_and(|first| {
-            let (now, _) = self.now(self.last_seen);
+            let now = self.now(self.last_seen);
             let alone = first.mode.is_exclusive() && entry.secret.is_none();
             let holds_until = first.deadline.max(now + PROMOTED_FLOOR);
             alone && first.id != entry.id && asks_until(entry, now) <= holds_until
@@ -89,7 +89,7 @@ impl Queue {
         let inbox = inbox.clone();
         match self.places.get(&was.id)? {
             Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
-                let (at, _) = self.now(self.last_seen);
+                let at = self.now(self.last_seen);
                 let next = Event::Next {
                     inbox,
                     arrival: *arrival,
@@ -133,7 +133,7 @@ impl Queue {
     /// is refused at `clock`, without the step: others wait, and nothing has expired.
     #[must_use]
     pub fn refused(&self, claim: &Claim, clock: StoreTime) -> Option<Reply> {
-        let now = self.now(clock).0;
+        let now = self.now(clock);
         let first = self.waiting.values().next()?;
         let stands = !self.granted.is_empty() && now < self.earliest && now < first.deadline;
         let is_plain = !claim.wait && !claim.ahead;

@@ -7,12 +7,9 @@ impl Queue {
     /// The key as people may look at it; changes nothing.
     #[must_use]
     pub fn look(&self, clock: StoreTime) -> Snapshot {
-        let now = self.now(clock).0;
+        let now = self.now(clock);
         let alive = |entry: &&Entry| entry.deadline > now;
-        let live = self
-            .granted
-            .iter()
-            .filter(|(_, entry)| entry.deadline > now);
+        let live = self.granted.iter().filter(|(_, entry)| alive(entry));
         let first = live.clone().next().map(|((token, _), _)| *token);
         let (followers, holding): (Vec<_>, Vec<_>) = live.partition(|((token, _), entry)| {
             entry.mode == Mode::EXCLUSIVE && Some(*token) != first

@@ -14,24 +14,22 @@ impl Queue {
         self.drop_if_lapsed(id, step.now);
         if self.entry(id).is_none_or(|entry| entry.kept) {
             self.promote(step);
-            return if self.was_rotated(&renew.id, step.now) {
-                Reply::Superseded
-            } else {
-                Reply::Gone
+            return match self.was_rotated(&renew.id, step.now) {
+                true => Reply::Superseded,
+                false => Reply::Gone,
             };
         }
         if let Some(unfit) = self.drop_unfit(id, step) {
             return unfit;
         }
         self.drop_lapsed_ahead(id, step);
-        if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none()) {
-            let refused = self.rotate(id, rotate, step);
-            if let Some(refused) = refused {
-                // The answer says nothing about a grant: that is for a push.
-                step.actor = None;
-                self.promote(step);
-                return refused;
-            }
+        if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none())
+            && let Some(refused) = self.rotate(id, rotate, step)
+        {
+            // The answer says nothing about a grant: that is for a push.
+            step.actor = None;
+            self.promote(step);
+            return refused;
         }
         let id = renew.rotate.as_ref().map_or(&renew.id, |rotate| &rotate.to);
         if renew.downgrade {

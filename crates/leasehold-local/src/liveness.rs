@@ -41,10 +41,6 @@ struct Life {
 }
 
 impl Life {
-    fn begin(directory: &Directory, path: &str, lock: FlockOperation) -> Result<Self, Errno> {
-        Ok(Self::of(directory, directory.lock_file(path, lock)?))
-    }
-
     fn of(directory: &Directory, file: OwnedFd) -> Self {
         Self {
             not_inherited: NotInherited::new(file.as_fd(), directory.descriptor()),
@@ -69,21 +65,20 @@ impl Session {
         inbox: Inbox,
         wait: bool,
     ) -> Result<Option<Self>, StoreError> {
-        let lock = if wait {
-            WAIT
-        } else {
-            FlockOperation::NonBlockingLockExclusive
+        let lock = match wait {
+            true => WAIT,
+            false => FlockOperation::NonBlockingLockExclusive,
         };
         let path = path(&file_name(inbox.as_str()));
-        let life = match Life::begin(&directory, &path, lock) {
+        let file = match directory.lock_file(&path, lock) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
-            life => Some(life.map_err(|errno| directory.failed("write to", errno))?),
+            file => file.map_err(|errno| directory.failed("write to", errno))?,
         };
         let session = Self {
+            life: Some(Life::of(&directory, file)),
             directory,
             inbox,
             path,
-            life,
             renewing: Mutex::default(),
         };
         match session.is_dead(&session.inbox) {
@@ -127,19 +122,18 @@ impl Session {
         // One that was put back is locked by this client itself: to wait for that lock would never end.
         let stands = |life: &&Life| self.directory.has(&life.file, &self.path) == Ok(true);
         let again = life.all().find(stands);
-        let begun = match again {
-            Some(again) => {
-                fcntl_dupfd_cloexec(&again.file, 0).map(|file| Life::of(&self.directory, file))
-            }
-            None => Life::begin(&self.directory, &self.path, WAIT),
+        let locked = match again {
+            Some(again) => fcntl_dupfd_cloexec(&again.file, 0),
+            None => self.directory.lock_file(&self.path, WAIT),
         };
-        match begun {
-            Ok(life) => {
+        match locked {
+            Ok(file) => {
                 tracing::warn!(
                     "the file of this client in {} was removed: its locks may be lost",
                     self.directory.path().display()
                 );
-                latest.next.set(Box::new(life)).is_ok()
+                let life = Box::new(Life::of(&self.directory, file));
+                latest.next.set(life).is_ok()
             }
             // The step fails by itself, or the next tries again.
             Err(error) => {

@@ -88,31 +88,31 @@ impl Queue {
         // In a run the first who has not lapsed holds. What the others have is void, too.
         self.reclaim(step);
         self.disband(Token::NONE);
-        let taken = |place: &(Token, Arrival)| only.is_none_or(|only| place.0 == only);
-        let held = self.granted.iter().filter(|(place, _)| taken(place));
-        let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
-        for entry in &held {
-            self.revoke(entry, step);
-        }
+        let holders = self.revoke(|token| only.is_none_or(|only| token == only), step);
         self.promote(step);
         Reply::Broken {
-            holders: held.len() as u64,
+            holders,
             token: raised,
         }
     }
 
-    /// Takes the key from a holder, and tells it.
-    pub(super) fn revoke(&mut self, entry: &Entry, step: &mut Step) {
-        self.remove(&entry.id);
-        self.bury_id(&entry.id, step.now);
-        self.forget_buried(step.now);
-        if let Some(inbox) = entry.inbox.clone() {
-            step.events.push(Event::Revoked {
-                inbox,
-                arrival: entry.arrival,
-                id: entry.id.clone(),
-            });
+    /// Takes the key from the holders with such a token, and tells them. Says how many they were.
+    pub(super) fn revoke(&mut self, such: impl Fn(Token) -> bool, step: &mut Step) -> u64 {
+        let held = self.granted.iter().filter(|((token, _), _)| such(*token));
+        let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
+        for entry in &held {
+            self.remove(&entry.id);
+            self.bury_id(&entry.id, step.now);
+            self.forget_buried(step.now);
+            if let Some(inbox) = entry.inbox.clone() {
+                step.events.push(Event::Revoked {
+                    inbox,
+                    arrival: entry.arrival,
+                    id: entry.id.clone(),
+                });
+            }
         }
+        held.len() as u64
     }
 
     pub(super) fn unheard(

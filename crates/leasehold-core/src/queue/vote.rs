@@ -115,18 +115,11 @@ impl Queue {
             }
             Voided::Key { .. } => {
                 self.reclaim(step);
-                let held = self
-                    .granted
-                    .iter()
-                    .filter(|((token, _), _)| *token <= void.up_to);
-                let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
-                for entry in &held {
-                    self.revoke(entry, step);
-                }
+                let holders = self.revoke(|token| token <= void.up_to, step);
                 self.promote(step);
                 self.call(step);
                 Reply::Broken {
-                    holders: held.len() as u64,
+                    holders,
                     token: void.up_to,
                 }
             }

@@ -270,9 +270,8 @@ impl Queue {
                 }
                 misses
             };
-            let (nexts, others): (Vec<_>, Vec<_>) = events
-                .into_iter()
-                .partition(|event| matches!(event, Event::Next { .. }));
+            let is_next = |event: &Event| matches!(event, Event::Next { .. });
+            let (nexts, others): (Vec<_>, Vec<_>) = events.into_iter().partition(is_next);
             let missed: Vec<_> = others.into_iter().filter(&mut misses).collect();
             // Who is next is another then.
             if missed.is_empty() && !nexts.iter().any(misses) {
@@ -393,10 +392,8 @@ impl Queue {
     /// Returns the inboxes of the holders and of the first `waiters` waiters.
     pub fn inboxes(&self, waiters: usize) -> impl Iterator<Item = &Inbox> {
         let waiting = self.waiting.values().take(waiters);
-        self.granted
-            .values()
-            .chain(waiting)
-            .filter_map(|entry| entry.inbox.as_ref())
+        let all = self.granted.values().chain(waiting);
+        all.filter_map(|entry| entry.inbox.as_ref())
     }
 
     // ---- time ----

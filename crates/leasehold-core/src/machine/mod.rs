@@ -210,9 +210,8 @@ impl<T> KeyMachine<T> {
     }
 
     fn place(&self, number: ClaimNumber) -> Option<usize> {
-        self.claims
-            .binary_search_by_key(&number, |entry| entry.number)
-            .ok()
+        let claims = &self.claims;
+        claims.binary_search_by_key(&number, |it| it.number).ok()
     }
 
     // ---- where it stands ----

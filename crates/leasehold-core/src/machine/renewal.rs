@@ -110,11 +110,8 @@ impl Renewal {
             return None;
         }
         let end = self.validity.until();
-        Some(
-            self.due
-                .filter(|_| !self.in_flight)
-                .map_or(end, |due| due.min(end)),
-        )
+        let due = self.due.filter(|_| !self.in_flight);
+        Some(due.map_or(end, |due| due.min(end)))
     }
 
     /// Time has passed. Tolerates early calls.
@@ -177,12 +174,10 @@ impl Renewal {
     /// only be to a request that the grant has overtaken: a store that says so later has
     /// forgotten the grant.
     pub(super) fn is_ours(&self, standing: &Standing, overtaken: bool) -> bool {
-        let ours = self.grant;
-        let Some(token) = standing.token else {
-            return overtaken && ours.0 == standing.arrival;
-        };
-        let named = (standing.arrival, token);
-        ours == named
+        match standing.token {
+            Some(token) => self.grant == (standing.arrival, token),
+            None => overtaken && self.grant.0 == standing.arrival,
+        }
     }
 
     /// A renewal got no answer: the lease is unknown, and asked for again until

@@ -26,11 +26,9 @@ impl Queue {
             | Command::Bury { .. } => true,
         };
         let actor = command.id();
-        let waiting = self
-            .waiting
-            .values()
-            .filter(|entry| Some(&entry.id) != actor);
-        let next = waiting.take(NAMED).filter(|entry| entry.listens);
+        let waiting = self.waiting.values();
+        let next = waiting.filter(|entry| Some(&entry.id) != actor);
+        let next = next.take(NAMED).filter(|entry| entry.listens);
         let next = next.filter(|entry| !self.asks_behind_first(entry));
         let next = next.filter_map(|entry| entry.inbox.as_ref());
         let watchers = self.watchers.iter().map(|(inbox, _)| inbox);

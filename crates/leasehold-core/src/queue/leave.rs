@@ -11,11 +11,8 @@ impl Queue {
         step.actor = Some(release.id.clone());
         self.drop_if_lapsed(&release.id, step.now);
         let kept_already = self.entry(&release.id).is_some_and(|entry| entry.kept);
-        let place = self
-            .places
-            .get(&release.id)
-            .copied()
-            .filter(|_| !kept_already);
+        let place = self.places.get(&release.id).copied();
+        let place = place.filter(|_| !kept_already);
         let held = matches!(place, Some(Place::Granted(..)));
         if release.unused
             && place.is_some()
@@ -142,12 +139,8 @@ impl Queue {
         step.passed = passed.to_vec();
         self.pass_over(&unheard, step);
         let blocked_until = self.blocked_until(step);
-        let next = self
-            .waiting
-            .values()
-            .take(DROPS_PER_STEP)
-            .find(|entry| entry.deadline > cut && entry.inbox.is_some());
-        if let Some(next) = next {
+        let mut waiting = self.waiting.values().take(DROPS_PER_STEP);
+        if let Some(next) = waiting.find(|entry| entry.deadline > cut && entry.inbox.is_some()) {
             step.tell_next(next, blocked_until);
         }
         step.first_before = self.first_waiting();
@@ -159,10 +152,8 @@ impl Queue {
     fn pass_over(&mut self, unheard: &[((Token, Arrival), Duration)], step: &mut Step) {
         let before = self.granted.len();
         for (place, waited) in unheard {
-            if self
-                .granted
-                .get(place)
-                .is_some_and(|entry| step.passes(entry))
+            let granted = self.granted.get(place);
+            if granted.is_some_and(|entry| step.passes(entry))
                 && let Some(mut entry) = self.granted.remove(place)
             {
                 self.used -= entry.mode.weight();
@@ -180,13 +171,8 @@ impl Queue {
         let dead: BTreeSet<_> = inboxes.iter().collect();
         self.watchers.retain(|(watcher, _)| !dead.contains(watcher));
         let theirs = |entry: &&Entry| entry.inbox.as_ref().is_some_and(|i| dead.contains(i));
-        let left: Vec<_> = self
-            .granted
-            .values()
-            .filter(theirs)
-            .chain(self.waiting.values().filter(theirs))
-            .map(|entry| entry.id.clone())
-            .collect();
+        let all = self.granted.values().chain(self.waiting.values());
+        let left: Vec<_> = all.filter(theirs).map(|entry| entry.id.clone()).collect();
         for id in &left {
             self.vacate_in(id, step);
         }

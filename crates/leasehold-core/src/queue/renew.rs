@@ -5,10 +5,8 @@ use crate::{Adopt, Arrival, ClaimId, Event, Mode, Renew, Reply, Rotate};
 
 impl Queue {
     pub(super) fn renew(&mut self, renew: &Renew, step: &mut Step) -> Reply {
-        let asked_again = renew
-            .rotate
-            .as_ref()
-            .filter(|rotate| self.has_rotated(&renew.id, rotate));
+        let rotate = renew.rotate.as_ref();
+        let asked_again = rotate.filter(|rotate| self.has_rotated(&renew.id, rotate));
         let id = asked_again.map_or(&renew.id, |rotate| &rotate.to);
         step.actor = Some(id.clone());
         self.drop_if_lapsed(id, step.now);
@@ -23,7 +21,7 @@ impl Queue {
             return unfit;
         }
         self.drop_lapsed_ahead(id, step);
-        if let Some(rotate) = renew.rotate.as_ref().filter(|_| asked_again.is_none())
+        if let Some(rotate) = rotate.filter(|_| asked_again.is_none())
             && let Some(refused) = self.rotate(id, rotate, step)
         {
             // The answer says nothing about a grant: that is for a push.
@@ -31,7 +29,7 @@ impl Queue {
             self.promote(step);
             return refused;
         }
-        let id = renew.rotate.as_ref().map_or(&renew.id, |rotate| &rotate.to);
+        let id = rotate.map_or(&renew.id, |rotate| &rotate.to);
         if renew.downgrade {
             self.downgrade(id);
         }
@@ -75,18 +73,16 @@ impl Queue {
     }
 
     fn adopt(&mut self, before: &ClaimId, id: &ClaimId, adopt: &Adopt, step: &mut Step) {
-        if let Some(Place::Granted(token, _)) = self.places.get(id).copied() {
+        if let Some(token) = self.token_of(id) {
             self.disband(token);
         }
         if let Some(entry) = self.entry_mut(id) {
             entry.runs = false;
-            let former = entry
-                .inbox
-                .take()
-                .filter(|f| Some(f) != adopt.inbox.as_ref());
-            entry.inbox.clone_from(&adopt.inbox);
+            let former = std::mem::replace(&mut entry.inbox, adopt.inbox.clone());
             entry.owner = adopt.owner.clone();
-            if let Some(inbox) = former {
+            if former != entry.inbox
+                && let Some(inbox) = former
+            {
                 step.events.push(Event::Adopted {
                     inbox,
                     arrival: entry.arrival,
@@ -94,7 +90,7 @@ impl Queue {
                 });
             }
         }
-        let Some(Place::Granted(old, _)) = self.places.get(id).copied() else {
+        let Some(old) = self.token_of(id) else {
             return;
         };
         // All claims of the hold get the new token, so that the former client's

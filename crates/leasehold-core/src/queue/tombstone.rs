@@ -19,9 +19,8 @@ pub struct Tombstone {
 
 impl Queue {
     fn tombstone(&self, id: &ClaimId, now: StoreTime) -> Option<&Tombstone> {
-        self.released
-            .iter()
-            .find(|tombstone| tombstone.id == *id && tombstone.forget > now)
+        let mut all = self.released.iter();
+        all.find(|tombstone| tombstone.id == *id && tombstone.forget > now)
     }
 
     pub(super) fn is_buried(&self, id: &ClaimId, now: StoreTime) -> bool {
@@ -54,12 +53,8 @@ impl Queue {
 
     /// Forgets the released ids whose time or number is up.
     pub(super) fn forget_buried(&mut self, now: StoreTime) {
-        while self.released.len() > TOMBSTONES
-            || self
-                .released
-                .front()
-                .is_some_and(|tombstone| tombstone.forget <= now)
-        {
+        let is_over = |tombstone: &Tombstone| tombstone.forget <= now;
+        while self.released.len() > TOMBSTONES || self.released.front().is_some_and(is_over) {
             self.released.pop_front();
         }
     }

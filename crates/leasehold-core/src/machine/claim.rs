@@ -88,7 +88,7 @@ impl ClaimMachine {
         deadlines: Deadlines,
         now: Moment,
     ) -> Self {
-        let identity = Identity::new(claim.id.clone());
+        let identity = Identity::new(claim.id.clone(), 0);
         let ask = Command::Claim(claim);
         Self::new(ask, identity, terms.into(), deadlines, now)
     }
@@ -103,7 +103,7 @@ impl ClaimMachine {
         now: Moment,
     ) -> Self {
         let terms = terms.into();
-        let identity = Identity::at(rotate.to.clone(), rotate.version.saturating_add(1));
+        let identity = Identity::new(rotate.to.clone(), rotate.version.saturating_add(1));
         let renew = Renew {
             rotate: Some(rotate),
             confirms: terms.acknowledges != Acknowledges::Nothing,

@@ -17,13 +17,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// A claim that has never been rotated.
-    pub(super) fn new(id: ClaimId) -> Self {
-        Self::at(id, 0)
-    }
-
     /// A claim that has been rotated so many times.
-    pub(super) fn at(id: ClaimId, version: u64) -> Self {
+    pub(super) fn new(id: ClaimId, version: u64) -> Self {
         Self {
             id,
             version,
@@ -107,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_rotation_under_way_is_released_too_and_answers_only_once() {
-        let mut identity = Identity::at(id(1), 4);
+        let mut identity = Identity::new(id(1), 4);
         assert!(identity.is_current(&id(1)));
         identity.rotate(id(2));
         let rotate = identity.renew(Duration::ZERO, false).rotate.unwrap();
@@ -125,7 +120,7 @@ mod tests {
     #[test]
     fn a_push_is_proved_by_the_id_and_the_one_that_may_have_replaced_it() {
         let said = "g 7 9 8 k";
-        let mut identity = Identity::new(id(1));
+        let mut identity = Identity::new(id(1), 0);
         let proved = |identity: &Identity| {
             [1, 2, 3].map(|bits| identity.proves(said, &Proof::of(&id(bits), said)))
         };
@@ -143,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_new_id_that_is_taken_is_not_asked_for_again() {
-        let mut identity = Identity::new(id(1));
+        let mut identity = Identity::new(id(1), 0);
         identity.rotate(id(2));
         identity.handle_taken();
         assert!(identity.is_current(&id(1)));

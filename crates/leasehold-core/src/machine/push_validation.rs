@@ -6,16 +6,13 @@ use crate::{Moment, StoreTime, Token};
 /// The last answer about a waiting claim. Later pushes come from the same clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct LastAnswer {
-    sent: Moment,
-    at: StoreTime,
+    /// When its request was sent.
+    pub(super) sent: Moment,
+    /// When the store took the step.
+    pub(super) at: StoreTime,
 }
 
 impl LastAnswer {
-    /// An answer to a request sent at `sent`; the store took the step at `at`.
-    pub(super) fn new(sent: Moment, at: StoreTime) -> Self {
-        Self { sent, at }
-    }
-
     /// Whether a grant pushed at `now` can be of a step at `at` with this token: not
     /// older than the answer that the claim waits, and neither further ahead than the
     /// store's clock can have gone since. A token is far ahead of the step's time only where
@@ -59,7 +56,10 @@ mod tests {
     #[test]
     fn a_grant_is_of_the_time_since_the_last_answer() {
         let second = 1_000_000;
-        let answer = LastAnswer::new(Moment(5 * second), StoreTime(100 * second));
+        let answer = LastAnswer {
+            sent: Moment(5 * second),
+            at: StoreTime(100 * second),
+        };
         let allows = |now, at, token| {
             answer.allows(
                 Moment(now * second),

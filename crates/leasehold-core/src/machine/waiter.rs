@@ -61,20 +61,14 @@ pub(super) struct Pushed {
     pub(super) at: StoreTime,
 }
 
-/// Granted behind another claim of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Follows {
-    token: Token,
-    behind: Arrival,
-}
-
 /// Where it stands in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
     arrival: Arrival,
     position: u64,
     epoch: u64,
-    follows: Option<Follows>,
+    /// If it is granted behind another claim of the client: its token, and that claim.
+    follows: Option<(Token, Arrival)>,
 }
 
 impl Waiter {
@@ -178,7 +172,7 @@ impl Waiter {
         heard: &Response,
     ) {
         let at = heard.at;
-        self.answered = LastAnswer::new(sent, at);
+        self.answered = LastAnswer { sent, at };
         self.in_flight = None;
         self.asked = true;
         self.silent_since = None;
@@ -251,7 +245,7 @@ impl Waiter {
         if pushed.epoch == place.epoch {
             match pushed.behind {
                 None => self.grant(arrival, token),
-                Some(behind) => place.follows = Some(Follows { token, behind }),
+                Some(behind) => place.follows = Some((token, behind)),
             }
         } else if self.in_flight() {
             self.kept = Some(Box::new(pushed));
@@ -260,7 +254,8 @@ impl Waiter {
 
     /// Behind which claim of its client it is granted.
     pub(super) fn behind(&self) -> Option<Arrival> {
-        Some(self.place?.follows?.behind)
+        let (_, behind) = self.place?.follows?;
+        Some(behind)
     }
 
     /// The lease of its client right ahead was released while it was valid: the hold is its own.
@@ -269,7 +264,7 @@ impl Waiter {
     pub(super) fn handle_turn(&mut self, (ahead, before): (Arrival, Token)) {
         if let Some(Place {
             arrival,
-            follows: Some(Follows { token, behind }),
+            follows: Some((token, behind)),
             ..
         }) = self.place
             && self.outcome.is_none()
@@ -406,7 +401,7 @@ impl Waiter {
             arrival,
             position: standing.position,
             epoch,
-            follows: follows.map(|(token, behind)| Follows { token, behind }),
+            follows,
         });
     }
 }

@@ -47,19 +47,15 @@ impl QuorumRelease {
     /// the lease was still valid.
     #[must_use]
     pub fn new(size: QuorumSize, now: Moment, until: Moment, valid: bool, seed: u64) -> Self {
-        let servers = (0..size.servers() as u64)
-            .map(|number| Server {
-                due: now,
-                in_flight: false,
-                asked: false,
-                confirmed: None,
-                backoff: Backoff::new(
-                    Duration::from_millis(50),
-                    Duration::from_secs(1),
-                    seed.wrapping_add(number),
-                ),
-            })
-            .collect();
+        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
+        let server = |number| Server {
+            due: now,
+            in_flight: false,
+            asked: false,
+            confirmed: None,
+            backoff: Backoff::new(first, longest, seed.wrapping_add(number)),
+        };
+        let servers = (0..size.servers() as u64).map(server).collect();
         Self {
             size,
             until,

@@ -90,9 +90,8 @@ impl Clock {
             ftruncate(&file, 0)?;
             file::write(&file, &clock.written(), 0)
         });
-        written
-            .map(|()| clock)
-            .map_err(|errno| failed(CLOCK, errno))
+        written.map_err(|errno| failed(CLOCK, errno))?;
+        Ok(clock)
     }
 
     /// The anchor that was set last, if it may be of this boot. A damaged one is an error, and not
@@ -122,12 +121,9 @@ impl Clock {
 
     /// Reads what [`Clock::open`] wrote.
     pub(super) fn read(text: &[u8], machine: SinceBoot) -> Option<Self> {
-        let Written {
-            boot,
-            anchor,
-            checksum: found,
-        } = serde_json::from_slice(text).ok()?;
-        let whole = found == checksum(anchor, &boot) && anchor <= LATEST;
+        let found: Written = serde_json::from_slice(text).ok()?;
+        let (boot, anchor) = (found.boot, found.anchor);
+        let whole = found.checksum == checksum(anchor, &boot) && anchor <= LATEST;
         whole.then_some(Self {
             boot,
             anchor,

@@ -180,12 +180,10 @@ pub(super) fn is_dead_file(directory: &Directory, name: &str) -> bool {
 
 /// Whether some client of that directory lives for certain.
 pub(super) fn some_live(directory: &Directory) -> bool {
-    let names = directory
-        .names(SESSIONS, "", usize::MAX)
-        .unwrap_or_default();
+    let names = directory.names(SESSIONS, "", usize::MAX);
     let shared = FlockOperation::NonBlockingLockShared;
     let is_locked = |file| retry_on_intr(|| flock(&file, shared)) == Err(Errno::WOULDBLOCK);
-    names.iter().any(|name| {
+    names.unwrap_or_default().iter().any(|name| {
         let file = directory.file(&path(name), OFlags::RDWR);
         file.is_ok_and(is_locked)
     })

@@ -25,9 +25,8 @@ const ROUNDS: usize = 8;
 
 /// Whether somebody who matters to this queue is dead.
 pub(super) fn are_in(store: &Inner, queue: &Queue) -> bool {
-    clients_that_matter(queue, WAITERS_LOOKED_AT)
-        .iter()
-        .any(|inbox| store.session.sees_dead(inbox))
+    let clients = clients_that_matter(queue, WAITERS_LOOKED_AT);
+    clients.iter().any(|inbox| store.session.sees_dead(inbox))
 }
 
 /// Applies the command, after it has removed the dead that would be in its way,

@@ -68,11 +68,10 @@ pub(super) fn outbox() -> std::io::Result<Socket> {
 fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
     let letter = serde_json::to_vec(&(FORMAT, letter)).unwrap_or_default();
     let name = socket(&file_name(inbox.as_str()));
+    let outbox = &store.outbox;
     let sent = match store.directory.shared_socket(&name) {
-        None => store
-            .outbox
-            .send_to(&letter, socket_path(&store.directory, &name)),
-        Some(Ok(there)) => store.outbox.send_to(&letter, by_descriptor(&there)),
+        None => outbox.send_to(&letter, socket_path(&store.directory, &name)),
+        Some(Ok(there)) => outbox.send_to(&letter, by_descriptor(&there)),
         Some(Err(errno)) => Err(errno.into()),
     };
     if let Err(error) = sent {

@@ -67,10 +67,9 @@ impl OpenRecords {
         }
         let is_room = OPEN.load(Ordering::Relaxed) < MOST_OPEN;
         if records.len() >= [FEW_OPEN, MOST_OPEN][usize::from(is_room)] {
-            let mut idle = records
-                .iter()
-                .filter(|(_, one)| Arc::strong_count(one) == 1);
-            let idle = idle.next().map(|(name, _)| name.clone());
+            let mut all = records.iter();
+            let idle = all.find(|(_, one)| Arc::strong_count(one) == 1);
+            let idle = idle.map(|(name, _)| name.clone());
             idle.and_then(|name| records.remove(&name));
         }
         records.entry(name.clone()).or_default().clone()

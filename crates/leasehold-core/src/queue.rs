@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use self::entry::{Entry, Place};
+use self::entry::Entry;
 use self::record::Record;
 use self::tombstone::Tombstone;
 use self::vote::Votes;
@@ -110,7 +110,8 @@ pub struct Queue {
     granted: BTreeMap<(Token, Arrival), Entry>,
     /// The rest, in order of arrival.
     waiting: BTreeMap<Arrival, Entry>,
-    places: HashMap<ClaimId, Place>,
+    /// Where each claim is: its token, if it is granted, and its arrival.
+    places: HashMap<ClaimId, (Option<Token>, Arrival)>,
     /// The waiting claims of each owner.
     siblings: HashMap<OwnerSecret, BTreeSet<Arrival>>,
     /// Who wants to hear of the first holder, and until when.

@@ -1,6 +1,6 @@
 //! The verb `claim`.
 
-use super::entry::{Entry, Place};
+use super::entry::Entry;
 use super::{Queue, Step};
 use crate::{Arrival, Capacity, Claim, Mode, OwnerSecret, Reply};
 
@@ -150,8 +150,7 @@ impl Queue {
         if let Some(secret) = entry.secret {
             self.siblings.entry(secret).or_default().insert(arrival);
         }
-        self.places
-            .insert(entry.id.clone(), Place::Waiting(arrival));
+        self.places.insert(entry.id.clone(), (None, arrival));
         self.waiting.insert(arrival, entry);
     }
 

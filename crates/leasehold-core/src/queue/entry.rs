@@ -73,33 +73,24 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Granted(Token, Arrival),
-    Waiting(Arrival),
-}
-
 impl Queue {
     pub(super) fn entry(&self, id: &ClaimId) -> Option<&Entry> {
-        match self.places.get(id)? {
-            Place::Granted(token, arrival) => self.granted.get(&(*token, *arrival)),
-            Place::Waiting(arrival) => self.waiting.get(arrival),
+        match *self.places.get(id)? {
+            (Some(token), arrival) => self.granted.get(&(token, arrival)),
+            (None, arrival) => self.waiting.get(&arrival),
         }
     }
 
     pub(super) fn entry_mut(&mut self, id: &ClaimId) -> Option<&mut Entry> {
-        match self.places.get(id)? {
-            Place::Granted(token, arrival) => self.granted.get_mut(&(*token, *arrival)),
-            Place::Waiting(arrival) => self.waiting.get_mut(arrival),
+        match *self.places.get(id)? {
+            (Some(token), arrival) => self.granted.get_mut(&(token, arrival)),
+            (None, arrival) => self.waiting.get_mut(&arrival),
         }
     }
 
     /// The token of a claim that is granted.
     pub(super) fn token_of(&self, id: &ClaimId) -> Option<Token> {
-        match self.places.get(id)? {
-            Place::Granted(token, _) => Some(*token),
-            Place::Waiting(_) => None,
-        }
+        self.places.get(id)?.0
     }
 
     pub(super) fn drop_if_lapsed(&mut self, id: &ClaimId, now: StoreTime) {
@@ -110,14 +101,14 @@ impl Queue {
 
     pub(super) fn remove(&mut self, id: &ClaimId) {
         match self.places.remove(id) {
-            Some(Place::Granted(token, arrival)) => {
+            Some((Some(token), arrival)) => {
                 if let Some(entry) = self.granted.remove(&(token, arrival))
                     && !self.is_held(token)
                 {
                     self.used -= entry.mode.weight();
                 }
             }
-            Some(Place::Waiting(arrival)) => {
+            Some((None, arrival)) => {
                 self.take_waiting(arrival);
             }
             None => {}

@@ -1,6 +1,6 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use super::{Entry, PROMOTED_FLOOR, Place, Queue};
+use super::{Entry, PROMOTED_FLOOR, Queue};
 use crate::machine::RENEW_WAITING_AT;
 use crate::{Claim, Command, Event, Inbox, Reply, StoreTime};
 
@@ -14,8 +14,8 @@ impl Queue {
     pub fn foretold(&self, command: &Command) -> Vec<&Inbox> {
         let frees = match command {
             Command::Release(release) => match self.places.get(&release.id) {
-                Some(Place::Granted(..)) => true,
-                Some(Place::Waiting(arrival)) => self.first_waiting() == Some(*arrival),
+                Some((Some(_), _)) => true,
+                Some((None, arrival)) => self.first_waiting() == Some(*arrival),
                 None => false,
             },
             Command::Renew(renew) => renew.downgrade || renew.note.is_some(),
@@ -85,24 +85,24 @@ impl Queue {
     /// said.
     fn told_to(&self, was: &Entry, inbox: &Inbox) -> Option<Option<(StoreTime, Event)>> {
         let inbox = inbox.clone();
-        match self.places.get(&was.id)? {
-            Place::Waiting(arrival) if self.first_waiting() == Some(*arrival) => {
+        match *self.places.get(&was.id)? {
+            (None, arrival) if self.first_waiting() == Some(arrival) => {
                 let at = self.now(self.last_seen);
                 let next = Event::Next {
                     inbox,
-                    arrival: *arrival,
+                    arrival,
                     blocked_until: (!self.granted.is_empty()).then_some(self.earliest)?,
                 };
                 Some(Some((at, next)))
             }
-            Place::Waiting(_) => Some(None),
-            Place::Granted(token, arrival) => {
-                let is = self.granted.get(&(*token, *arrival))?;
+            (None, _) => Some(None),
+            (Some(token), arrival) => {
+                let is = self.granted.get(&(token, arrival))?;
                 let granted = Event::Granted {
                     inbox,
-                    arrival: *arrival,
+                    arrival,
                     id: was.id.clone(),
-                    token: *token,
+                    token,
                     behind: self.behind(&was.id),
                     deadline: is.deadline,
                     waited: is.since.since(was.since),

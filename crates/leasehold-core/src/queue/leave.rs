@@ -3,24 +3,22 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{DROPS_PER_STEP, Entry, Place, Queue, Step, UNHEARD_CUT};
+use super::{DROPS_PER_STEP, Entry, Queue, Step, UNHEARD_CUT};
 use crate::{Arrival, ClaimId, Event, Inbox, Release, Reply, StoreTime, Token};
 
 impl Queue {
     pub(super) fn release(&mut self, release: &Release, step: &mut Step) -> Reply {
         step.actor = Some(release.id.clone());
         self.drop_if_lapsed(&release.id, step.now);
-        let kept_already = self.entry(&release.id).is_some_and(|entry| entry.kept);
-        let place = self.places.get(&release.id).copied();
-        let place = place.filter(|_| !kept_already);
-        let held = matches!(place, Some(Place::Granted(..)));
+        let is_there = self.entry(&release.id).is_some_and(|entry| !entry.kept);
+        let held = is_there && self.token_of(&release.id).is_some();
         if release.unused
-            && place.is_some()
+            && is_there
             && let Some(entry) = self.entry_mut(&release.id)
         {
             entry.min_hold = Duration::ZERO;
         }
-        let kept = place.is_some() && self.vacate_in(&release.id, step);
+        let kept = is_there && self.vacate_in(&release.id, step);
         if !release.settled {
             self.bury_id(&release.id, step.now);
         }
@@ -30,9 +28,9 @@ impl Queue {
         } else if !kept {
             self.tell_vacant(step);
         }
-        match place {
-            Some(_) => Reply::Released { held },
-            None => Reply::Absent,
+        match is_there {
+            true => Reply::Released { held },
+            false => Reply::Absent,
         }
     }
 
@@ -47,7 +45,7 @@ impl Queue {
 
     /// Removes a claim, or leaves its minimum hold in its place. Says which.
     pub(super) fn vacate(&mut self, id: &ClaimId, now: StoreTime) -> bool {
-        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let granted = self.token_of(id).is_some();
         let Some(entry) = self
             .entry_mut(id)
             // A claim that was cut and has lapsed keeps nothing: the key was free.

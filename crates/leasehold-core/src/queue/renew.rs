@@ -1,6 +1,6 @@
 //! The verb `renew`, and the changes of a claim in the same step.
 
-use super::{Place, Queue, Step};
+use super::{Queue, Step};
 use crate::{Adopt, Arrival, ClaimId, Event, Mode, Renew, Reply, Rotate};
 
 impl Queue {
@@ -101,16 +101,15 @@ impl Queue {
         let mut after = rest.split_off(&(old, Arrival(u64::MAX)));
         self.granted.append(&mut after);
         for ((_, arrival), entry) in rest {
-            self.places
-                .insert(entry.id.clone(), Place::Granted(token, arrival));
+            let place = (Some(token), arrival);
+            self.places.insert(entry.id.clone(), place);
             self.granted.insert((token, arrival), entry);
         }
     }
 
     /// Makes a writer a reader: those next to it may come in.
     fn downgrade(&mut self, id: &ClaimId) {
-        let holds = matches!(self.places.get(id), Some(Place::Granted(..)));
-        if !holds || self.behind(id).is_some() {
+        if self.token_of(id).is_none() || self.behind(id).is_some() {
             return;
         }
         let Some(entry) = self.entry_mut(id) else {

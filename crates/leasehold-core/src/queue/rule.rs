@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, PROMOTED_FLOOR, Place, Queue, Step};
+use super::{Entry, PROMOTED_FLOOR, Queue, Step};
 use crate::{Capacity, ClaimId, Event, OwnerSecret, Reply, StoreTime, Token};
 
 impl Queue {
@@ -178,7 +178,7 @@ impl Queue {
         } else {
             self.earliest.min(entry.deadline)
         };
-        let place = Place::Granted(token, entry.arrival);
+        let place = (Some(token), entry.arrival);
         self.places.insert(entry.id.clone(), place);
         self.granted.insert((token, entry.arrival), entry);
     }
@@ -191,9 +191,9 @@ impl Queue {
 
     /// Drops a waiting claim that can never fit any more, and says so.
     pub(super) fn drop_unfit(&mut self, id: &ClaimId, step: &mut Step) -> Option<Reply> {
-        let Some(Place::Waiting(_)) = self.places.get(id) else {
+        if self.token_of(id).is_some() {
             return None;
-        };
+        }
         let in_use = self.too_small_for(self.entry(id)?.mode.weight())?;
         self.remove(id);
         self.promote(step);

@@ -5,18 +5,18 @@
 //! of a run are next to each other in the queue, so nobody is overtaken: a claim that arrives
 //! later waits for the same claims as without runs.
 
-use super::{Entry, Place, Queue, RUN, Step};
+use super::{Entry, Queue, RUN, Step};
 use crate::{Arrival, Capacity, ClaimId, Mode, Token};
 
 impl Queue {
     /// The claim right ahead of one that is granted, and does not hold yet. A granted claim that
     /// would bear no other beside it can only have been granted in a run.
     pub(super) fn behind(&self, id: &ClaimId) -> Option<Arrival> {
-        let Some(Place::Granted(token, arrival)) = self.places.get(id) else {
+        let (Some(token), arrival) = *self.places.get(id)? else {
             return None;
         };
-        let exclusive = self.granted.get(&(*token, *arrival))?.mode == Mode::EXCLUSIVE;
-        let mut ahead = self.granted.range(..(*token, Arrival(0)));
+        let exclusive = self.granted.get(&(token, arrival))?.mode == Mode::EXCLUSIVE;
+        let mut ahead = self.granted.range(..(token, Arrival(0)));
         let (_, ahead) = ahead.next_back().filter(|_| exclusive)?.0;
         Some(*ahead)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Place, Queue, Step};
+use super::{Queue, Step};
 use crate::{Arrival, ClaimId, Event, Inbox, Reply, Standing, StoreTime};
 
 impl Queue {
@@ -14,7 +14,7 @@ impl Queue {
         step: &Step,
     ) -> Reply {
         let alone = self.granted.len() == 1;
-        let granted = matches!(self.places.get(id), Some(Place::Granted(..)));
+        let granted = self.token_of(id).is_some();
         let holds = granted && self.behind(id).is_none();
         let ttl = if holds { held } else { waiting };
         if let Some(entry) = self.entry_mut(id) {
@@ -36,16 +36,14 @@ impl Queue {
     }
 
     pub(super) fn standing(&self, id: &ClaimId, step: &Step) -> Reply {
-        let (Some(place), Some(entry)) = (self.places.get(id), self.entry(id)) else {
+        let Some(entry) = self.entry(id) else {
             return Reply::Gone;
         };
-        let behind = self.behind(id);
-        let (token, position) = match place {
-            Place::Granted(token, _) if behind.is_some() => {
-                (Some(*token), self.place_in_run(entry.arrival))
-            }
-            Place::Granted(token, _) => (Some(*token), 0),
-            Place::Waiting(_) => (None, self.position(entry.arrival)),
+        let (token, behind) = (self.token_of(id), self.behind(id));
+        let position = match token {
+            Some(_) if behind.is_some() => self.place_in_run(entry.arrival),
+            Some(_) => 0,
+            None => self.position(entry.arrival),
         };
         Reply::Standing(Standing {
             arrival: entry.arrival,

@@ -346,11 +346,8 @@ impl Records for LocalStore {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         let (store, watcher) = (Arc::downgrade(&self.inner), self.inner.watcher.clone());
         let watching = |epoch| watch(store, watcher, epoch);
-        Ok(Box::new(OpenInbox::open(
-            self.inner.clone(),
-            sink,
-            watching,
-        )))
+        let inbox = OpenInbox::open(self.inner.clone(), sink, watching);
+        Ok(Box::new(inbox))
     }
 
     fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {

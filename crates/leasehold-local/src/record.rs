@@ -351,9 +351,8 @@ fn frame(
     bytes.push(b'\n');
     if bytes.len() > LONGEST {
         let message = "more claims wait for this key than its record can hold";
-        return Err(
-            StoreError::new(ErrorKind::Refused, message).with_hint("let fewer wait for one key")
-        );
+        let error = StoreError::new(ErrorKind::Refused, message);
+        return Err(error.with_hint("let fewer wait for one key"));
     }
     let (head, lines) = bytes.split_at_mut(FRAME_HEAD);
     let numbers = [number, lines.len() as u64, checksum(number, lines)];

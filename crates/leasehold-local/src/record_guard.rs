@@ -29,12 +29,10 @@ impl RecordGuard {
     /// The record of `key`. Who has changed nothing of it gives it back by [`Self::keep`].
     pub(super) fn read(&mut self, key: &Key) -> Result<Box<Record>, StoreError> {
         let known = self.turn.known.take();
-        Ok(
-            match self.record.read_on(&self.file.fd, self.size, known)? {
-                Some(found) => self.record.check_key(key, &found).map(|()| found)?,
-                None => Box::new(Record::new(key, self.record.store.clock.boot())),
-            },
-        )
+        match self.record.read_on(&self.file.fd, self.size, known)? {
+            Some(found) => self.record.check_key(key, &found).map(|()| found),
+            None => Ok(Box::new(Record::new(key, self.record.store.clock.boot()))),
+        }
     }
 
     /// Keeps in mind what the file says.

@@ -116,12 +116,9 @@ impl Scheme for Local {
         };
         findings.push(users);
         findings.extend(trial.findings());
-        Ok(Report::new(
-            store.url(),
-            "Exclusion and fencing among the processes of this machine that use this \
-             directory. Holds end with the machine; tokens rise over its restarts.",
-            findings,
-        ))
+        let promise = "Exclusion and fencing among the processes of this machine that use this \
+                       directory. Holds end with the machine; tokens rise over its restarts.";
+        Ok(Report::new(store.url(), promise, findings))
     }
 
     /// There is no server to be marked: makes the directory.

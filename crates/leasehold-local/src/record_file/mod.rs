@@ -112,13 +112,12 @@ impl RecordFile {
     /// Reads the record. Who looks holds no lock, so the file that it has opened can be
     /// written over meanwhile: its checksums show that, and the record is read again.
     pub(super) fn read(&self) -> Result<Option<Record>, StoreError> {
-        unless_damaged_for_good(
-            || match self.store.directory.file(&self.name, OFlags::RDONLY) {
-                Ok(file) => self.read_open(&file),
-                Err(Errno::NOENT) => Ok(None),
-                Err(errno) => Err(self.failed("read", errno)),
-            },
-        )
+        let read = || match self.store.directory.file(&self.name, OFlags::RDONLY) {
+            Ok(file) => self.read_open(&file),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.failed("read", errno)),
+        };
+        unless_damaged_for_good(read)
     }
 
     /// Reads what others have written to a record that this client has open, if no step is under way.

@@ -49,7 +49,7 @@ const MOST: u64 = i64::MAX.unsigned_abs();
 
 impl Record {
     /// Refuses what no queue writes down, and could not go on from.
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self) -> Result<(), &'static str> {
         let counted = [
             self.last_seen.0,
             self.last_token.0,
@@ -58,7 +58,7 @@ impl Record {
             micros(self.offset),
         ];
         if counted.into_iter().any(|number| number > MOST) {
-            return Err(Invalid::plain("a number in the queue is out of range"));
+            return Err("a number in the queue is out of range");
         }
         let granted = self.granted.iter().map(|(_, entry)| entry);
         let mut all = granted.chain(&self.waiting);
@@ -67,27 +67,23 @@ impl Record {
         if all.any(|entry| entry.arrival > self.last_arrival)
             || tokens.any(|token| token > self.last_token)
         {
-            return Err(Invalid::plain(
-                "a claim has a higher arrival number than the queue",
-            ));
+            return Err("a claim has a higher arrival number than the queue");
         }
         let arrivals: BTreeSet<_> = self.waiting.iter().map(|entry| entry.arrival).collect();
         let places: BTreeSet<_> = self.granted.iter().map(|(t, e)| (t, e.arrival)).collect();
         let once = arrivals.len() == self.waiting.len() && places.len() == self.granted.len();
         if !once || ids.len() != self.granted.len() + self.waiting.len() {
-            return Err(Invalid::plain("the queue contains a claim twice"));
+            return Err("the queue contains a claim twice");
         }
         let mut holds: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (token, entry) in &self.granted {
             holds.entry(token).or_default().push(entry);
         }
         if !holds.values().all(|claims| are_one_hold(claims)) {
-            return Err(Invalid::plain(
-                "claims of different owners have the same token",
-            ));
+            return Err("claims of different owners have the same token");
         }
         if self.capacity.is_none() && !ids.is_empty() {
-            return Err(Invalid::plain("the queue has claims but no capacity"));
+            return Err("the queue has claims but no capacity");
         }
         Ok(())
     }
@@ -106,7 +102,7 @@ impl TryFrom<Record> for Queue {
     type Error = Invalid;
 
     fn try_from(record: Record) -> Result<Self, Invalid> {
-        record.check()?;
+        record.check().map_err(Invalid::plain)?;
         let mut queue = Self::default();
         for (token, entry) in record.granted {
             // Claims with one token weigh once.

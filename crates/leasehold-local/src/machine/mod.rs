@@ -72,12 +72,9 @@ pub(super) fn check_file_system(_path: &Path, _fd: impl AsFd) -> Result<(), Stor
 pub(super) fn check_file_system(path: &Path, fd: impl AsFd) -> Result<(), StoreError> {
     let found = rustix::fs::fstatfs(fd).map_err(|errno| failed(path, "look at", errno))?;
     // Magic numbers have 32 bits, whatever the width of the field.
-    match kind(found.f_type as u32) {
-        Kind::Local => Ok(()),
-        Kind::Named(name) => Err(FILE_SYSTEM.fails(path, name)),
-        Kind::Unknown(number) => {
-            Err(FILE_SYSTEM.fails(path, format_args!("type {number:#x}, unknown to leasehold")))
-        }
+    match shared(found.f_type as u32) {
+        None => Ok(()),
+        Some(name) => Err(FILE_SYSTEM.fails(path, name)),
     }
 }
 
@@ -93,40 +90,32 @@ pub(super) fn check_proc(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// What a type of file systems says of those who can write to it.
+/// The name of a type of file systems to which other machines can write too, or who knows. `None`:
+/// one kernel alone.
 #[cfg(target_os = "linux")]
-#[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    /// One kernel alone.
-    Local,
-    /// Other machines too, or who knows.
-    Named(&'static str),
-    Unknown(u32),
-}
-
-#[cfg(target_os = "linux")]
-fn kind(magic: u32) -> Kind {
-    match magic {
+fn shared(magic: u32) -> Option<String> {
+    let name = match magic {
         // ext4, xfs, btrfs, f2fs, zfs, bcachefs, jfs, reiserfs, nilfs2, ubifs.
         0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 | 0x2fc1_2fc1 | 0xca45_1a4e
         | 0x3153_464a | 0x5265_4973 | 0x3434 | 0x2405_1905
         // hfsplus, vfat, exfat, ntfs3.
         | 0x482b | 0x4d44 | 0x2011_bab0 | 0x7366_746e
         // tmpfs, ramfs, overlay.
-        | 0x0102_1994 | 0x8584_58f6 | 0x794c_7630 => Kind::Local,
-        0x6969 => Kind::Named("nfs"),
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Kind::Named("smb"),
-        0x5346_414f | 0x6b41_4653 => Kind::Named("afs"),
-        0x00c3_6400 => Kind::Named("ceph"),
-        0x0bd0_0bd0 => Kind::Named("lustre"),
-        0x4750_4653 => Kind::Named("gpfs"),
-        0x0102_1997 => Kind::Named("9p"),
-        0x6573_5546 => Kind::Named("fuse: virtiofs, sshfs and others"),
-        0x7461_636f => Kind::Named("ocfs2"),
-        0x0116_1970 => Kind::Named("gfs2"),
-        0x786f_4256 => Kind::Named("vboxsf"),
-        number => Kind::Unknown(number),
-    }
+        | 0x0102_1994 | 0x8584_58f6 | 0x794c_7630 => return None,
+        0x6969 => "nfs",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb",
+        0x5346_414f | 0x6b41_4653 => "afs",
+        0x00c3_6400 => "ceph",
+        0x0bd0_0bd0 => "lustre",
+        0x4750_4653 => "gpfs",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "fuse: virtiofs, sshfs and others",
+        0x7461_636f => "ocfs2",
+        0x0116_1970 => "gfs2",
+        0x786f_4256 => "vboxsf",
+        number => return Some(format!("type {number:#x}, unknown to leasehold")),
+    };
+    Some(name.to_owned())
 }
 
 #[cfg(all(test, target_os = "linux"))]

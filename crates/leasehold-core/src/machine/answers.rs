@@ -143,18 +143,14 @@ impl ClaimMachine {
 
     /// Handles a push that names this claim's arrival number. Anybody who may use the channels can
     /// have sent it, so a push that begins or ends a hold counts only with a proof.
-    ///
-    /// Returns whether it changed anything.
-    pub(super) fn handle_push(&mut self, now: Moment, push: &Push) -> bool {
-        let Some(arrival) = push.arrival() else {
-            return false;
-        };
-        let changed = self.accept_push(now, arrival, push);
-        self.move_on(now);
-        changed
+    pub(super) fn handle_push(&mut self, now: Moment, push: &Push) {
+        if let Some(arrival) = push.arrival() {
+            self.accept_push(now, arrival, push);
+            self.move_on(now);
+        }
     }
 
-    fn accept_push(&mut self, now: Moment, arrival: Arrival, push: &Push) -> bool {
+    fn accept_push(&mut self, now: Moment, arrival: Arrival, push: &Push) {
         let said = push.proved();
         let proved = said.is_some_and(|(said, proof)| self.identity.proves(&said, proof));
         let mut hinted = || self.hints.ask_at(now);
@@ -162,7 +158,7 @@ impl ClaimMachine {
             (Stage::Waiting(waiter), Push::Next { left, .. }) => {
                 waiter.handle_next(hinted(), arrival, *left);
             }
-            _ if !proved => return false,
+            _ if !proved => {}
             (
                 Stage::Waiting(waiter),
                 Push::Granted {
@@ -184,18 +180,15 @@ impl ClaimMachine {
             (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
                 waiter.handle_unfit(arrival, *in_use);
             }
-            (Stage::Waiting(waiter), Push::Granted { .. }) => {
-                waiter.handle_doubt(now, hinted());
-            }
+            (Stage::Waiting(waiter), Push::Granted { .. }) => waiter.handle_doubt(now, hinted()),
             // It was broken before its client knew that it holds, and is in line anew.
             (Stage::Held(renewal), Push::Granted { token, .. }) if renewal.token() < *token => {
                 renewal.handle_doubt(hinted(), Loss::Revoked);
             }
             (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
             (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
-            _ => return false,
+            _ => {}
         }
-        true
     }
 
     /// Handles what is known of the claim directly ahead in its run ([`ClaimMachine::behind`]).

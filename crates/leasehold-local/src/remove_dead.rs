@@ -92,9 +92,10 @@ pub(super) fn apply_without(
             }
         }
         (Some(one), None) | (None, Some(one)) => one,
+        // No step was taken, and nobody asks when.
         (None, None) => Outcome {
             reply: Reply::Done,
-            at: queue.look(now.clock).at,
+            at: now.clock,
             events: Vec::new(),
             audit: Vec::new(),
         },

@@ -122,6 +122,7 @@ pub struct Queue {
 }
 
 /// One step under way: its time, and how much it may still drop.
+#[derive(Default)]
 struct Step {
     now: StoreTime,
     clock: StoreTime,
@@ -423,11 +424,7 @@ impl Queue {
             followers_left: FOLLOWERS_PER_STEP,
             first_before,
             holder_before: self.first_holder(),
-            noted: false,
-            shortened: false,
-            passed: Vec::new(),
-            actor: None,
-            events: Vec::new(),
+            ..Step::default()
         }
     }
 

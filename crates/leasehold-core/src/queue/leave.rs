@@ -20,7 +20,7 @@ impl Queue {
         }
         let kept = is_there && self.vacate_in(&release.id, step);
         if !release.settled {
-            self.bury_id(&release.id, step.now);
+            self.bury_id(&release.id, false, step.now);
         }
         self.forget_buried(step.now);
         if release.hand_off || !held {
@@ -97,7 +97,7 @@ impl Queue {
         let held: Vec<_> = held.map(|(_, entry)| entry.clone()).collect();
         for entry in &held {
             self.remove(&entry.id);
-            self.bury_id(&entry.id, step.now);
+            self.bury_id(&entry.id, false, step.now);
             self.forget_buried(step.now);
             if let Some(inbox) = entry.inbox.clone() {
                 step.events.push(Event::Revoked {

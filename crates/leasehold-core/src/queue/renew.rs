@@ -12,9 +12,9 @@ impl Queue {
         self.drop_if_lapsed(id, step.now);
         if self.entry(id).is_none_or(|entry| entry.kept) {
             self.promote(step);
-            return match self.was_rotated(&renew.id, step.now) {
-                true => Reply::Superseded,
-                false => Reply::Gone,
+            return match self.tombstone(&renew.id, step.now) {
+                Some(buried) if buried.rotated => Reply::Superseded,
+                _ => Reply::Gone,
             };
         }
         if let Some(unfit) = self.drop_unfit(id, step) {
@@ -63,7 +63,7 @@ impl Queue {
             entry.previous = Some(id.clone());
             entry.version = entry.version.saturating_add(1);
         }
-        self.bury_rotated(id, step.now);
+        self.bury_id(id, true, step.now);
         self.forget_buried(step.now);
         step.actor = Some(rotate.to.clone());
         if let Some(adopt) = &rotate.adopt {

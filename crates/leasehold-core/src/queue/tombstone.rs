@@ -18,7 +18,7 @@ pub struct Tombstone {
 }
 
 impl Queue {
-    fn tombstone(&self, id: &ClaimId, now: StoreTime) -> Option<&Tombstone> {
+    pub(super) fn tombstone(&self, id: &ClaimId, now: StoreTime) -> Option<&Tombstone> {
         let mut all = self.released.iter();
         all.find(|tombstone| tombstone.id == *id && tombstone.forget > now)
     }
@@ -27,21 +27,8 @@ impl Queue {
         self.tombstone(id, now).is_some()
     }
 
-    pub(super) fn was_rotated(&self, id: &ClaimId, now: StoreTime) -> bool {
-        self.tombstone(id, now).is_some_and(|found| found.rotated)
-    }
-
-    /// Remembers a released id.
-    pub(super) fn bury_id(&mut self, id: &ClaimId, now: StoreTime) {
-        self.remember(id, now, false);
-    }
-
-    /// Remembers an id that was replaced.
-    pub(super) fn bury_rotated(&mut self, id: &ClaimId, now: StoreTime) {
-        self.remember(id, now, true);
-    }
-
-    fn remember(&mut self, id: &ClaimId, now: StoreTime, rotated: bool) {
+    /// Remembers an id that was released, or was replaced by a rotation.
+    pub(super) fn bury_id(&mut self, id: &ClaimId, rotated: bool, now: StoreTime) {
         if !self.is_buried(id, now) {
             self.released.push_back(Tombstone {
                 id: id.clone(),

@@ -101,7 +101,7 @@ impl Queue {
                 let held = self.token_of(id).is_some();
                 self.remove(id);
                 if *released {
-                    self.bury_id(id, step.now);
+                    self.bury_id(id, false, step.now);
                 }
                 self.forget_buried(step.now);
                 self.promote(step);

@@ -107,22 +107,15 @@ impl Facts {
             let token = life.token().unwrap_or_default();
             tell(Fact::Granted { token, waited });
         }
-        if self.held {
-            self.look_at_lease(life, now, now.since(self.since), tell);
-        } else if matches!(life.phase(), Phase::Leaving | Phase::Over) && !life.is_withdrawing() {
-            self.over = true;
-            let end = life.end();
-            tell(Fact::Ended { end, waited });
+        if !self.held {
+            if matches!(life.phase(), Phase::Leaving | Phase::Over) && !life.is_withdrawing() {
+                self.over = true;
+                let end = life.end();
+                tell(Fact::Ended { end, waited });
+            }
+            return;
         }
-    }
-
-    fn look_at_lease(
-        &mut self,
-        life: &ClaimMachine,
-        now: Moment,
-        held: Duration,
-        mut tell: impl FnMut(Fact),
-    ) {
+        let held = now.since(self.since);
         let was = std::mem::replace(&mut self.state, life.state());
         let until = std::mem::replace(&mut self.valid_until, life.valid_until());
         let remaining = life.valid_until().since(now);

@@ -95,7 +95,7 @@ impl<T> KeyMachine<T> {
         let (is, due) = ((entry.phase, entry.run), entry.due);
         if was != is {
             self.passing = self.passing + u32::from(passes_by(is.0)) - u32::from(passes_by(was.0));
-            self.tell_run(at, was, is, now);
+            self.tell_run(at, was, now);
         }
         self.due = if few {
             self.earliest()

@@ -86,14 +86,9 @@ impl<T> KeyMachine<T> {
     }
 
     /// The phase or the part in a run of a claim has changed: tells the others in its run.
-    pub(super) fn tell_run(
-        &mut self,
-        at: usize,
-        was: (Phase, Run),
-        (phase, run): (Phase, Run),
-        now: Moment,
-    ) {
-        let own = self.claims[at].arrival;
+    pub(super) fn tell_run(&mut self, at: usize, was: (Phase, Run), now: Moment) {
+        let entry = &self.claims[at];
+        let (phase, run, own) = (entry.phase, entry.run, entry.arrival);
         self.set_astray(at, false);
         match (run, own) {
             (_, Some(own)) if phase == Phase::Over && was.0 != Phase::Over => {

@@ -180,15 +180,12 @@ impl Waiter {
         if self.outcome.is_some() {
             return;
         }
-        let end = match &heard.reply {
-            Reply::Standing(standing) => {
-                self.stand(now, sent, request, standing, heard);
-                None
-            }
-            Reply::Busy { blocked_until } => Some(End::Busy(blocked_until.since(at))),
-            Reply::Quarantined { until } => Some(End::Quarantined(until.since(at))),
-            Reply::Mismatch { in_use } => Some(End::Mismatch(*in_use)),
-            Reply::Taken => Some(End::Taken),
+        self.outcome = match &heard.reply {
+            Reply::Standing(standing) => self.stand(now, sent, request, standing, heard),
+            Reply::Busy { blocked_until } => Some(Err(End::Busy(blocked_until.since(at)))),
+            Reply::Quarantined { until } => Some(Err(End::Quarantined(until.since(at)))),
+            Reply::Mismatch { in_use } => Some(Err(End::Mismatch(*in_use))),
+            Reply::Taken => Some(Err(End::Taken)),
             Reply::Gone
             | Reply::Superseded
             | Reply::Absent
@@ -196,11 +193,8 @@ impl Waiter {
             | Reply::Broken { .. }
             | Reply::Resized
             | Reply::Outbid { .. }
-            | Reply::Done => Some(End::Gone),
+            | Reply::Done => Some(Err(End::Gone)),
         };
-        if let Some(end) = end {
-            self.outcome = Some(Err(end));
-        }
         if std::mem::take(&mut self.ask_again) {
             self.due = now;
         }
@@ -350,6 +344,7 @@ impl Waiter {
         first.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX))
     }
 
+    /// Notes where it stands. If it holds, that is its grant.
     fn stand(
         &mut self,
         now: Moment,
@@ -357,7 +352,7 @@ impl Waiter {
         request: Request,
         standing: &Standing,
         heard: &Response,
-    ) {
+    ) -> Option<Result<Granted, End>> {
         let (at, epoch) = (heard.at, heard.epoch);
         let arrival = standing.arrival;
         if let Some(token) = standing.token.filter(|_| standing.holds()) {
@@ -367,13 +362,12 @@ impl Waiter {
             };
             let mut validity = Validity::default();
             validity.confirm(sent, ttl);
-            self.outcome = Some(Ok(Granted {
+            return Some(Ok(Granted {
                 arrival,
                 token,
                 validity,
                 confirm_at,
             }));
-            return;
         }
         if self.position().is_some_and(|(known, _)| known != arrival) {
             self.basis = Validity::default();
@@ -403,6 +397,7 @@ impl Waiter {
             epoch,
             follows,
         });
+        None
     }
 }
 

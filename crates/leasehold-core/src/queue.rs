@@ -377,12 +377,9 @@ impl Queue {
     /// Removes all claims, and keeps the tokens and the minimum holds. For a restart of the
     /// machine, which no holder survives.
     pub fn void_claims(&mut self) {
-        let waiting: Vec<_> = self.waiting.values().map(|e| e.id.clone()).collect();
-        let granted: Vec<_> = self.granted.values().map(|e| e.id.clone()).collect();
-        for id in waiting {
-            self.remove(&id);
-        }
-        for id in granted {
+        let all = self.waiting.values().chain(self.granted.values());
+        let ids: Vec<_> = all.map(|entry| entry.id.clone()).collect();
+        for id in ids {
             self.vacate(&id, self.last_seen + self.offset);
         }
         self.watchers.clear();

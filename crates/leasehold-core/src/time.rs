@@ -87,9 +87,7 @@ impl StoreTime {
     pub(crate) const FURTHEST: Self = Self((1 << 53) - (1 << 49));
     /// An unknown time, for records that do not contain it.
     pub const UNKNOWN: Self = Self(0);
-}
 
-impl StoreTime {
     /// Checks that tokens and deadlines can be counted from this clock.
     ///
     /// # Errors

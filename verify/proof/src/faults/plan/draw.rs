@@ -117,7 +117,7 @@ impl Drawing {
         let mut faults = Vec::new();
         while at < lasts {
             let forbidden = self.beyond && random.u8(0..3) == 0;
-            let menu = if forbidden { &beyond } else { &menu };
+            let menu = if forbidden { beyond } else { &menu[..] };
             at += random.u64(300..1700);
             if menu.is_empty() {
                 continue;
@@ -148,7 +148,7 @@ impl Drawing {
                 3 => Fault::StopClient(client, stop),
                 // Clocks of clients matter to those who take the time from them.
                 4 | 5 if self.steps_clients() => {
-                    let most = i64::try_from(self.max_ttl() * 8 / 10).unwrap_or(0);
+                    let most = i64::try_from(MAX_TTL * 8 / 10).unwrap_or(0);
                     // Half of it each way: no two differ by more.
                     Fault::StepClientClock(client, random.i64(-most / 2..=most / 2))
                 }
@@ -164,11 +164,6 @@ impl Drawing {
         let it = self.deployment;
         // PostgreSQL and ZooKeeper give their own time: theirs must not matter.
         !it.is_redis() || it.is_redlock()
-    }
-
-    /// The longest TTL that a set of servers allows.
-    fn max_ttl(&self) -> u64 {
-        MAX_TTL
     }
 
     pub(super) fn which(&self, random: &mut Rng) -> Which {
@@ -191,7 +186,7 @@ impl Drawing {
     }
 }
 
-/// In milliseconds; the quarantine is twice this.
+/// The longest TTL that a set of servers allows, in milliseconds; the quarantine is twice this.
 pub(in crate::faults) const MAX_TTL: u64 = 1500;
 
 #[cfg(test)]

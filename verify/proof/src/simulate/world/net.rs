@@ -57,6 +57,21 @@ pub(super) struct Pair {
     pub(super) broken: bool,
 }
 
+impl Pair {
+    pub(super) fn host(&self, side: Side) -> usize {
+        match side {
+            Side::Dialler => self.hosts.0,
+            Side::Dialled => self.hosts.1,
+        }
+    }
+
+    /// The side that a host has, if it has one.
+    fn side_at(&self, host: usize) -> Option<Side> {
+        let mut sides = [Side::Dialler, Side::Dialled].into_iter();
+        sides.find(|side| self.host(*side) == host)
+    }
+}
+
 /// What has arrived at one end.
 #[derive(Default)]
 pub(super) struct Half {
@@ -120,32 +135,12 @@ impl Net {
             inner.dark.insert(host);
         }
         inner.backlogs.remove(&host);
-        let of_host: Vec<_> = inner
-            .pairs
-            .iter()
-            .filter(|(_, pair)| pair.hosts.0 == host || pair.hosts.1 == host)
-            .map(|(number, pair)| {
-                (
-                    *number,
-                    if pair.hosts.0 == host {
-                        Side::Dialler
-                    } else {
-                        Side::Dialled
-                    },
-                )
-            })
-            .collect();
-        for (pair, side) in of_host {
-            inner.end(pair, side, Ended::Reset);
+        let pairs = inner.pairs.iter();
+        let of_host = pairs.filter_map(|(number, pair)| Some((*number, pair.side_at(host)?)));
+        for (pair, side) in of_host.collect::<Vec<_>>() {
+            inner.end((pair, side), Ended::Reset);
             if !silently {
-                inner.send(
-                    now,
-                    Event::Ended {
-                        pair,
-                        to: side.other(),
-                        how: Ended::Reset,
-                    },
-                );
+                inner.send(now, Event::Ended((pair, side.other()), Ended::Reset));
             }
         }
     }
@@ -175,13 +170,7 @@ impl Net {
         let Some(to) = inner.names.get(name).copied() else {
             return futures_util::future::ready(Err(io::ErrorKind::NotFound.into())).boxed();
         };
-        inner.send(
-            here::time(),
-            Event::Dial {
-                way: (from, to),
-                answer,
-            },
-        );
+        inner.send(here::time(), Event::Dial((from, to), answer));
         dialled
             .map(|end| {
                 let end = end.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
@@ -206,15 +195,8 @@ impl Net {
         };
         for part in [&bytes[..cut], &bytes[cut..]] {
             if !part.is_empty() {
-                let bytes = part.to_vec();
-                inner.send(
-                    here::time(),
-                    Event::Bytes {
-                        pair,
-                        to: from.other(),
-                        bytes,
-                    },
-                );
+                let event = Event::Bytes((pair, from.other()), part.to_vec());
+                inner.send(here::time(), event);
             }
         }
         Ok(())
@@ -226,14 +208,8 @@ impl Net {
         if let Some(Pair { sides, .. }) = inner.pairs.get_mut(&pair) {
             sides[side as usize].gone = true;
             if sides[side as usize].ended.is_none() {
-                inner.send(
-                    here::time(),
-                    Event::Ended {
-                        pair,
-                        to: side.other(),
-                        how: Ended::Finished,
-                    },
-                );
+                let event = Event::Ended((pair, side.other()), Ended::Finished);
+                inner.send(here::time(), event);
             }
             inner.forget(pair);
         }
@@ -283,24 +259,14 @@ impl Net {
     /// first bytes may still arrive. Says how many there were.
     pub(crate) fn sever(&self, way: Way, now: Duration) -> usize {
         let mut inner = self.inner();
-        let between: Vec<_> = inner
-            .pairs
-            .iter()
-            .filter(|(_, pair)| !pair.broken)
-            .filter(|(_, pair)| pair.hosts == way || pair.hosts == (way.1, way.0))
-            .map(|(number, pair)| {
-                (
-                    *number,
-                    if pair.hosts.1 == way.1 {
-                        Side::Dialled
-                    } else {
-                        Side::Dialler
-                    },
-                )
-            })
-            .collect();
-        for (pair, to) in &between {
-            inner.break_off(*pair, *to, now);
+        let pairs = inner.pairs.iter().filter(|(_, pair)| !pair.broken);
+        let between = pairs.filter_map(|(number, pair)| {
+            pair.side_at(way.0)?;
+            Some((*number, pair.side_at(way.1)?))
+        });
+        let between: Vec<_> = between.collect();
+        for place in &between {
+            inner.break_off(*place, now);
         }
         between.len()
     }

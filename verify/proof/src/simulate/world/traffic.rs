@@ -19,52 +19,36 @@ pub(super) struct Condition {
     pub(super) held: Vec<Event>,
 }
 
+/// On which connection, and at which side of it.
+pub(super) type Place = (u64, Side);
+
 /// Something that arrives.
 #[derive(Debug)]
 pub(super) enum Event {
-    Bytes {
-        pair: u64,
-        to: Side,
-        bytes: Vec<u8>,
-    },
-    Ended {
-        pair: u64,
-        to: Side,
-        how: Ended,
-    },
-    Dial {
-        way: Way,
-        answer: Answer,
-    },
-    Dialled {
-        way: Way,
-        pair: Result<u64, io::ErrorKind>,
-        answer: Answer,
-    },
+    Bytes(Place, Vec<u8>),
+    Ended(Place, Ended),
+    Dial(Way, Answer),
+    /// And the connection that came of it, if one did.
+    Dialled(Way, Answer, Result<u64, io::ErrorKind>),
 }
 
 pub(super) type Answer = oneshot::Sender<io::Result<End>>;
 
 impl Event {
-    /// On which connection it arrives, and at which side.
-    fn of_pair(&self) -> Option<(u64, Side)> {
+    fn place(&self) -> Option<Place> {
         match self {
-            Self::Bytes { pair, to, .. } | Self::Ended { pair, to, .. } => Some((*pair, *to)),
-            Self::Dial { .. } | Self::Dialled { .. } => None,
+            Self::Bytes(place, _) | Self::Ended(place, _) => Some(*place),
+            Self::Dial(..) | Self::Dialled(..) => None,
         }
     }
 
     fn way(&self, pairs: &BTreeMap<u64, Pair>) -> Option<Way> {
         match self {
-            Self::Bytes { pair, to, .. } | Self::Ended { pair, to, .. } => {
-                let (dialler, dialled) = pairs.get(pair)?.hosts;
-                Some(if *to == Side::Dialled {
-                    (dialler, dialled)
-                } else {
-                    (dialled, dialler)
-                })
+            Self::Bytes((pair, to), _) | Self::Ended((pair, to), _) => {
+                let pair = pairs.get(pair)?;
+                Some((pair.host(to.other()), pair.host(*to)))
             }
-            Self::Dial { way, .. } | Self::Dialled { way, .. } => Some(*way),
+            Self::Dial(way, _) | Self::Dialled(way, ..) => Some(*way),
         }
     }
 }
@@ -87,7 +71,7 @@ impl Inner {
         let Condition { usual, extra, .. } = *self.condition(way);
         let jitter = self.chance.mostly_short(Duration::ZERO..=usual * 2);
         let mut at = now + usual + extra + jitter;
-        if let Some((pair, to)) = event.of_pair()
+        if let Some((pair, to)) = event.place()
             && let Some(pair) = self.pairs.get_mut(&pair)
         {
             let half = &mut pair.sides[to as usize];
@@ -115,26 +99,19 @@ impl Inner {
             return None;
         }
         match event {
-            Event::Bytes { pair, to, bytes } => self.take(pair, to, &bytes, now),
-            Event::Ended { pair, to, how } => {
-                self.end(pair, to, how);
-                self.forget(pair);
+            Event::Bytes(place, bytes) => self.take(place, &bytes, now),
+            Event::Ended(place, how) => {
+                self.end(place, how);
+                self.forget(place.0);
             }
-            Event::Dial { way, answer } if self.dark.contains(&way.1) => {
+            Event::Dial(way, answer) if self.dark.contains(&way.1) => {
                 self.unanswered.push(answer);
             }
-            Event::Dial { way, answer } => {
-                let (pair, back) = (self.enter_backlog(way), (way.1, way.0));
-                self.send(
-                    now,
-                    Event::Dialled {
-                        way: back,
-                        pair,
-                        answer,
-                    },
-                );
+            Event::Dial(way, answer) => {
+                let pair = self.enter_backlog(way);
+                self.send(now, Event::Dialled((way.1, way.0), answer, pair));
             }
-            Event::Dialled { pair, answer, .. } => return Some((answer, pair)),
+            Event::Dialled(_, answer, pair) => return Some((answer, pair)),
         }
         None
     }
@@ -159,31 +136,20 @@ impl Inner {
     }
 
     /// Bytes arrive at one side.
-    fn take(&mut self, pair: u64, to: Side, bytes: &[u8], now: Duration) {
+    fn take(&mut self, (pair, to): Place, bytes: &[u8], now: Duration) {
         self.carried.add(&now.as_nanos().to_le_bytes());
         self.carried.add(&pair.to_le_bytes());
         self.carried.add(bytes);
         self.bytes += bytes.len() as u64;
-        let Some(Pair { sides, hosts, .. }) = self.pairs.get_mut(&pair) else {
+        let Some(it) = self.pairs.get_mut(&pair) else {
             return;
         };
-        let reader = if to == Side::Dialled {
-            hosts.1
-        } else {
-            hosts.0
-        };
-        let half = &mut sides[to as usize];
+        let reader = it.host(to);
+        let half = &mut it.sides[to as usize];
         if half.gone || half.ended == Some(Ended::Reset) {
             // Nobody reads it any more: the kernel says so, if there is one.
             if !self.dark.contains(&reader) {
-                self.send(
-                    now,
-                    Event::Ended {
-                        pair,
-                        to: to.other(),
-                        how: Ended::Reset,
-                    },
-                );
+                self.send(now, Event::Ended((pair, to.other()), Ended::Reset));
             }
         } else {
             half.arrived.extend(bytes);
@@ -191,7 +157,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn end(&mut self, pair: u64, side: Side, how: Ended) {
+    pub(super) fn end(&mut self, (pair, side): Place, how: Ended) {
         if let Some(pair) = self.pairs.get_mut(&pair) {
             let half = &mut pair.sides[side as usize];
             if half.ended != Some(Ended::Reset) {
@@ -222,7 +188,7 @@ impl Inner {
         let since: Vec<_> = since.map(|(at, _)| *at).collect();
         again.extend(since.iter().filter_map(|at| self.events.remove(at)));
         for event in &again {
-            if let Some((pair, to)) = event.of_pair()
+            if let Some((pair, to)) = event.place()
                 && let Some(pair) = self.pairs.get_mut(&pair)
             {
                 pair.sides[to as usize].last = now;
@@ -235,13 +201,14 @@ impl Inner {
 
     /// Breaks a connection: what is on its way is lost, but for the first bytes to `to`
     /// where that way is open.
-    pub(super) fn break_off(&mut self, pair: u64, to: Side, now: Duration) {
+    pub(super) fn break_off(&mut self, place: Place, now: Duration) {
+        let (pair, to) = place;
         match self.pairs.get_mut(&pair) {
             Some(pair) if !pair.broken => pair.broken = true,
             // What is under way comes after what was lost.
             _ => return,
         }
-        let of_it = |event: &Event| event.of_pair().is_some_and(|(of, _)| of == pair);
+        let of_it = |event: &Event| event.place().is_some_and(|(of, _)| of == pair);
         let mut held = false;
         for condition in self.ways.values_mut() {
             let before = condition.held.len();
@@ -252,10 +219,8 @@ impl Inner {
         let under_way: Vec<_> = under_way.map(|(at, _)| *at).collect();
         let mut first = None;
         for at in under_way {
-            if let Some(Event::Bytes {
-                to: at_side, bytes, ..
-            }) = self.events.remove(&at)
-                && at_side == to
+            if let Some(Event::Bytes((_, side), bytes)) = self.events.remove(&at)
+                && side == to
             {
                 first.get_or_insert(bytes);
             }
@@ -263,17 +228,10 @@ impl Inner {
         if let Some(mut bytes) = first.filter(|_| !held) {
             let some = self.chance.index(bytes.len() + 1);
             bytes.truncate(some);
-            self.take(pair, to, &bytes, now);
+            self.take(place, &bytes, now);
         }
         for side in [Side::Dialler, Side::Dialled] {
-            self.send(
-                now,
-                Event::Ended {
-                    pair,
-                    to: side,
-                    how: Ended::Reset,
-                },
-            );
+            self.send(now, Event::Ended((pair, side), Ended::Reset));
         }
     }
 }

@@ -25,12 +25,12 @@ use watched::Watched;
 const LONG: Duration = Duration::from_millis(1_100);
 
 /// Tries random orders, and those with few switches: each finds what the other misses.
-fn explore(case: fn()) {
+fn explore(case: impl AsyncFn(&mut World) + Copy + Send + Sync + 'static) {
     explore_more(1, case);
 }
 
 /// So many times as many orders.
-fn explore_more(times: usize, case: fn()) {
+fn explore_more(times: usize, case: impl AsyncFn(&mut World) + Copy + Send + Sync + 'static) {
     let runs = std::env::var("LEASEHOLD_INTERLEAVINGS").unwrap_or_else(|_| "2000".to_owned());
     let runs: usize = runs.parse().expect("a number of orders");
     assert!(runs > 0, "no orders");
@@ -38,8 +38,15 @@ fn explore_more(times: usize, case: fn()) {
     let mut config = shuttle::Config::new();
     // The client's futures lie on it, one within the other.
     config.stack_size = 512 * 1024;
-    Runner::new(RandomScheduler::new(runs), config.clone()).run(case);
-    Runner::new(PctScheduler::new(3, runs), config).run(case);
+    let run = move || {
+        block_on(async {
+            let mut world = World::new();
+            case(&mut world).await;
+            world.end().await;
+        });
+    };
+    Runner::new(RandomScheduler::new(runs), config.clone()).run(run);
+    Runner::new(PctScheduler::new(3, runs), config).run(run);
 }
 
 /// A store, and who uses it.
@@ -83,6 +90,12 @@ impl World {
 
 async fn lock(client: &Client) -> Lease {
     client.mutex("k").unwrap().lock().await.unwrap()
+}
+
+/// A task that takes a key, and lets go of it at once.
+fn visits(client: &Client, key: &'static str) -> JoinHandle<()> {
+    let mutex = client.mutex(key).unwrap();
+    spawn(async move { drop(mutex.lock().await.unwrap()) })
 }
 
 /// Sees that nobody holds beside another, and that tokens rise.
@@ -132,24 +145,20 @@ fn pass_time() -> JoinHandle<()> {
 /// released by a watchdog that is starting, running, or about to end.
 #[test]
 fn dropped_guards_hand_on() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let guarded = Arc::new(Guarded::default());
-            let time = pass_time();
-            let tasks = [a.clone(), a, b].map(|client| {
-                let guarded = guarded.clone();
-                spawn(async move {
-                    let lease = lock(&client).await;
-                    guarded.visit(&lease).await;
-                    drop(lease);
-                })
-            });
-            time.await.unwrap();
-            finish(tasks).await;
-            world.end().await;
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let guarded = Arc::new(Guarded::default());
+        let time = pass_time();
+        let tasks = [a.clone(), a, b].map(|client| {
+            let guarded = guarded.clone();
+            spawn(async move {
+                let lease = lock(&client).await;
+                guarded.visit(&lease).await;
+                drop(lease);
+            })
         });
+        time.await.unwrap();
+        finish(tasks).await;
     });
 }
 
@@ -157,137 +166,100 @@ fn dropped_guards_hand_on() {
 /// and another waits.
 #[test]
 fn a_watchdog_ends_while_something_begins() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            drop(lock(&a).await);
-            let held = lock(&b).await;
-            // It has nothing left to do, and soon knows.
-            yield_now().await;
-            let time = pass_time();
-            let visit = {
-                let client = a.clone();
-                spawn(async move { drop(lock(&client).await) })
-            };
-            let other = {
-                let client = a.clone();
-                spawn(async move { drop(client.mutex("other").unwrap().lock().await.unwrap()) })
-            };
-            yield_now().await;
-            drop(held);
-            time.await.unwrap();
-            finish([visit, other]).await;
-            // Nobody else releases what is left.
-            drop(b.mutex("other").unwrap().lock().await.unwrap());
-            drop((a, b));
-            world.end().await;
-        });
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        drop(lock(&a).await);
+        let held = lock(&b).await;
+        // It has nothing left to do, and soon knows.
+        yield_now().await;
+        let time = pass_time();
+        let visit = visits(&a, "k");
+        let other = visits(&a, "other");
+        yield_now().await;
+        drop(held);
+        time.await.unwrap();
+        finish([visit, other]).await;
+        // Nobody else releases what is left.
+        drop(b.mutex("other").unwrap().lock().await.unwrap());
     });
 }
 
 /// The same, given back in the foreground.
 #[test]
 fn released_leases_hand_on() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let guarded = Arc::new(Guarded::default());
-            let tasks: Vec<_> = [a.clone(), a, b]
-                .map(|client| {
-                    let guarded = guarded.clone();
-                    spawn(async move {
-                        let lease = lock(&client).await;
-                        guarded.visit(&lease).await;
-                        let _ = lease.release().await.unwrap();
-                    })
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let guarded = Arc::new(Guarded::default());
+        let tasks: Vec<_> = [a.clone(), a, b]
+            .map(|client| {
+                let guarded = guarded.clone();
+                spawn(async move {
+                    let lease = lock(&client).await;
+                    guarded.visit(&lease).await;
+                    let _ = lease.release().await.unwrap();
                 })
-                .into();
-            for task in tasks {
-                task.await.unwrap();
-            }
-            world.end().await;
-        });
+            })
+            .into();
+        for task in tasks {
+            task.await.unwrap();
+        }
     });
 }
 
 /// A task that waits is dropped anywhere: it leaves, and nobody waits behind it.
 #[test]
 fn dropped_waiters_are_passed() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let lease = lock(&a).await;
-            let gives_up = {
-                let client = b.clone();
-                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
-            };
-            let stays = {
-                let client = b.clone();
-                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
-            };
-            yield_now().await;
-            gives_up.abort();
-            drop(lease);
-            stays.await.unwrap().unwrap();
-            drop((a, b));
-            world.end().await;
-        });
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let lease = lock(&a).await;
+        let (gives_up, stays) = (visits(&b, "k"), visits(&b, "k"));
+        yield_now().await;
+        gives_up.abort();
+        drop(lease);
+        stays.await.unwrap();
     });
 }
 
 /// A renewal that is asked for, and one that is due, while the guard is dropped.
 #[test]
 fn a_renewal_meets_a_drop() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let a = world.client().await;
-            let lease = Arc::new(lock(&a).await);
-            // A third of the TTL: the watchdog renews too.
-            leasehold::sync::advance(Duration::from_secs(10));
-            let renewing = {
-                let lease = lease.clone();
-                spawn(async move { lease.renew().await.unwrap() })
-            };
-            let dropping = spawn(async move { drop(lease) });
-            let b = world.client().await;
-            drop(lock(&b).await);
-            for task in [renewing, dropping] {
-                task.await.unwrap();
-            }
-            drop((a, b));
-            world.end().await;
-        });
+    explore(async |world| {
+        let a = world.client().await;
+        let lease = Arc::new(lock(&a).await);
+        // A third of the TTL: the watchdog renews too.
+        leasehold::sync::advance(Duration::from_secs(10));
+        let renewing = {
+            let lease = lease.clone();
+            spawn(async move { lease.renew().await.unwrap() })
+        };
+        let dropping = spawn(async move { drop(lease) });
+        let b = world.client().await;
+        drop(lock(&b).await);
+        for task in [renewing, dropping] {
+            task.await.unwrap();
+        }
     });
 }
 
 /// A client that is shut down while one of its tasks holds and another waits.
 #[test]
 fn a_closed_client_leaves_nothing() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let a = world.client().await;
-            let lease = lock(&a).await;
-            let waits = {
-                let client = a.clone();
-                spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
-            };
-            let closes = {
-                let client = a.clone();
-                spawn(async move { client.shutdown(Duration::from_secs(60)).await })
-            };
-            let b = world.client().await;
-            drop(lock(&b).await);
-            let _ = closes.await.unwrap();
-            assert!(!lease.is_valid());
-            waits.await.unwrap().ok();
-            drop((a, b, lease));
-            world.end().await;
-        });
+    explore(async |world| {
+        let a = world.client().await;
+        let lease = lock(&a).await;
+        let waits = {
+            let client = a.clone();
+            spawn(async move { client.mutex("k").unwrap().lock().await.map(drop) })
+        };
+        let closes = {
+            let client = a.clone();
+            spawn(async move { client.shutdown(Duration::from_secs(60)).await })
+        };
+        let b = world.client().await;
+        drop(lock(&b).await);
+        let _ = closes.await.unwrap();
+        assert!(!lease.is_valid());
+        waits.await.unwrap().ok();
     });
 }
 
@@ -295,34 +267,29 @@ fn a_closed_client_leaves_nothing() {
 /// since pauses are how they wait.
 #[test]
 fn turns_come_to_everybody() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let a = world.client_of(false).await;
-            let guarded = Arc::new(Guarded::default());
-            let left = Arc::new(AtomicUsize::new(3));
-            let tasks: Vec<_> = [(); 3]
-                .map(|()| {
-                    let (client, guarded, left) = (a.clone(), guarded.clone(), left.clone());
-                    spawn(async move {
-                        let mutex = client.mutex("k").unwrap().retrying(Retry::default());
-                        let lease = mutex.lock().await.unwrap();
-                        guarded.visit(&lease).await;
-                        let _ = lease.release().await.unwrap();
-                        left.fetch_sub(1, Ordering::SeqCst);
-                    })
+    explore(async |world| {
+        let a = world.client_of(false).await;
+        let guarded = Arc::new(Guarded::default());
+        let left = Arc::new(AtomicUsize::new(3));
+        let tasks: Vec<_> = [(); 3]
+            .map(|()| {
+                let (client, guarded, left) = (a.clone(), guarded.clone(), left.clone());
+                spawn(async move {
+                    let mutex = client.mutex("k").unwrap().retrying(Retry::default());
+                    let lease = mutex.lock().await.unwrap();
+                    guarded.visit(&lease).await;
+                    let _ = lease.release().await.unwrap();
+                    left.fetch_sub(1, Ordering::SeqCst);
                 })
-                .into();
-            while left.load(Ordering::SeqCst) > 0 {
-                yield_now().await;
-                leasehold::sync::advance(Duration::from_millis(5));
-            }
-            for task in tasks {
-                task.await.unwrap();
-            }
-            drop(a);
-            world.end().await;
-        });
+            })
+            .into();
+        while left.load(Ordering::SeqCst) > 0 {
+            yield_now().await;
+            leasehold::sync::advance(Duration::from_millis(5));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
     });
 }
 
@@ -330,22 +297,17 @@ fn turns_come_to_everybody() {
 /// being opened.
 #[test]
 fn a_loss_is_heard() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let lease = lock(&a).await;
-            // The inbox of a holder opens after a while.
-            leasehold::sync::advance(Duration::from_millis(200));
-            let hears = spawn(async move {
-                lease.lost().await;
-            });
-            let breaks = spawn(async move { b.break_key("k").await.map(drop) });
-            breaks.await.unwrap().unwrap();
-            hears.await.unwrap();
-            drop(a);
-            world.end().await;
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let lease = lock(&a).await;
+        // The inbox of a holder opens after a while.
+        leasehold::sync::advance(Duration::from_millis(200));
+        let hears = spawn(async move {
+            lease.lost().await;
         });
+        let breaks = spawn(async move { b.break_key("k").await.map(drop) });
+        breaks.await.unwrap().unwrap();
+        hears.await.unwrap();
     });
 }
 
@@ -354,64 +316,45 @@ fn a_loss_is_heard() {
 #[test]
 fn a_grant_is_not_lost_among_other_pushes() {
     // What would go wrong is one step wide.
-    explore_more(10, || {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let store = world.clients[0].clone();
-            let other = b.mutex("other").unwrap().lock().await.unwrap();
-            let waits = {
-                let client = a.clone();
-                spawn(async move { drop(client.mutex("other").unwrap().lock().await.unwrap()) })
-            };
-            while !store.upgrade().unwrap().listens() {
+    explore_more(10, async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let store = world.clients[0].clone();
+        let other = b.mutex("other").unwrap().lock().await.unwrap();
+        let waits = visits(&a, "other");
+        while !store.upgrade().unwrap().listens() {
+            yield_now().await;
+        }
+        let held = lock(&b).await;
+        let visit = visits(&a, "k");
+        let noise = spawn(async move {
+            for _ in 0..5 {
+                if let Some(store) = store.upgrade() {
+                    store.push_noise();
+                }
                 yield_now().await;
             }
-            let held = lock(&b).await;
-            let visit = {
-                let client = a.clone();
-                spawn(async move { drop(lock(&client).await) })
-            };
-            let noise = spawn(async move {
-                for _ in 0..5 {
-                    if let Some(store) = store.upgrade() {
-                        store.push_noise();
-                    }
-                    yield_now().await;
-                }
-            });
-            yield_now().await;
-            drop(held);
-            for task in [visit, noise] {
-                task.await.unwrap();
-            }
-            drop(other);
-            waits.await.unwrap();
-            drop((a, b));
-            world.end().await;
         });
+        yield_now().await;
+        drop(held);
+        for task in [visit, noise] {
+            task.await.unwrap();
+        }
+        drop(other);
+        waits.await.unwrap();
     });
 }
 
 /// A watchdog that sleeps, with its inbox closed, on a lease: it opens for who waits.
 #[test]
 fn an_inbox_opens_for_who_waits() {
-    explore(|| {
-        block_on(async {
-            let mut world = World::new();
-            let (a, b) = (world.client().await, world.client().await);
-            let other = a.mutex("other").unwrap().lock().await.unwrap();
-            let held = lock(&b).await;
-            yield_now().await;
-            let visit = {
-                let client = a.clone();
-                spawn(async move { drop(lock(&client).await) })
-            };
-            yield_now().await;
-            drop(held);
-            visit.await.unwrap();
-            drop((a, b, other));
-            world.end().await;
-        });
+    explore(async |world| {
+        let (a, b) = (world.client().await, world.client().await);
+        let other = a.mutex("other").unwrap().lock().await.unwrap();
+        let held = lock(&b).await;
+        yield_now().await;
+        let visit = visits(&a, "k");
+        yield_now().await;
+        drop(held);
+        visit.await.unwrap();
     });
 }

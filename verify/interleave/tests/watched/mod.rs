@@ -1,6 +1,5 @@
 //! The memory store, and what a client must not do to any store.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -28,15 +27,7 @@ pub(crate) struct Watched {
     /// How many ask for a key where there is no line.
     trying: Arc<AtomicUsize>,
     /// Who hears what comes to the inbox.
-    ear: Mutex<Option<Ear>>,
-}
-
-struct Ear(Weak<dyn PushSink>);
-
-impl fmt::Debug for Ear {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ear")
-    }
+    ear: Mutex<Option<Weak<dyn PushSink>>>,
 }
 
 impl Watched {
@@ -56,7 +47,7 @@ impl Watched {
 
     /// Pushes what is about nobody's claim, on a thread of its own.
     pub(crate) fn push_noise(&self) {
-        let sink = (self.ear.lock().unwrap().as_ref()).and_then(|Ear(sink)| sink.upgrade());
+        let sink = self.ear.lock().unwrap().as_ref().and_then(Weak::upgrade);
         if let Some(sink) = sink {
             sink.push(Push::Next {
                 key: Key::new("nobody's").unwrap(),
@@ -115,7 +106,7 @@ impl LockStore for Watched {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         let alone = Alone::now(&self.open, "two inboxes");
         yield_now().await;
-        *self.ear.lock().unwrap() = Some(Ear(Arc::downgrade(&sink)));
+        *self.ear.lock().unwrap() = Some(Arc::downgrade(&sink));
         Ok(Box::new(OpenInbox {
             _inbox: self.store.listen(sink).await?,
             _alone: alone,

@@ -25,52 +25,25 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
+impl Target {
+    const fn new(name: &'static str, run: fn(&[u8])) -> Self {
+        Self { name, run }
+    }
+}
+
 /// All of them.
 pub const TARGETS: &[Target] = &[
-    Target {
-        name: "answers",
-        run: targets::answers::run,
-    },
-    Target {
-        name: "durations",
-        run: targets::durations::run,
-    },
-    Target {
-        name: "globs",
-        run: targets::globs::run,
-    },
-    Target {
-        name: "journals",
-        run: targets::journals::run,
-    },
-    Target {
-        name: "local_files",
-        run: targets::local_files::run,
-    },
-    Target {
-        name: "parts",
-        run: targets::parts::run,
-    },
-    Target {
-        name: "pushes",
-        run: targets::pushes::run,
-    },
-    Target {
-        name: "records",
-        run: targets::records::run,
-    },
-    Target {
-        name: "server",
-        run: targets::server::run,
-    },
-    Target {
-        name: "urls",
-        run: targets::urls::run,
-    },
-    Target {
-        name: "words",
-        run: targets::words::run,
-    },
+    Target::new("answers", targets::answers::run),
+    Target::new("durations", targets::durations::run),
+    Target::new("globs", targets::globs::run),
+    Target::new("journals", targets::journals::run),
+    Target::new("local_files", targets::local_files::run),
+    Target::new("parts", targets::parts::run),
+    Target::new("pushes", targets::pushes::run),
+    Target::new("records", targets::records::run),
+    Target::new("server", targets::server::run),
+    Target::new("urls", targets::urls::run),
+    Target::new("words", targets::words::run),
 ];
 
 /// The target of that name.

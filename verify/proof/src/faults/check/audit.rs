@@ -27,12 +27,7 @@ pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
     let mut keys: BTreeMap<_, BTreeMap<_, Told>> = BTreeMap::new();
     let mut findings = Vec::new();
     let mut find = |at: Micros, key: &str, what: String| {
-        findings.push(Finding {
-            property: Property::Audit,
-            at,
-            key: key.to_owned(),
-            what,
-        });
+        findings.push(Finding::new(Property::Audit, at, key, what));
     };
     for record in log {
         let key = record.key.as_str();
@@ -51,11 +46,8 @@ pub fn audit(ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
                 continue;
             };
             if !told(|told| &told.granted, token) {
-                find(
-                    grant.at,
-                    key,
-                    format!("{} is not in the audit log", name(op)),
-                );
+                let what = format!("{} is not in the audit log", name(op));
+                find(grant.at, key, what);
             }
             let Some((at, true)) = grant.released else {
                 continue;

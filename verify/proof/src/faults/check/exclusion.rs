@@ -20,12 +20,8 @@ pub fn exclusion(ops: &[Op]) -> Vec<Finding> {
             valid.retain(|(_, until)| *until > grant.at);
             let taken: u64 = valid.iter().map(|(other, _)| other.mode.weight()).sum();
             if taken + op.mode.weight() > op.mode.capacity().units() {
-                findings.push(Finding {
-                    property: Property::Exclusion,
-                    at: grant.at,
-                    key: key.to_owned(),
-                    what: beside(op, grant, &valid),
-                });
+                let what = beside(op, grant, &valid);
+                findings.push(Finding::new(Property::Exclusion, grant.at, key, what));
             }
             valid.push((op, grant.until));
         }

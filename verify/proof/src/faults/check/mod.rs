@@ -86,6 +86,18 @@ pub struct Finding {
     pub what: String,
 }
 
+impl Finding {
+    fn new(property: Property, at: Micros, key: &str, what: String) -> Self {
+        let key = key.to_owned();
+        Self {
+            property,
+            at,
+            key,
+            what,
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

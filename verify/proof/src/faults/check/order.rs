@@ -26,16 +26,9 @@ pub fn order(ops: &[Op]) -> Vec<Finding> {
                 && queued < op.invoked
             {
                 let late = op.invoked - queued;
-                findings.push(Finding {
-                    property: Property::Order,
-                    at: grant.at,
-                    key: key.to_owned(),
-                    what: format!(
-                        "{} passed {}, queued {late} µs before",
-                        name(op),
-                        name(passed)
-                    ),
-                });
+                let (op, passed) = (name(op), name(passed));
+                let what = format!("{op} passed {passed}, queued {late} µs before");
+                findings.push(Finding::new(Property::Order, grant.at, key, what));
             }
             if let Some(queued) = op.queued
                 && earliest.is_none_or(|(first, _)| queued < first)

@@ -45,12 +45,8 @@ pub fn replay(ops: &[Op]) -> Replayed {
         all.leases += leases.len();
         let found = plan(&leases).and_then(|steps| apply(&leases, steps));
         if let Err((at, what)) = found {
-            all.findings.push(Finding {
-                property: Property::Queue,
-                at,
-                key: key.to_owned(),
-                what,
-            });
+            let finding = Finding::new(Property::Queue, at, key, what);
+            all.findings.push(finding);
         }
     }
     all

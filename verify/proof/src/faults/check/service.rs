@@ -65,11 +65,10 @@ pub fn unserved(ops: &[Op], tasks: &[(usize, usize, String)], quiet: Micros) -> 
     let unserved = tasks
         .iter()
         .filter(|(client, task, _)| !served(*client, *task));
-    let finding = |(client, task, key): &(usize, usize, String)| Finding {
-        property: Property::Service,
-        at: quiet,
-        key: key.clone(),
-        what: format!("task {task} of client {client} got no grant after the faults had ended"),
+    let finding = |(client, task, key): &(usize, usize, String)| {
+        let what =
+            format!("task {task} of client {client} got no grant after the faults had ended");
+        Finding::new(Property::Service, quiet, key, what)
     };
     unserved.map(finding).collect()
 }

@@ -20,14 +20,7 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
         let mut by_invocation = by_grant.clone();
         by_grant.sort_by_key(|op| numbered(op).map(|(at, _)| at));
         by_invocation.sort_by_key(|op| op.invoked);
-        let mut find = |at, what| {
-            findings.push(Finding {
-                property: Property::Tokens,
-                at,
-                key: key.to_owned(),
-                what,
-            });
-        };
+        let mut find = |at, what| findings.push(Finding::new(Property::Tokens, at, key, what));
 
         let mut seen: HashMap<u64, &Op> = HashMap::new();
         let mut before = by_grant.iter().copied().peekable();
@@ -37,10 +30,8 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
                 continue;
             };
             if let Some(other) = seen.insert(token, op) {
-                find(
-                    at,
-                    format!("{} and {} have one token", name(op), name(other)),
-                );
+                let (op, other) = (name(op), name(other));
+                find(at, format!("{op} and {other} have one token"));
             }
             // All that had been handed out when this was asked for.
             while let Some(earlier) =

@@ -36,12 +36,8 @@ pub fn fenced_writes(ops: &[Op], log: &[Written]) -> (Tally, Vec<Finding>) {
     let mut highest: BTreeMap<&str, u64> = BTreeMap::new();
     let mut tally = Tally::default();
     let mut find = |written: &Written, what: String| {
-        findings.push(Finding {
-            property: Property::FencedWrites,
-            at: written.at,
-            key: written.key.clone(),
-            what,
-        });
+        let (property, at) = (Property::FencedWrites, written.at);
+        findings.push(Finding::new(property, at, &written.key, what));
     };
     for written in log.iter().filter(|it| it.fenced) {
         tally.taken += 1;
@@ -49,17 +45,13 @@ pub fn fenced_writes(ops: &[Op], log: &[Written]) -> (Tally, Vec<Finding>) {
         if written.is_lost_update() {
             tally.lost += 1;
             let Written { before, value, .. } = written;
-            find(
-                written,
-                format!("client {client} op {number} wrote {value} over {before}"),
-            );
+            let what = format!("client {client} op {number} wrote {value} over {before}");
+            find(written, what);
         }
         let highest = highest.entry(&written.key).or_default();
         if token < *highest {
-            find(
-                written,
-                format!("client {client} op {number} wrote with {token} after {highest}"),
-            );
+            let what = format!("client {client} op {number} wrote with {token} after {highest}");
+            find(written, what);
         }
         *highest = token.max(*highest);
     }
@@ -71,12 +63,9 @@ pub fn fenced_writes(ops: &[Op], log: &[Written]) -> (Tally, Vec<Finding>) {
         tally.refused += op.fenced.1;
         let there = landed.get(&op.id).copied().unwrap_or(0);
         if there < op.fenced.0 {
-            findings.push(Finding {
-                property: Property::FencedWrites,
-                at: op.invoked,
-                key: op.key.clone(),
-                what: format!("of {} confirmed writes {there} are there", op.fenced.0),
-            });
+            let what = format!("of {} confirmed writes {there} are there", op.fenced.0);
+            let (property, at) = (Property::FencedWrites, op.invoked);
+            findings.push(Finding::new(property, at, &op.key, what));
         }
     }
     (tally, findings)

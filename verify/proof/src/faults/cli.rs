@@ -188,11 +188,9 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 
 impl Faults {
     fn run(&self) -> io::Result<bool> {
-        let all = Deployment::ALL.to_vec();
-        let deployments = if self.deployments.is_empty() {
-            &all
-        } else {
-            &self.deployments
+        let deployments = match &self.deployments[..] {
+            [] => Deployment::value_variants(),
+            named => named,
         };
         let beyond = self.assumptions.beyond();
         let as_many = self.how.limit.map_or(3, |_| AS_MANY_AS_FIT);

@@ -7,8 +7,12 @@ use std::fmt;
 
 use super::campaign::{Done, Job};
 use super::check::Property;
-use super::client::Algorithm;
-use super::plan::{Choice, Deployment};
+use super::client::Algorithm::{
+    self, DelWithoutOwner, DistributedLock, Leasehold, PlainRedlock, RenewWithoutOwner, Rslock,
+    ValidFromAnswer,
+};
+use super::plan::Choice;
+use super::plan::Deployment::{self, Local, Postgres, Redlock3, ServerAof, Zookeeper};
 
 /// What is tried, and what came of it so far.
 #[derive(Debug)]
@@ -46,47 +50,23 @@ const ENOUGH: usize = 3;
 
 /// Locks, where they are tried, and what is known of them.
 const KNOWN: [(Algorithm, Deployment, Expected); 9] = [
-    (
-        Algorithm::DelWithoutOwner,
-        Deployment::ServerAof,
-        Expected::Broken,
-    ),
-    (
-        Algorithm::RenewWithoutOwner,
-        Deployment::ServerAof,
-        Expected::Broken,
-    ),
-    (
-        Algorithm::ValidFromAnswer,
-        Deployment::ServerAof,
-        Expected::Broken,
-    ),
-    (
-        Algorithm::PlainRedlock,
-        Deployment::Redlock3,
-        Expected::Broken,
-    ),
-    (Algorithm::Leasehold, Deployment::ServerAof, Expected::Sound),
-    (Algorithm::Leasehold, Deployment::Redlock3, Expected::Sound),
-    (Algorithm::Leasehold, Deployment::Local, Expected::Sound),
-    (Algorithm::Leasehold, Deployment::Postgres, Expected::Sound),
-    (Algorithm::Leasehold, Deployment::Zookeeper, Expected::Sound),
+    (DelWithoutOwner, ServerAof, Expected::Broken),
+    (RenewWithoutOwner, ServerAof, Expected::Broken),
+    (ValidFromAnswer, ServerAof, Expected::Broken),
+    (PlainRedlock, Redlock3, Expected::Broken),
+    (Leasehold, ServerAof, Expected::Sound),
+    (Leasehold, Redlock3, Expected::Sound),
+    (Leasehold, Local, Expected::Sound),
+    (Leasehold, Postgres, Expected::Sound),
+    (Leasehold, Zookeeper, Expected::Sound),
 ];
 
 /// The published ones; what they are known for depends on their versions.
 const PEERS: [(Algorithm, Deployment, Expected); 4] = [
-    (Algorithm::Rslock, Deployment::ServerAof, Expected::Open),
-    (Algorithm::Rslock, Deployment::Redlock3, Expected::Open),
-    (
-        Algorithm::DistributedLock,
-        Deployment::ServerAof,
-        Expected::Open,
-    ),
-    (
-        Algorithm::DistributedLock,
-        Deployment::Redlock3,
-        Expected::Open,
-    ),
+    (Rslock, ServerAof, Expected::Open),
+    (Rslock, Redlock3, Expected::Open),
+    (DistributedLock, ServerAof, Expected::Open),
+    (DistributedLock, Redlock3, Expected::Open),
 ];
 
 impl Trials {
@@ -117,7 +97,7 @@ impl Trials {
             choice: Choice {
                 deployment: trial.deployment,
                 // Redlock has never said that it survives what this one is to be found by.
-                beyond: Some(trial.algorithm == Algorithm::PlainRedlock),
+                beyond: Some(trial.algorithm == PlainRedlock),
                 algorithm: trial.algorithm,
             },
             seed,

@@ -49,24 +49,6 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Local,
-        Self::Server,
-        Self::ServerQuarantine,
-        Self::ServerAof,
-        Self::Sentinel,
-        Self::Acknowledged,
-        Self::Cluster,
-        Self::Redlock3,
-        Self::Redlock5,
-        Self::Postgres,
-        Self::PostgresPooled,
-        Self::PostgresStandby,
-        Self::Zookeeper,
-        Self::ZookeeperEnsemble,
-    ];
-
     /// As the command line and tables name it.
     #[must_use]
     pub fn name(self) -> String {

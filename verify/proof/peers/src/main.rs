@@ -48,10 +48,6 @@ fn goes_on(patience: Patience, asked: Micros) -> bool {
     }
 }
 
-fn busy() -> Failure {
-    Failure::new("busy", &"somebody else has it")
-}
-
 // ---- rslock
 
 struct Rslock {
@@ -86,7 +82,7 @@ impl Lock for Rslock {
                 Err(error) => return Err(Failure::new("unavailable", &error)),
             }
             if !goes_on(patience, asked) {
-                return Err(busy());
+                return Err(Failure::busy());
             }
         }
     }
@@ -190,7 +186,7 @@ impl Lock for Distributed {
             match attempt.map_err(|error| Failure::new("unavailable", &error))? {
                 Some(handle) => return Ok(Box::new(Handle(handle))),
                 None if goes_on(patience, asked) => sleep(Duration::from_millis(15)).await,
-                None => return Err(busy()),
+                None => return Err(Failure::busy()),
             }
         }
     }

@@ -178,7 +178,7 @@ impl Lock for Broken {
                 Patience::No => true,
             };
             if over {
-                return Err(failed.unwrap_or_else(|| Failure::new("busy", &"somebody else has it")));
+                return Err(failed.unwrap_or_else(Failure::busy));
             }
             self.pause().await;
         }

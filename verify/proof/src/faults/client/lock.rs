@@ -73,6 +73,12 @@ impl Failure {
             why: why.to_string(),
         }
     }
+
+    /// Somebody else has it.
+    #[must_use]
+    pub fn busy() -> Self {
+        Self::new("busy", &"somebody else has it")
+    }
 }
 
 /// Called once the store has the claim in its queue.
@@ -114,31 +120,13 @@ pub trait Held: Send + Sync {
     async fn release(self: Box<Self>) -> Option<bool>;
 }
 
-/// The locks of a client.
-pub(super) struct Locks(Box<dyn Lock>);
-
-impl Locks {
-    /// Tries until there is a store.
-    pub(super) async fn connect(spec: &Spec, peer: OpenPeer, journal: &Arc<Journal>) -> Self {
-        loop {
-            if let Ok(lock) = open(spec, peer, journal).await {
-                return Self(lock);
-            }
-            sleep(Duration::from_millis(50)).await;
+/// Tries until there is a store.
+pub(super) async fn connect(spec: &Spec, peer: OpenPeer, journal: &Arc<Journal>) -> Box<dyn Lock> {
+    loop {
+        if let Ok(lock) = open(spec, peer, journal).await {
+            return lock;
         }
-    }
-
-    pub(super) async fn acquire(
-        &self,
-        task: &Task,
-        patience: Patience,
-        queued: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure> {
-        self.0.acquire(task, patience, queued).await
-    }
-
-    pub(super) async fn close(&self) {
-        self.0.close().await;
+        sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::history::Journal;
-use lock::Locks;
+use lock::connect;
 pub use lock::{Algorithm, Failure, Held, Lock, OnQueued, OpenPeer, Patience};
 use worker::Worker;
 
@@ -90,7 +90,7 @@ async fn work(spec: Spec, peer: OpenPeer) -> std::io::Result<()> {
     let (over, is_over) = watch::channel(false);
     let spec = Arc::new(spec);
     let locks = tokio::select! {
-        locks = Locks::connect(&spec, peer, &journal) => Arc::new(locks),
+        locks = connect(&spec, peer, &journal) => Arc::<dyn Lock>::from(locks),
         _ = terminated.recv() => return Ok(()),
     };
     let mut tasks = JoinSet::new();

@@ -40,8 +40,9 @@ impl Ours {
             }
             None => builder.store(&spec.store),
         };
-        let client = builder.connect().await.map_err(|error| failure(&error))?;
-        Ok(Self { client })
+        Ok(Self {
+            client: builder.connect().await?,
+        })
     }
 }
 
@@ -72,10 +73,6 @@ async fn passing_over(url: &str) -> Result<Option<Arc<dyn LockStore>>, StoreErro
     }
 }
 
-fn failure(error: &Error) -> Failure {
-    Failure::new(&error.kind().to_string(), error)
-}
-
 #[async_trait]
 impl Lock for Ours {
     async fn acquire(
@@ -87,15 +84,11 @@ impl Lock for Ours {
         let how = LockOptions::new().on_progress(move |_| queued());
         let lock = self.client.lock_of(&task.key, task.mode)?;
         let lock = if task.fair { lock } else { lock.unfair() };
-        let lease = match patience {
-            Patience::Forever => Some(lock.lock_opts(how).await?),
-            Patience::For(limit) => Some(lock.lock_opts(how.within(limit)).await?),
-            Patience::No => lock.try_lock().await?,
-        };
-        match lease {
-            Some(lease) => Ok(Box::new(lease)),
-            None => Err(Failure::new("busy", &"somebody else has it")),
-        }
+        Ok(Box::new(match patience {
+            Patience::Forever => lock.lock_opts(how).await?,
+            Patience::For(limit) => lock.lock_opts(how.within(limit)).await?,
+            Patience::No => lock.try_lock().await?.ok_or_else(Failure::busy)?,
+        }))
     }
 
     async fn close(&self) {
@@ -105,7 +98,7 @@ impl Lock for Ours {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        failure(&error)
+        Self::new(&error.kind().to_string(), &error)
     }
 }
 

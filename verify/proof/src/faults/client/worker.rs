@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::lock::{Held, Locks, Patience};
+use super::lock::{Held, Lock, Patience};
 use super::{Spec, Task};
 use crate::faults::gate::{Answer, Ask, What};
 use crate::faults::history::{Event, Journal, Micros, Number, OpId, now};
@@ -29,7 +29,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Worker {
     spec: Arc<Spec>,
     task: usize,
-    locks: Arc<Locks>,
+    locks: Arc<dyn Lock>,
     journal: Arc<Journal>,
     over: watch::Receiver<bool>,
     gate: BufReader<UnixStream>,
@@ -47,7 +47,7 @@ impl Worker {
     pub(super) async fn new(
         spec: Arc<Spec>,
         task: usize,
-        locks: Arc<Locks>,
+        locks: Arc<dyn Lock>,
         journal: Arc<Journal>,
         over: watch::Receiver<bool>,
     ) -> io::Result<Self> {

@@ -66,46 +66,36 @@ impl Keepers {
         match fault {
             Fault::Stop(which, time) => self.stop(place(which), async || pause(time).await).await,
             Fault::Kill(which, time) => {
-                self.kill(place(which), Data::Kept, async || pause(time).await)
-                    .await;
+                let meanwhile = async || pause(time).await;
+                self.kill(place(which), Data::Kept, meanwhile).await;
             }
             Fault::Restart(which, data) => self.kill(place(which), data, async || {}).await,
             Fault::KillPrimary => {
                 let leader = self.led().await;
-                self.kill(leader, Data::Kept, async || {
-                    self.led().await;
-                })
-                .await;
+                self.kill(leader, Data::Kept, async || self.led().await)
+                    .await;
             }
             Fault::StopPrimary => {
                 let leader = self.led().await;
-                self.stop(leader, async || {
-                    self.led().await;
-                })
-                .await;
+                self.stop(leader, async || self.led().await).await;
             }
-            Fault::Part(which, time) => {
-                self.part(place(which), async || pause(time).await).await;
-            }
+            Fault::Part(which, time) => self.part(place(which), async || pause(time).await).await,
             Fault::CutOffPrimary => {
                 let leader = self.led().await;
-                self.part(leader, async || {
-                    self.led().await;
-                })
-                .await;
+                self.part(leader, async || self.led().await).await;
             }
             Fault::DeleteRecords => self.delete_keys().await.expect("keys can be deleted"),
             _ => {}
         }
     }
 
-    async fn stop(&self, at: usize, meanwhile: impl AsyncFnOnce()) {
+    async fn stop<T>(&self, at: usize, meanwhile: impl AsyncFnOnce() -> T) {
         self.servers.at(at).pause();
         meanwhile().await;
         self.servers.at(at).resume();
     }
 
-    async fn part(&self, at: usize, meanwhile: impl AsyncFnOnce()) {
+    async fn part<T>(&self, at: usize, meanwhile: impl AsyncFnOnce() -> T) {
         if let Servers::Three(ensemble) = &*self.servers {
             ensemble.part(at);
             meanwhile().await;
@@ -114,7 +104,7 @@ impl Keepers {
     }
 
     /// A server takes a second to start, in which others go on.
-    async fn kill(&self, at: usize, data: Data, meanwhile: impl AsyncFnOnce()) {
+    async fn kill<T>(&self, at: usize, data: Data, meanwhile: impl AsyncFnOnce() -> T) {
         self.servers.at(at).kill();
         meanwhile().await;
         if data == Data::Lost {

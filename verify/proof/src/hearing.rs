@@ -2,12 +2,13 @@
 //! its turn comes is passed over: it keeps its place, but nobody promises that turn.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use leasehold::StoreError;
 use leasehold::core::{Claim, Command, Inbox, Key, Push, Snapshot, UNHEARD_CUT};
 use leasehold::store::{AllAnswer, Answer, Capabilities, Listening, Listing, LockStore, PushSink};
+use leasehold_store::sync::lock;
 use tokio::time::Instant;
 
 /// A store, and whom to tell.
@@ -45,7 +46,7 @@ impl Hearing {
 
 impl Ears {
     fn replace(&self, state: State) -> State {
-        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.state);
         match (*now, state) {
             // The first that waits counts.
             (State::Silent(Some(_)), State::Silent(Some(_))) => *now,
@@ -55,8 +56,7 @@ impl Ears {
     }
 
     fn is_late(&self) -> bool {
-        let now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        now.is_late()
+        lock(&self.state).is_late()
     }
 }
 

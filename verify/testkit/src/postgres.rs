@@ -24,9 +24,10 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 
+use leasehold_store::sync::lock;
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 
@@ -196,7 +197,7 @@ impl Postgres {
 
     /// Kills all processes of the server (SIGKILL), and returns when they are gone.
     pub fn kill(&self) {
-        let mut process = self.process().take().expect("the server is running");
+        let mut process = lock(&self.process).take().expect("the server is running");
         family::kill(&mut process);
     }
 
@@ -205,7 +206,7 @@ impl Postgres {
     pub fn stop(&self) {
         self.running(|process| family::signal(process, Signal::INT));
         self.running(family::wait_for_end);
-        let mut process = self.process().take().expect("the server is running");
+        let mut process = lock(&self.process).take().expect("the server is running");
         process.wait().expect("a child can be waited for");
     }
 
@@ -222,7 +223,7 @@ impl Postgres {
 
     /// Starts a server that is down again, on the same port, with what has been committed.
     pub fn start_again(&self) {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         assert!(process.is_none(), "the server is running");
         let mut command = self.scratch.command(program("postgres"));
         command.args(["-D", "data"]).envs(self.environment.clone());
@@ -245,19 +246,14 @@ impl Postgres {
         assert_eq!(self.sql("select pg_promote()"), "t", "{}", self.log());
     }
 
-    fn process(&self) -> MutexGuard<'_, Option<Child>> {
-        // Who panics with it leaves it as it is: there, or not.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn running<T>(&self, act: impl FnOnce(&Child) -> T) -> T {
-        act(self.process().as_ref().expect("the server is running"))
+        act(lock(&self.process).as_ref().expect("the server is running"))
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        if let Some(process) = &mut *self.process() {
+        if let Some(process) = &mut *lock(&self.process) {
             family::kill(process);
         }
     }

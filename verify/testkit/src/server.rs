@@ -27,10 +27,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold_store::sync::lock;
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, RedisResult};
 use rustix::process::{Pid, Signal, WaitIdOptions};
 use tempfile::TempDir;
@@ -170,7 +171,7 @@ impl RedisServer {
 
     /// Whether it can answer: it runs, and is not stopped.
     pub fn is_up(&self) -> bool {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         let running = process.as_mut().filter(|running| !running.stopped);
         running.is_some_and(|running| matches!(running.child.try_wait(), Ok(None)))
     }
@@ -186,7 +187,7 @@ impl RedisServer {
     ///
     /// When the server is down already.
     pub fn kill(&self) {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         let mut running = process.take().expect("the server is running");
         running.child.kill().expect("a child can be killed");
         running.child.wait().expect("a child can be waited for");
@@ -239,7 +240,7 @@ impl RedisServer {
             Err(error) if error.is_connection_dropped() => {}
             other => panic!("the server does not shut down: {other:?}\n{}", self.log()),
         }
-        let mut running = self.process().take().expect("the server is running");
+        let mut running = lock(&self.process).take().expect("the server is running");
         running.child.wait().expect("a child can be waited for");
         if data == Data::Lose {
             self.lose_data();
@@ -349,13 +350,8 @@ impl RedisServer {
         Stats::parse(&self.query::<String>(&["INFO", "all"]))
     }
 
-    fn process(&self) -> MutexGuard<'_, Option<Running>> {
-        // Who panics with it leaves it as it is: there, or not.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
-        act(self.process().as_mut().expect("the server is running"))
+        act(lock(&self.process).as_mut().expect("the server is running"))
     }
 
     fn socket(&self) -> PathBuf {
@@ -377,7 +373,7 @@ impl RedisServer {
         reason = "a server that is starting has no event to await; and no machine sleeps meanwhile"
     )]
     fn launch(&self) -> Result<(), StartError> {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         assert!(process.is_none(), "the server is running");
         let program = self.builder.program.path()?;
         let failure = |what: String| StartError::new(&program, what, self.log());
@@ -430,7 +426,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        if let Some(running) = &mut *self.process() {
+        if let Some(running) = &mut *lock(&self.process) {
             let _ = running.child.kill();
             let _ = running.child.wait();
         }
@@ -441,7 +437,7 @@ impl fmt::Debug for RedisServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("RedisServer")
             .field("url", &self.url())
-            .field("pid", &self.process().as_ref().map(|it| it.child.id()))
+            .field("pid", &lock(&self.process).as_ref().map(|it| it.child.id()))
             .finish_non_exhaustive()
     }
 }

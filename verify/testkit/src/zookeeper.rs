@@ -22,9 +22,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
+use leasehold_store::sync::lock;
 use rustix::process::{Pid, Signal, WaitIdOptions, kill_process};
 
 use crate::deployment::until_blocking;
@@ -269,13 +270,13 @@ impl ZooKeeper {
 
     /// Kills the server (SIGKILL), and returns when it is gone.
     pub fn kill(&self) {
-        let mut running = self.process().take().expect("the server is running");
+        let mut running = lock(&self.process).take().expect("the server is running");
         running.kill();
     }
 
     /// Loses all that a server that is down has written. Its configuration stays.
     pub fn lose_data(&self) {
-        assert!(self.process().is_none(), "the server is running");
+        assert!(lock(&self.process).is_none(), "the server is running");
         let written = fs::remove_dir_all(self.scratch.path("data/version-2"));
         written.expect("a server that has run has written something");
     }
@@ -312,7 +313,7 @@ impl ZooKeeper {
     }
 
     fn launch(&self) {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         assert!(process.is_none(), "the server is running");
         let mut command = java::command(&self.scratch);
         command.envs(self.environment.clone());
@@ -334,16 +335,11 @@ impl ZooKeeper {
 
     /// Whether it can answer: it runs, and is not paused.
     fn is_up(&self) -> bool {
-        self.process().as_ref().is_some_and(|it| !it.paused)
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Running>> {
-        // Who panics with it leaves it as it is: there, or not.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.process).as_ref().is_some_and(|it| !it.paused)
     }
 
     fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
-        act(self.process().as_mut().expect("the server is running"))
+        act(lock(&self.process).as_mut().expect("the server is running"))
     }
 }
 
@@ -356,7 +352,7 @@ impl Running {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        if let Some(running) = &mut *self.process() {
+        if let Some(running) = &mut *lock(&self.process) {
             running.kill();
         }
     }

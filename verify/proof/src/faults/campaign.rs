@@ -14,10 +14,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use leasehold_store::sync::lock;
 use leasehold_testkit::process::spawn_tied;
 use tokio::sync::mpsc;
 
@@ -81,7 +82,7 @@ impl Campaign {
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
             workers.push(thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
-                    let job = locked(&jobs).pop_front();
+                    let job = lock(&jobs).pop_front();
                     let Some(job) = job else { break };
                     let _ = done.send(job.run(&scratch, keep.as_deref()));
                 }
@@ -91,7 +92,7 @@ impl Campaign {
         loop {
             tokio::select! {
                 result = results.recv() => match result {
-                    Some(result) => tell(&result, &mut locked(&jobs)),
+                    Some(result) => tell(&result, &mut lock(&jobs)),
                     None => break,
                 },
                 // What has begun is ended; its servers end with it.
@@ -106,10 +107,6 @@ impl Campaign {
         }
         Ok(())
     }
-}
-
-fn locked(jobs: &Mutex<VecDeque<Job>>) -> MutexGuard<'_, VecDeque<Job>> {
-    jobs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Job {

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use leasehold::Token;
 use leasehold::fence::Guarded;
+use leasehold_store::sync::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -133,7 +134,7 @@ impl Gate {
             }
             (what, Some(token)) => self.fenced(ask, what, token),
             (what, None) => {
-                let mut values = locked(&self.unfenced);
+                let mut values = lock(&self.unfenced);
                 Some(self.step(ask, what, None, values.entry(ask.key.clone()).or_default()))
             }
         };
@@ -141,7 +142,7 @@ impl Gate {
     }
 
     fn fenced(&self, ask: &Ask, what: What, token: u64) -> Option<u64> {
-        let counter = Arc::clone(locked(&self.fenced).entry(ask.key.clone()).or_default());
+        let counter = Arc::clone(lock(&self.fenced).entry(ask.key.clone()).or_default());
         let step = |value: &mut u64| self.step(ask, what, Some(token), value);
         counter.update(Token::from(token), step).ok()
     }
@@ -149,7 +150,7 @@ impl Gate {
     fn step(&self, ask: &Ask, what: What, token: Option<u64>, value: &mut u64) -> u64 {
         if let What::Write(new) = what {
             let before = std::mem::replace(value, new);
-            locked(&self.log).push(Written {
+            lock(&self.log).push(Written {
                 at: now(),
                 key: ask.key.clone(),
                 op: ask.op,
@@ -164,17 +165,13 @@ impl Gate {
 
     /// All writes so far, in their order.
     pub fn log(&self) -> Vec<Written> {
-        locked(&self.log).clone()
+        lock(&self.log).clone()
     }
 
     /// Who was served when, as it changes.
     pub fn served(&self) -> watch::Receiver<Served> {
         self.served.subscribe()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use leasehold_store::sync::lock;
 use tokio::time::Instant;
 
 use super::flaws::Flaw;
@@ -167,16 +167,13 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
                         return;
                     }
                     let told = apart(&program, options, seed).and_then(|told| {
-                        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut shared = lock(&shared);
                         let (tally, out) = &mut *shared;
                         over.fetch_or(options.first && !told.good, Ordering::Relaxed);
                         count(tally, &told, *out)
                     });
                     if let Err(error) = told {
-                        failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .get_or_insert(error);
+                        lock(&failed).get_or_insert(error);
                         return;
                     }
                 }

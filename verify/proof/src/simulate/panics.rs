@@ -1,6 +1,8 @@
 //! A task that panics takes nothing else with it: so panics are looked for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use leasehold_store::sync::lock;
 
 /// The first panic of the thread that watches.
 pub(crate) struct Watch(Arc<Mutex<Option<String>>>);
@@ -8,10 +10,7 @@ pub(crate) struct Watch(Arc<Mutex<Option<String>>>);
 impl Watch {
     /// What panicked.
     pub(crate) fn seen(&self) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -22,8 +21,7 @@ pub(crate) fn watch() -> Watch {
     let former = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().id() == thread {
-            let mut seen = watched.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.get_or_insert_with(|| panic.to_string());
+            lock(&watched).get_or_insert_with(|| panic.to_string());
         }
         former(panic);
     }));

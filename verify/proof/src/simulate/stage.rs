@@ -1,10 +1,11 @@
 //! The hosts of a run: servers, clients and the resource; how they start and end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::store::memory::MemoryStore;
+use leasehold_store::sync::lock;
 
 use super::book::{Book, Fact};
 use super::chance::Chance;
@@ -34,15 +35,12 @@ pub(crate) struct Site {
 impl Site {
     /// Fills the memory, or frees it.
     pub(crate) fn fill(&self, full: bool) {
-        self.disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .full = full;
+        lock(&self.disk).full = full;
     }
 
     /// Loses all that is on the disk.
     pub(crate) fn erase(&self) {
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Data::default();
+        *lock(&self.disk) = Data::default();
     }
 }
 

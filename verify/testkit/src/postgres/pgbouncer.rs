@@ -5,8 +5,9 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use leasehold_store::sync::lock;
 use rustix::process::Signal;
 
 use super::{Postgres, family, sql_at, url};
@@ -59,7 +60,7 @@ impl PgBouncer {
 
     /// Kills it (SIGKILL), and returns when it is gone.
     pub fn kill(&self) {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         process.kill().expect("a child can be killed");
         process.wait().expect("a child can be waited for");
     }
@@ -73,21 +74,17 @@ impl PgBouncer {
 
     /// Starts one that was killed again, on the same port. `postgres` is its server.
     pub fn start_again(&self, postgres: &Postgres) {
-        *self.process() = spawn(postgres, &self.port);
+        *lock(&self.process) = spawn(postgres, &self.port);
     }
 
     /// Stops it in its tracks (SIGSTOP).
     pub fn pause(&self) {
-        family::signal(&self.process(), Signal::STOP);
+        family::signal(&lock(&self.process), Signal::STOP);
     }
 
     /// Lets it go on (SIGCONT).
     pub fn resume(&self) {
-        family::signal(&self.process(), Signal::CONT);
-    }
-
-    fn process(&self) -> MutexGuard<'_, Child> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        family::signal(&lock(&self.process), Signal::CONT);
     }
 
     /// The URL of the database `postgres`.
@@ -108,7 +105,7 @@ impl PgBouncer {
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        let mut process = self.process();
+        let mut process = lock(&self.process);
         let _ = process.kill();
         let _ = process.wait();
     }

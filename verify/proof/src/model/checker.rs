@@ -21,18 +21,25 @@ pub(super) trait Subject: Send + Sync + 'static {
     /// All that can happen; nothing, in a state that has broken a promise.
     fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
 
-    /// What comes of it; `None` if nothing.
-    fn next(&self, state: &Self::State, action: Self::Action) -> Option<Self::State>;
+    /// Changes a state by it.
+    fn happen(&self, state: &mut Self::State, action: Self::Action);
+
+    /// What comes of it.
+    fn next(&self, state: &Self::State, action: Self::Action) -> Self::State {
+        let mut next = state.clone();
+        self.happen(&mut next, action);
+        next
+    }
 
     /// Judges where a state can lead, for a sample of all states, by their hash.
     fn look_ahead(&self, _state: &mut Self::State, _hash: u64) {}
 
     /// A step, and all that there is to say about where it leads.
-    fn step(&self, state: &Self::State, action: Self::Action) -> Option<Self::State> {
-        let mut next = self.next(state, action)?;
+    fn step(&self, state: &Self::State, action: Self::Action) -> Self::State {
+        let mut next = self.next(state, action);
         let hash = hash_of(&next);
         self.look_ahead(&mut next, hash);
-        Some(next)
+        next
     }
 
     /// What has to hold in every state.
@@ -161,10 +168,7 @@ pub(super) fn trace<S: Subject>(subject: &S, actions: &[S::Action]) -> Vec<Strin
     let mut state = subject.init();
     let mut trace = vec![subject.show(&state)];
     for action in actions {
-        let Some(next) = subject.step(&state, *action) else {
-            break;
-        };
-        state = next;
+        state = subject.step(&state, *action);
         trace.push(format!("{action:?}\n{}", subject.show(&state)));
     }
     trace

@@ -198,6 +198,73 @@ impl ClientsModel {
     fn moment(&self, state: &State, client: usize) -> Moment {
         Moment(START + Self::run_at(self.people[client].rate, state.ticks))
     }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.queue.canonical_hash(self.clock, state);
+        self.site.hash_all(self.clock, state);
+        (self.ticks, self.clock, &self.clients, self.left).hash(state);
+        self.machines.hash(state);
+        wire::hash_all(&self.wire, state);
+        (&self.grants, self.highest, self.broken).hash(state);
+    }
+}
+
+impl Subject for ClientsModel {
+    type State = State;
+    type Action = Act;
+
+    fn init(&self) -> State {
+        let clients = self
+            .people
+            .iter()
+            .map(|person| Client::new(person.attempts));
+        let mut state = State {
+            queue: Queue::default(),
+            site: self.site(),
+            ticks: 0,
+            clock: StoreTime(START),
+            ahead: STEP_BACK * u64::from(self.faults.steps_back),
+            clients: clients.collect(),
+            machines: vec![KeyMachine::default(); self.people.len()],
+            wire: Vec::new(),
+            left: self.faults,
+            grants: Vec::new(),
+            highest: Token::NONE,
+            given_up: false,
+            broken: Broken::default(),
+        };
+        self.set_clock(&mut state);
+        state
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Act>) {
+        for number in 0..state.clients.len() {
+            self.client_actions(state, number, actions);
+        }
+        for at in 0..state.wire.len() {
+            actions.push(Act::Deliver(at));
+            if state.left.doubled > 0 {
+                actions.push(Act::Double(at));
+            }
+        }
+        let left = state.left;
+        let events = [
+            (left.breaks, Act::Break),
+            (left.losses, Act::Forget),
+            (left.restarts, Act::Restart),
+            (left.copies, Act::Copy),
+            (left.failovers, Act::FailOver),
+            (left.jumps, Act::Jump),
+            (left.steps_back, Act::StepBack),
+        ];
+        let may = events.into_iter().filter(|(times, _)| *times > 0);
+        actions.extend(may.map(|(_, act)| act));
+        if state.ticks < self.horizon {
+            actions.push(Act::Tick);
+        }
+    }
 
     fn happen(&self, state: &mut State, act: Act) {
         match act {
@@ -269,79 +336,6 @@ impl ClientsModel {
         }
         self.prune(state);
         self.judge(state);
-    }
-}
-
-impl Hash for State {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.queue.canonical_hash(self.clock, state);
-        self.site.hash_all(self.clock, state);
-        (self.ticks, self.clock, &self.clients, self.left).hash(state);
-        self.machines.hash(state);
-        wire::hash_all(&self.wire, state);
-        (&self.grants, self.highest, self.broken).hash(state);
-    }
-}
-
-impl Subject for ClientsModel {
-    type State = State;
-    type Action = Act;
-
-    fn init(&self) -> State {
-        let clients = self
-            .people
-            .iter()
-            .map(|person| Client::new(person.attempts));
-        let mut state = State {
-            queue: Queue::default(),
-            site: self.site(),
-            ticks: 0,
-            clock: StoreTime(START),
-            ahead: STEP_BACK * u64::from(self.faults.steps_back),
-            clients: clients.collect(),
-            machines: vec![KeyMachine::default(); self.people.len()],
-            wire: Vec::new(),
-            left: self.faults,
-            grants: Vec::new(),
-            highest: Token::NONE,
-            given_up: false,
-            broken: Broken::default(),
-        };
-        self.set_clock(&mut state);
-        state
-    }
-
-    fn actions(&self, state: &State, actions: &mut Vec<Act>) {
-        for number in 0..state.clients.len() {
-            self.client_actions(state, number, actions);
-        }
-        for at in 0..state.wire.len() {
-            actions.push(Act::Deliver(at));
-            if state.left.doubled > 0 {
-                actions.push(Act::Double(at));
-            }
-        }
-        let left = state.left;
-        let events = [
-            (left.breaks, Act::Break),
-            (left.losses, Act::Forget),
-            (left.restarts, Act::Restart),
-            (left.copies, Act::Copy),
-            (left.failovers, Act::FailOver),
-            (left.jumps, Act::Jump),
-            (left.steps_back, Act::StepBack),
-        ];
-        let may = events.into_iter().filter(|(times, _)| *times > 0);
-        actions.extend(may.map(|(_, act)| act));
-        if state.ticks < self.horizon {
-            actions.push(Act::Tick);
-        }
-    }
-
-    fn next(&self, state: &State, act: Act) -> Option<State> {
-        let mut next = state.clone();
-        self.happen(&mut next, act);
-        Some(next)
     }
 
     fn look_ahead(&self, state: &mut State, hash: u64) {

@@ -33,7 +33,7 @@ impl<S: Subject<State: Debug + PartialEq>> Model for Other<S> {
     }
 
     fn next_state(&self, state: &S::State, action: S::Action) -> Option<S::State> {
-        self.0.next(state, action)
+        Some(self.0.next(state, action))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -91,14 +91,12 @@ impl Subject for Walk {
         }
     }
 
-    fn next(&self, at: &At, turn: Turn) -> Option<At> {
-        let to = match turn {
-            Turn::Up => at.0 + 1,
-            Turn::Double => at.0 * 2,
-        };
-        let mut broken = Broken::default();
-        broken.require(Promise::Truth, self.bad != Some(to));
-        Some(At(to, broken))
+    fn happen(&self, at: &mut At, turn: Turn) {
+        match turn {
+            Turn::Up => at.0 += 1,
+            Turn::Double => at.0 *= 2,
+        }
+        at.1.require(Promise::Truth, self.bad != Some(at.0));
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -262,34 +262,6 @@ impl QueueModel {
             Act::Tick | Act::Forget | Act::StepBack => return None,
         })
     }
-
-    fn happen(&self, state: &mut State, act: Act) {
-        match act {
-            Act::Tick => state.ticks += 1,
-            Act::StepBack => {
-                state.stepped_back = true;
-                let shown = state.queue.look(state.clock()).at;
-                let goes_on = state.asked.is_none_or(|asked| shown >= asked);
-                state.broken.require(Promise::Lifetime, goes_on);
-            }
-            Act::Forget => {
-                // A store that has lost its data is not back at once.
-                state.ticks += 1;
-                state.queue = Queue::default();
-                state.written.clear();
-                state.ghosts.fill(Ghost::default());
-            }
-            _ => {}
-        }
-        if let Some(command) = self.command(state, act) {
-            let before = state.clone();
-            let outcome = state.queue.apply(&command, state.clock());
-            state.written = self.granted(&state.queue, state.clock());
-            let may_step_back = self.events.steps_back && !state.stepped_back;
-            state.asked = may_step_back.then(|| state.clock());
-            self.judge(&before, state, act, &outcome);
-        }
-    }
 }
 
 impl Subject for QueueModel {
@@ -352,10 +324,32 @@ impl Subject for QueueModel {
         actions.push(Act::Tick);
     }
 
-    fn next(&self, state: &State, act: Act) -> Option<State> {
-        let mut next = state.clone();
-        self.happen(&mut next, act);
-        Some(next)
+    fn happen(&self, state: &mut State, act: Act) {
+        match act {
+            Act::Tick => state.ticks += 1,
+            Act::StepBack => {
+                state.stepped_back = true;
+                let shown = state.queue.look(state.clock()).at;
+                let goes_on = state.asked.is_none_or(|asked| shown >= asked);
+                state.broken.require(Promise::Lifetime, goes_on);
+            }
+            Act::Forget => {
+                // A store that has lost its data is not back at once.
+                state.ticks += 1;
+                state.queue = Queue::default();
+                state.written.clear();
+                state.ghosts.fill(Ghost::default());
+            }
+            _ => {}
+        }
+        if let Some(command) = self.command(state, act) {
+            let before = state.clone();
+            let outcome = state.queue.apply(&command, state.clock());
+            state.written = self.granted(&state.queue, state.clock());
+            let may_step_back = self.events.steps_back && !state.stepped_back;
+            state.asked = may_step_back.then(|| state.clock());
+            self.judge(&before, state, act, &outcome);
+        }
     }
 
     fn look_ahead(&self, state: &mut State, hash: u64) {

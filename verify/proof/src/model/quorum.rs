@@ -211,42 +211,6 @@ impl QuorumModel {
         // What is shown of an id are its first characters.
         ClaimId::from_random((client as u128) << 124 | u128::from(begun) << 112)
     }
-
-    fn happen(&self, state: &mut State, act: Act) {
-        match act {
-            Act::Tick => state.ticks += 1,
-            Act::Begin(client) => self.begin(state, client),
-            Act::Drive(client) => self.drive(state, client),
-            Act::Silence(client) => self.silence(state, client),
-            Act::Again(client) => self.again(state, client),
-            Act::Renew(client) => self.renew(state, client),
-            Act::GiveBack(client) => self.leave(state, client),
-            Act::Die(client) => state.clients[client].stage = Stage::Idle,
-            Act::Deliver(at) => {
-                let message = state.wire.remove(at);
-                self.arrive(state, &message);
-            }
-            Act::Double(at) => {
-                state.left.doubled -= 1;
-                let message = state.wire[at].clone();
-                self.arrive(state, &message);
-            }
-            Act::Restart(server) => {
-                state.left.restarts -= 1;
-                state.servers[server].restart(false);
-            }
-            Act::Lose(server) => {
-                state.left.losses -= 1;
-                state.servers[server].restart(true);
-            }
-            Act::Lapse(server) => {
-                // Votes last for one TTL at most.
-                state.servers[server].ahead += self.ttl.as_secs();
-            }
-        }
-        self.prune(state);
-        self.judge(state);
-    }
 }
 
 impl Subject for QuorumModel {
@@ -301,10 +265,40 @@ impl Subject for QuorumModel {
         }
     }
 
-    fn next(&self, state: &State, act: Act) -> Option<State> {
-        let mut next = state.clone();
-        self.happen(&mut next, act);
-        Some(next)
+    fn happen(&self, state: &mut State, act: Act) {
+        match act {
+            Act::Tick => state.ticks += 1,
+            Act::Begin(client) => self.begin(state, client),
+            Act::Drive(client) => self.drive(state, client),
+            Act::Silence(client) => self.silence(state, client),
+            Act::Again(client) => self.again(state, client),
+            Act::Renew(client) => self.renew(state, client),
+            Act::GiveBack(client) => self.leave(state, client),
+            Act::Die(client) => state.clients[client].stage = Stage::Idle,
+            Act::Deliver(at) => {
+                let message = state.wire.remove(at);
+                self.arrive(state, &message);
+            }
+            Act::Double(at) => {
+                state.left.doubled -= 1;
+                let message = state.wire[at].clone();
+                self.arrive(state, &message);
+            }
+            Act::Restart(server) => {
+                state.left.restarts -= 1;
+                state.servers[server].restart(false);
+            }
+            Act::Lose(server) => {
+                state.left.losses -= 1;
+                state.servers[server].restart(true);
+            }
+            Act::Lapse(server) => {
+                // Votes last for one TTL at most.
+                state.servers[server].ahead += self.ttl.as_secs();
+            }
+        }
+        self.prune(state);
+        self.judge(state);
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -104,9 +104,7 @@ fn expand_share<S: Subject>(
         actions.clear();
         subject.actions(state, &mut actions);
         for (by, action) in (0..).zip(&actions) {
-            let Some(mut state) = subject.next(state, *action) else {
-                continue;
-            };
+            let mut state = subject.next(state, *action);
             let hash = hash_of(&state);
             if !known.contains_key(&hash) {
                 subject.look_ahead(&mut state, hash);
@@ -156,7 +154,7 @@ fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Co
         actions.clear();
         subject.actions(&state, &mut actions);
         let action = *actions.get(turn)?;
-        state = subject.step(&state, action)?;
+        state = subject.step(&state, action);
         way.push(action);
     }
     Some(Counterexample {

@@ -119,7 +119,7 @@ fn one<S: Subject>(subject: &S, seed: u64, length: usize) -> (Vec<S::Action>, Op
     (way, None)
 }
 
-/// An action drawn by weight, of those that lead somewhere.
+/// An action drawn by weight, and where it leads.
 fn step<S: Subject>(
     subject: &S,
     state: &S::State,
@@ -128,16 +128,13 @@ fn step<S: Subject>(
 ) -> Option<(S::Action, S::State)> {
     let total: u64 = actions.iter().map(|a| subject.weight(state, *a)).sum();
     let mut at = dice.roll(total);
-    let drawn = actions.iter().position(|action| {
-        let weight = subject.weight(state, *action);
+    let drawn = *actions.iter().find(|action| {
+        let weight = subject.weight(state, **action);
         let here = at < weight;
         at = at.saturating_sub(weight);
         here
     })?;
-    let turned = actions[drawn..].iter().chain(&actions[..drawn]);
-    turned
-        .map(|action| (action, subject.step(state, *action)))
-        .find_map(|(action, next)| Some((*action, next?)))
+    Some((drawn, subject.step(state, drawn)))
 }
 
 /// The same find with as few steps as leaving out one at a time gives.
@@ -166,7 +163,7 @@ fn breaks<S: Subject>(subject: &S, way: &[S::Action], property: Promise) -> Opti
         if !actions.contains(action) {
             return None;
         }
-        state = subject.step(&state, *action)?;
+        state = subject.step(&state, *action);
         if !state.broken().is_empty() {
             return (state.broken().first(subject.promises()) == Some(property))
                 .then_some(taken + 1);

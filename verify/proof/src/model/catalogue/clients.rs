@@ -43,21 +43,17 @@ fn two_writers() -> ClientsModel {
 }
 
 /// All that may go wrong without an assumption failing.
-const WEATHER: Budget = Budget {
-    doubled: 3,
-    late: 6,
-    cuts: 3,
-    deaths: 1,
-    breaks: 0,
-    losses: 0,
-    restarts: 0,
-    copies: 0,
-    failovers: 0,
-    jumps: 0,
-    steps_back: 0,
-    forged: 0,
-    adoptions: 0,
-};
+fn weather() -> Budget {
+    Budget {
+        doubled: 3,
+        late: 6,
+        cuts: 3,
+        deaths: 1,
+        ..Budget::default()
+    }
+}
+
+const TWO_WRITERS_AND_A_READER: [Mode; 3] = [Mode::EXCLUSIVE, Mode::EXCLUSIVE, Mode::SHARED];
 
 fn crowd(modes: &[Mode]) -> ClientsModel {
     let rates = [-4_500, 4_500, 0, 2_000];
@@ -68,7 +64,7 @@ fn crowd(modes: &[Mode]) -> ClientsModel {
         lease: Duration::from_secs(6),
         waiter: Duration::from_secs(5),
         horizon: 30,
-        faults: WEATHER,
+        faults: weather(),
         seen: Seen::wanting(&[
             "waits",
             "gone",
@@ -174,9 +170,9 @@ fn counters() -> Vec<Entry> {
                 counts_all,
                 faults: Budget {
                     steps_back,
-                    ..WEATHER
+                    ..weather()
                 },
-                ..crowd(&[Mode::EXCLUSIVE, Mode::EXCLUSIVE, Mode::SHARED])
+                ..crowd(&TWO_WRITERS_AND_A_READER)
             },
         ),
     ]
@@ -220,21 +216,40 @@ fn failovers() -> Vec<Entry> {
         exhaustive("failover/longer replica", guarded(3, replica)).long(),
         walks(
             "failover/walks",
-            ClientsModel {
-                // A lease of six seconds, and by how much two clocks differ.
-                quarantine: Some(Duration::from_secs(7)),
-                faults: Budget {
-                    losses: 1,
-                    restarts: 1,
-                    copies: 3,
-                    failovers: 2,
-                    ..WEATHER
-                },
-                horizon: 60,
-                ..crowd(&[Mode::EXCLUSIVE, Mode::EXCLUSIVE, Mode::SHARED])
-            },
+            fails_over(crowd(&TWO_WRITERS_AND_A_READER)),
         ),
     ]
+}
+
+/// A server that restarts, is replaced and forgets, and then waits for a lease of six seconds, and by how
+/// much two clocks differ.
+fn fails_over(model: ClientsModel) -> ClientsModel {
+    ClientsModel {
+        quarantine: Some(Duration::from_secs(7)),
+        faults: Budget {
+            losses: 1,
+            restarts: 1,
+            copies: 3,
+            failovers: 2,
+            ..model.faults
+        },
+        horizon: 60,
+        ..model
+    }
+}
+
+/// What the assumptions exclude.
+fn nothing_holds(model: ClientsModel) -> ClientsModel {
+    ClientsModel {
+        promises: clients::TOKENS,
+        faults: Budget {
+            breaks: 2,
+            losses: 2,
+            jumps: 1,
+            ..model.faults
+        },
+        ..model
+    }
 }
 
 /// One client is slow and often cut off, the others are quick: what it believes is late.
@@ -278,16 +293,7 @@ fn crowds() -> Vec<Entry> {
         ),
         walks(
             "clients/nothing holds walks",
-            ClientsModel {
-                promises: clients::TOKENS,
-                faults: Budget {
-                    breaks: 2,
-                    losses: 2,
-                    jumps: 1,
-                    ..WEATHER
-                },
-                ..crowd(&[writer; 3])
-            },
+            nothing_holds(crowd(&[writer; 3])),
         ),
     ]
 }

@@ -4,22 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::Mode;
 
-use super::{Entry, WEATHER, crowd, exhaustive, person, two_writers, walks};
+use super::{
+    Entry, crowd, exhaustive, fails_over, nothing_holds, person, two_writers, walks, weather,
+};
 use crate::model::clients::{self, Budget, ClientsModel, Person};
 use crate::model::seen::Seen;
-
-const NONE: Budget = Budget {
-    doubled: 0,
-    late: 0,
-    cuts: 0,
-    deaths: 0,
-    ..WEATHER
-};
-
-const ADOPTION: Budget = Budget {
-    adoptions: 1,
-    ..NONE
-};
 
 /// Writers that share a process with the first of them.
 fn mates(first: usize, count: usize, of: Person) -> Vec<Person> {
@@ -49,13 +38,18 @@ fn with(count: usize, horizon: u64, faults: Budget) -> ClientsModel {
 
 /// The other client asks for what a caller lets others have.
 fn adopted(count: usize, horizon: u64) -> ClientsModel {
-    let mut model = with(count, horizon, ADOPTION);
+    let adoption = Budget {
+        adoptions: 1,
+        ..Budget::default()
+    };
+    let mut model = with(count, horizon, adoption);
     model.people[count].attempts = 0;
     model.seen = Seen::wanting(&["granted in a run", "passed on", "adopted"]);
     model
 }
 
 fn every_order() -> Vec<Entry> {
+    let none = Budget::default();
     let (late, doubled, cuts, deaths) = (1, 1, 1, 1);
     let (losses, breaks) = (1, 1);
     let void = |faults| ClientsModel {
@@ -78,20 +72,20 @@ fn every_order() -> Vec<Entry> {
     let replica = Budget {
         copies: 1,
         failovers: 1,
-        ..NONE
+        ..none
     };
     vec![
-        exhaustive("runs/drift", with(2, 2, NONE)),
-        exhaustive("runs/three", with(3, 0, NONE)),
-        exhaustive("runs/late", with(2, 1, Budget { late, ..NONE })),
-        exhaustive("runs/doubled", with(2, 1, Budget { doubled, ..NONE })).long(),
-        exhaustive("runs/cut", with(2, 1, Budget { cuts, ..NONE })).long(),
-        exhaustive("runs/deaths", with(2, 1, Budget { deaths, ..NONE })),
-        exhaustive("runs/break", void(Budget { breaks, ..NONE })).long(),
-        exhaustive("runs/loss", void(Budget { losses, ..NONE })),
+        exhaustive("runs/drift", with(2, 2, none)),
+        exhaustive("runs/three", with(3, 0, none)),
+        exhaustive("runs/late", with(2, 1, Budget { late, ..none })),
+        exhaustive("runs/doubled", with(2, 1, Budget { doubled, ..none })).long(),
+        exhaustive("runs/cut", with(2, 1, Budget { cuts, ..none })).long(),
+        exhaustive("runs/deaths", with(2, 1, Budget { deaths, ..none })),
+        exhaustive("runs/break", void(Budget { breaks, ..none })).long(),
+        exhaustive("runs/loss", void(Budget { losses, ..none })),
         exhaustive("runs/adoption", adopted(2, 2)),
         exhaustive("runs/adoption of three", adopted(3, 0)),
-        exhaustive("runs/quarantine", guarded(Budget { losses, ..NONE })),
+        exhaustive("runs/quarantine", guarded(Budget { losses, ..none })),
         exhaustive("runs/replica", alone(replica)),
     ]
 }
@@ -106,7 +100,7 @@ fn processes() -> ClientsModel {
         people,
         faults: Budget {
             adoptions: 1,
-            ..WEATHER
+            ..weather()
         },
         seen: Seen::wanting(&[
             "granted in a run",
@@ -123,36 +117,8 @@ fn processes() -> ClientsModel {
 fn long_ways() -> Vec<Entry> {
     vec![
         walks("runs/walks", processes()),
-        walks(
-            "runs/fail-over walks",
-            ClientsModel {
-                quarantine: Some(Duration::from_secs(7)),
-                faults: Budget {
-                    losses: 1,
-                    restarts: 1,
-                    copies: 3,
-                    failovers: 2,
-                    adoptions: 1,
-                    ..WEATHER
-                },
-                horizon: 60,
-                ..processes()
-            },
-        ),
-        walks(
-            "runs/nothing holds walks",
-            ClientsModel {
-                promises: clients::TOKENS,
-                faults: Budget {
-                    breaks: 2,
-                    losses: 2,
-                    jumps: 1,
-                    adoptions: 1,
-                    ..WEATHER
-                },
-                ..processes()
-            },
-        ),
+        walks("runs/fail-over walks", fails_over(processes())),
+        walks("runs/nothing holds walks", nothing_holds(processes())),
     ]
 }
 

@@ -22,14 +22,9 @@ use self::client::Client;
 use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
+use super::clock::{START, TICK, shown_at};
 use super::promise::{Broken, Judged, Promise};
 use super::seen::Seen;
-
-/// What passes with one tick.
-pub(super) const TICK: Duration = Duration::from_secs(1);
-
-/// When the model begins, by the store's clock.
-const START: u64 = 1_000_000_000;
 
 /// By how many ticks the store's clock steps back.
 const STEP_BACK: u64 = 2;
@@ -178,11 +173,6 @@ impl Judged for State {
 }
 
 impl ClientsModel {
-    fn run_at(rate: i64, ticks: u64) -> u64 {
-        let real = i64::try_from(ticks).unwrap_or(i64::MAX / 4) * 1_000_000;
-        u64::try_from(real + real / 1_000_000 * rate).unwrap_or_default()
-    }
-
     /// Lets time pass.
     fn pass(&self, state: &mut State) {
         state.ticks += 1;
@@ -191,12 +181,11 @@ impl ClientsModel {
     }
 
     fn set_clock(&self, state: &mut State) {
-        let run = Self::run_at(self.server_rate, state.ticks + state.ahead);
-        state.clock = StoreTime(START + run);
+        state.clock = StoreTime(shown_at(self.server_rate, state.ticks + state.ahead));
     }
 
     fn moment(&self, state: &State, client: usize) -> Moment {
-        Moment(START + Self::run_at(self.people[client].rate, state.ticks))
+        Moment(shown_at(self.people[client].rate, state.ticks))
     }
 }
 

@@ -13,3 +13,15 @@ impl Stopwatch {
         self.0.elapsed().unwrap_or_default()
     }
 }
+
+/// What passes with one tick of a model.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// When a model begins, by any clock: with room to both sides.
+pub(super) const START: u64 = 1_000_000_000;
+
+/// What a clock shows after so many ticks that is faster than real by so many millionths.
+pub(super) fn shown_at(rate: i64, ticks: u64) -> u64 {
+    let run = i64::try_from(ticks).unwrap_or(i64::MAX / 4) * (1_000_000 + rate);
+    START.saturating_add_signed(run)
+}

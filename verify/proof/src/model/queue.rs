@@ -20,14 +20,9 @@ use leasehold_core::{
 pub(super) use self::cast::Part;
 use self::runs::{Follower, Granted};
 use super::checker::Subject;
+use super::clock::{START, TICK};
 use super::promise::{Broken, Judged, Promise};
 use super::seen::Seen;
-
-/// What passes with one tick.
-pub(super) const TICK: Duration = Duration::from_secs(1);
-
-/// When the model begins, by the store's clock: with room for steps back.
-const START: StoreTime = StoreTime(1_000_000_000);
 
 /// How far the store's clock steps back.
 const STEP_BACK: Duration = Duration::from_secs(2);
@@ -165,7 +160,7 @@ impl Hash for State {
 
 impl State {
     fn clock(&self) -> StoreTime {
-        let now = START + TICK * u32::try_from(self.ticks).unwrap_or(u32::MAX);
+        let now = StoreTime(START) + TICK * u32::try_from(self.ticks).unwrap_or(u32::MAX);
         if self.stepped_back {
             now.before(STEP_BACK)
         } else {

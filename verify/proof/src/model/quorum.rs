@@ -17,14 +17,9 @@ use leasehold_core::{ClaimId, Moment, Reply, StoreTime, Token, Validity};
 
 use self::server::{Message, Server};
 use super::checker::Subject;
+use super::clock::{START, TICK, shown_at};
 use super::promise::{Broken, Judged, Promise};
 use super::seen::Seen;
-
-/// What passes with one tick.
-const TICK: Duration = Duration::from_secs(1);
-
-/// The time of day when the model begins, with room to both sides.
-const START: u64 = 1_000_000_000;
 
 /// A model of clients and independent servers.
 #[derive(Debug, Clone)]
@@ -187,14 +182,8 @@ impl State {
 }
 
 impl QuorumModel {
-    fn run_at(rate: i64, ticks: u64) -> i64 {
-        let real = i64::try_from(ticks).unwrap_or(i64::MAX / 4) * 1_000_000;
-        real + real / 1_000_000 * rate
-    }
-
     fn moment(&self, state: &State, client: usize) -> Moment {
-        let run = Self::run_at(self.people[client].rate, state.ticks);
-        Moment(START.saturating_add_signed(run))
+        Moment(shown_at(self.people[client].rate, state.ticks))
     }
 
     fn wall(&self, state: &State, client: usize) -> u64 {
@@ -203,8 +192,8 @@ impl QuorumModel {
     }
 
     fn clock(&self, state: &State, server: usize) -> StoreTime {
-        let run = Self::run_at(self.server_rate, state.ticks + state.servers[server].ahead);
-        StoreTime(START.saturating_add_signed(run))
+        let ticks = state.ticks + state.servers[server].ahead;
+        StoreTime(shown_at(self.server_rate, ticks))
     }
 
     fn id(client: usize, begun: u8) -> ClaimId {

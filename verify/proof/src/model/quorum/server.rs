@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Closed, Command, Holder, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime,
-    Token,
+    Claim, ClaimId, Closed, Command, Holder, Now, Outcome, Queue, Reply, ServerMarker, SetTerms,
+    StoreTime, Token,
 };
 
 use super::{QuorumModel, START, State};
@@ -108,40 +108,21 @@ fn terms(model: &QuorumModel) -> SetTerms {
 
 impl QuorumModel {
     pub(super) fn arrive(&self, state: &mut State, message: &Message) {
-        let now = self.clock(state, message.server);
-        let server = &mut state.servers[message.server];
-        let outcome = match &*message.what {
-            What::Answer(reply, at) => {
-                let (reply, at) = (*reply, *at);
-                return self.hear(
-                    state,
-                    message.client,
-                    message.server,
-                    message.tag,
-                    reply,
-                    at,
-                );
-            }
-            What::Ask(command) => {
-                let closed = self.admit(server, now);
-                let now = Now {
-                    closed,
-                    ..Now::from(now)
-                };
-                server.queue.apply(command, now)
-            }
+        let (client, server, tag) = (message.client, message.server, message.tag);
+        let command = match &*message.what {
+            What::Ask(command) => command,
+            What::Answer(reply, at) => return self.hear(state, client, server, tag, *reply, *at),
         };
-        let (reply, at) = (outcome.reply, outcome.at);
-        if let Tag::Farewell(_) = message.tag {
+        let (now, it) = (self.clock(state, server), &mut state.servers[server]);
+        let closed = self.admit(it, now);
+        let now = Now {
+            closed,
+            ..Now::from(now)
+        };
+        let Outcome { reply, at, .. } = it.queue.apply(command, now);
+        if let Tag::Farewell(_) = tag {
             // Its answer changes nothing but what is checked, so it need not travel.
-            return self.hear(
-                state,
-                message.client,
-                message.server,
-                message.tag,
-                reply,
-                at,
-            );
+            return self.hear(state, client, server, tag, reply, at);
         }
         if let Reply::Quarantined { .. } = reply {
             self.seen.note("quarantined");

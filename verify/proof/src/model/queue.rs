@@ -13,8 +13,8 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Queue, Release, Renew, Snapshot,
-    StoreTime, Token,
+    Arrival, Claim, ClaimId, ClaimView, ClientInfo, Command, Holder, Inbox, Queue, Release, Renew,
+    Snapshot, StoreTime, Token,
 };
 
 pub(super) use self::cast::Part;
@@ -184,6 +184,11 @@ fn number(claim: &ClaimView) -> usize {
 fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
     let holders = seen.holders.iter().map(|holder| &holder.claim);
     holders.chain(seen.waiters.iter().map(|waiter| &waiter.claim))
+}
+
+fn holder(seen: &Snapshot, arrival: Arrival) -> Option<&Holder> {
+    let mut holders = seen.holders.iter();
+    holders.find(|holder| holder.claim.arrival == arrival)
 }
 
 fn id(part: usize) -> ClaimId {

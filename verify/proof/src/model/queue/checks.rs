@@ -7,7 +7,7 @@ use leasehold_core::{
     Token, UNHEARD_CUT,
 };
 
-use super::{Act, Follower, QueueModel, State, claims, number};
+use super::{Act, Follower, QueueModel, State, claims, holder, number};
 use crate::model::promise::Promise;
 
 /// One step: the key before and after, at the same time.
@@ -109,10 +109,7 @@ impl Step<'_> {
             let token = self.follower(claim.arrival)?.token;
             Some(New { claim, token })
         });
-        let held = |new: &New<'_>| {
-            let mut holders = self.was.holders.iter();
-            holders.any(|old| old.claim.arrival == new.claim.arrival)
-        };
+        let held = |new: &New<'_>| holder(&self.was, new.claim.arrival).is_some();
         let followed = |new: &New<'_>| {
             let mut followed = self.followed.iter();
             followed.any(|old| (old.arrival, old.token) == (new.claim.arrival, new.token))
@@ -191,10 +188,8 @@ impl Step<'_> {
         };
         let holders = &self.is.holders;
         let apart = holders.iter().all(|a| {
-            let others = holders
-                .iter()
-                .filter(|b| b.claim.arrival != a.claim.arrival);
-            others.into_iter().all(|b| of_one_owner(a, b))
+            let is_it = |b: &Holder| b.claim.arrival == a.claim.arrival;
+            holders.iter().all(|b| is_it(b) || of_one_owner(a, b))
         });
         let joins = |new: &New<'_>| self.was.holders.iter().any(|old| old.token == new.token);
         apart && self.granted().all(|new| new.token > highest || joins(&new))
@@ -321,10 +316,8 @@ impl Step<'_> {
     /// Who is granted by another's step has time to hear of it, unless nobody listens.
     fn no_grant_lapses_on_its_way(&self) -> bool {
         let actor = self.act.actor();
-        let heard = self
-            .granted()
-            .filter(|new| Some(number(new.claim)) != actor);
-        heard.into_iter().all(|new| {
+        let mut heard = (self.granted()).filter(|new| Some(number(new.claim)) != actor);
+        heard.all(|new| {
             let part = &self.model.parts[number(new.claim)];
             new.claim.deadline >= self.outcome.at + PROMOTED_FLOOR.max(part.min_hold)
         })
@@ -345,12 +338,6 @@ impl Step<'_> {
 
     fn the_answer_is_true(&self) -> bool {
         let here = self.of_actor(&self.is);
-        let held = |claim: &ClaimView, seen: &Snapshot| {
-            let holders = seen.holders.iter();
-            holders
-                .into_iter()
-                .any(|h| h.claim.arrival == claim.arrival)
-        };
         // Its client may have passed the hold on to it by then.
         let follows = |claim: &ClaimView| {
             let mut followed = self.followed.iter();
@@ -359,11 +346,7 @@ impl Step<'_> {
         match self.outcome.reply {
             _ if matches!(self.act, Act::Stranger(_)) => self.outcome.reply == Reply::Taken,
             Reply::Standing(standing) => here.is_some_and(|claim| {
-                let holder = self
-                    .is
-                    .holders
-                    .iter()
-                    .find(|h| h.claim.arrival == claim.arrival);
+                let holder = holder(&self.is, claim.arrival);
                 let follower = self.follower(claim.arrival);
                 let token = holder.map(|holder| holder.token);
                 let token = token.or_else(|| follower.map(|follower| follower.token));
@@ -374,9 +357,9 @@ impl Step<'_> {
                     && (standing.position == 0) == holder.is_some()
             }),
             Reply::Busy { .. } => here.is_none() && !self.could_be_granted(),
-            Reply::Released { held: was } => self
-                .of_actor(&self.was)
-                .is_some_and(|claim| held(claim, &self.was) == was || follows(claim)),
+            Reply::Released { held } => self.of_actor(&self.was).is_some_and(|claim| {
+                holder(&self.was, claim.arrival).is_some() == held || follows(claim)
+            }),
             Reply::Absent => self.of_actor(&self.was).is_none(),
             Reply::Gone => here.is_none(),
             _ => true,
@@ -410,12 +393,8 @@ impl Step<'_> {
                 seen.note("granted while it waited");
             }
         }
-        if self
-            .was
-            .holders
-            .iter()
-            .any(|old| self.steps_back(&old.claim))
-        {
+        let mut holders = self.was.holders.iter();
+        if holders.any(|old| self.steps_back(&old.claim)) {
             seen.note("passed over");
         }
         match self.outcome.reply {

@@ -6,7 +6,7 @@ use leasehold_core::{Arrival, ClaimView, Mode, Queue, Snapshot, StoreTime, Token
 use serde::Deserialize;
 
 use super::checks::Step;
-use super::{Act, QueueModel, State, number};
+use super::{Act, QueueModel, State, holder, number};
 
 /// A claim that is granted behind another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +74,7 @@ impl State {
         let ahead = ahead.chain(granted.iter().map(|(_, entry)| Some(entry.arrival)));
         let places = granted.iter().zip(ahead);
         let followers = places.filter_map(|((token, entry), ahead)| {
-            let mut holders = seen.holders.iter();
-            let holds = holders.any(|holder| holder.claim.arrival == entry.arrival);
+            let holds = holder(seen, entry.arrival).is_some();
             let follows = !holds && entry.deadline > seen.at;
             Some(Follower {
                 arrival: entry.arrival,
@@ -154,13 +153,9 @@ impl Step<'_> {
             claim.is_none_or(|claim| self.leaves(claim) || self.steps_back(claim))
         };
         let stands = |follower: &Follower| {
-            let same = |token| token == follower.token;
-            let holder = self.is.holders.iter();
-            let mut holder = holder.filter(|holder| holder.claim.arrival == follower.arrival);
-            holder.any(|holder| same(holder.token))
-                || self
-                    .follower(follower.arrival)
-                    .is_some_and(|is| same(is.token))
+            let holder = holder(&self.is, follower.arrival).map(|holder| holder.token);
+            let follows = self.follower(follower.arrival).map(|is| is.token);
+            [holder, follows].contains(&Some(follower.token))
         };
         let mut followers = self.followed.iter();
         self.act == Act::Break || followers.all(|follower| leaves(follower) || stands(follower))

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use leasehold::{Client, Error, ErrorKind, Owner};
 use tokio::task::JoinSet;
 
-use super::{Fixture, Outcome, client_with, knows_all_kinds, no_inbox_is_open, soon, ttl};
+use super::{Fixture, Outcome, client_with, knows_all_kinds, no_inbox_is_open, soon, ttl, until};
 use crate::dice::Dice;
 
 /// How many live at a time.
@@ -194,17 +194,11 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
         }
         lives.abort_all();
         while lives.join_next().await.is_some() {}
-        soon(kind, async {
-            while !clients[0].list("*").await.expect("a list").is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        let is_free = async || clients[0].list("*").await.expect("a list").is_empty();
+        until(kind, 5, is_free).await;
     }
-    soon("no task left", async {
-        while metrics.num_alive_tasks() > before {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    until("no task left", 20, async || {
+        metrics.num_alive_tasks() <= before
     })
     .await;
     no_inbox_is_open(fixture).await;

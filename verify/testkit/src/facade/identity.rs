@@ -8,7 +8,7 @@ use leasehold::{
 };
 
 use super::{
-    Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, queued, soon, ttl,
+    Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, queued, soon, ttl, until,
 };
 
 /// A rotated id is stale; the lease stays what it was.
@@ -54,11 +54,9 @@ pub async fn the_watchdog_rotates(fixture: &dyn Fixture) -> Outcome {
     let client = client_with(fixture, settings).await;
     let lease = client.mutex("k")?.lock().await?;
     let first = lease.parts().unwrap();
-    soon("three rotations", async {
-        while lease.parts().unwrap().version() < 3 {
-            assert_eq!(lease.state(), LeaseState::Held);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    until("three rotations", 20, async || {
+        assert_eq!(lease.state(), LeaseState::Held);
+        lease.parts().unwrap().version() >= 3
     })
     .await;
     assert_ne!(lease.parts().unwrap().claim(), first.claim());

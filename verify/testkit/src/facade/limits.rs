@@ -1,10 +1,9 @@
 //! Calls with a time limit, on a store that does not answer: each ends with its limit and one
 //! allowance, says that the store is out of reach, and names the limit.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use leasehold::core::{GRACE, written};
 use leasehold::{Client, Error, ErrorKind, LockOptions, Retry, Settings};
 use tokio::time::Instant;
@@ -12,71 +11,57 @@ use tokio::time::Instant;
 use super::gated::{Gate, Gated};
 use super::{Fixture, Outcome, client, client_on, idle, knows_all_kinds, queued, soon};
 
-/// A call that is not granted, and its name.
-type Call = (
-    &'static str,
-    Pin<Box<dyn Future<Output = Option<Error>> + Send>>,
-);
+/// The name of a call, and how it ends if it is not granted.
+type Call = (&'static str, BoxFuture<'static, Option<Error>>);
+
+fn call<T>(
+    name: &'static str,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Call {
+    (name, Box::pin(async move { work.await.err() }))
+}
 
 /// Asks, by each call that has a limit; `all`: the store knows all kinds of locks. A call that
 /// is added to the library belongs here.
 fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
-    let mut call = |name, call: Pin<Box<dyn Future<Output = _> + Send>>| calls.push((name, call));
     let lock = client.mutex("k").expect("a lock");
     let (with_options, retrying) = (lock.clone(), lock.clone().retrying(Retry::default()));
-    call(
-        "lock_within",
-        Box::pin(async move { lock.lock_within(limit).await.err() }),
-    );
-    call(
-        "acquire",
-        Box::pin(async move {
-            with_options
-                .lock_opts(LockOptions::new().within(limit))
-                .await
-                .err()
-        }),
-    );
-    call(
-        "retrying",
-        Box::pin(async move { retrying.lock_within(limit).await.err() }),
-    );
+    let options = LockOptions::new().within(limit);
     let blocking = leasehold::blocking::Client::from(client.clone());
-    call(
-        "blocking",
-        Box::pin(async move {
-            let lock = blocking.mutex("k").expect("a lock");
-            let late = tokio::task::spawn_blocking(move || lock.lock_within(limit).err());
-            late.await.expect("no panic")
-        }),
-    );
+    let blocking = async move {
+        let lock = blocking.mutex("k").expect("a lock");
+        let late = tokio::task::spawn_blocking(move || lock.lock_within(limit).map(drop));
+        late.await.expect("no panic")
+    };
     let election = client.election("e").expect("an election");
-    call(
-        "campaign_within",
-        Box::pin(async move { election.campaign_within("", limit).await.err() }),
-    );
+    let mut calls = vec![
+        call("lock_within", async move { lock.lock_within(limit).await }),
+        call(
+            "acquire",
+            async move { with_options.lock_opts(options).await },
+        ),
+        call("retrying", async move { retrying.lock_within(limit).await }),
+        call("blocking", blocking),
+        call("campaign_within", async move {
+            election.campaign_within("", limit).await
+        }),
+    ];
     if all {
         let several = client.multi(["k", "l"]).expect("a lock");
-        call(
-            "multi",
-            Box::pin(async move { several.lock_within(limit).await.err() }),
-        );
         let permits = client.semaphore("s", 1).expect("a semaphore");
-        call(
-            "acquire_within",
-            Box::pin(async move { permits.acquire_within(limit).await.err() }),
-        );
         let reads = client.rwlock("r").expect("a lock");
         let writes = reads.clone();
-        call(
-            "read_within",
-            Box::pin(async move { reads.read_within(limit).await.err() }),
-        );
-        call(
-            "write_within",
-            Box::pin(async move { writes.write_within(limit).await.err() }),
-        );
+        calls.extend([
+            call("multi", async move { several.lock_within(limit).await }),
+            call("acquire_within", async move {
+                permits.acquire_within(limit).await
+            }),
+            call("read_within", async move { reads.read_within(limit).await }),
+            call(
+                "write_within",
+                async move { writes.write_within(limit).await },
+            ),
+        ]);
     }
     calls
 }
@@ -84,20 +69,14 @@ fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
 /// The same for calls that do not wait: they have the time of an operation.
 fn tries(client: &Client, all: bool) -> Vec<Call> {
     let lock = client.mutex("k").expect("a lock");
-    let mut calls: Vec<Call> = vec![(
-        "try_lock",
-        Box::pin(async move { lock.try_lock().await.err() }),
-    )];
+    let mut calls = vec![call("try_lock", async move { lock.try_lock().await })];
     if all {
         let several = client.multi(["k", "l"]).expect("a lock");
         let permits = client.semaphore("s", 1).expect("a semaphore");
-        calls.push((
-            "multi",
-            Box::pin(async move { several.try_lock().await.err() }),
-        ));
-        calls.push((
+        calls.push(call("multi", async move { several.try_lock().await }));
+        calls.push(call(
             "try_acquire",
-            Box::pin(async move { permits.try_acquire().await.err() }),
+            async move { permits.try_acquire().await },
         ));
     }
     calls

@@ -169,6 +169,16 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
 }
 
+/// Looks, every so many milliseconds, until it is so.
+async fn until(what: &str, millis: u64, is_so: impl AsyncFn() -> bool) {
+    soon(what, async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+    })
+    .await;
+}
+
 /// What `tasks` send next, if any still does; one that failed is told at once, since the others may
 /// wait for it. If nothing comes, it says how the queue of "k" stands.
 async fn next_sent<T>(
@@ -212,12 +222,8 @@ async fn idle(client: &Client, key: &str) {
 
 /// Waits until the store sees no client that listens.
 async fn no_inbox_is_open(fixture: &dyn Fixture) {
-    soon("closed inboxes", async {
-        while fixture.open_inboxes().is_some_and(|open| open > 0) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
+    let closed = async || fixture.open_inboxes().is_none_or(|open| open == 0);
+    until("closed inboxes", 2, closed).await;
 }
 
 /// Waits until so many wait for `key`; for a moment where no queue shows them.
@@ -575,12 +581,8 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) -> Outcome {
     // Batches may still be under way. Without a queue each waits by asking, and what
     // it got is given back meanwhile.
     if a.capabilities().queueing {
-        soon("no task but the waiters", async {
-            while metrics.num_alive_tasks() > tasks_before + LOCKS + 32 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        let few = async || metrics.num_alive_tasks() <= tasks_before + LOCKS + 32;
+        until("no task but the waiters", 2, few).await;
     }
     assert!(held.iter().all(leasehold::Lease::is_valid));
     drop(held);
@@ -614,10 +616,8 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) -> Outcome {
     for n in 0..3 {
         idle(&a, &format!("k{n}")).await;
     }
-    soon("no task left", async {
-        while metrics.num_alive_tasks() > before {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    until("no task left", 20, async || {
+        metrics.num_alive_tasks() <= before
     })
     .await;
     assert!(a.list("*").await?.is_empty());

@@ -193,14 +193,17 @@ impl Members {
     pub(super) fn cut_off(&self, server: &RedisServer) {
         let at = self.place(server);
         self.cut_off_places().insert(at);
-        for other in 0..self.servers.len() {
-            let whom = if other == at {
-                Peers::All
-            } else {
-                Peers::At(source(at))
-            };
-            self.proxies(other).for_each(|proxy| proxy.isolate(whom));
-        }
+        self.around(at)
+            .for_each(|(proxy, whom)| proxy.isolate(whom));
+    }
+
+    /// The proxies on the way to a server and from it, each with the peers that it is about.
+    fn around(&self, at: usize) -> impl Iterator<Item = (&Proxy, Peers)> {
+        (0..self.servers.len()).flat_map(move |other| {
+            let from_it = Peers::At(source(at));
+            let whom = if other == at { Peers::All } else { from_it };
+            self.proxies(other).map(move |proxy| (proxy, whom))
+        })
     }
 
     pub(super) fn separate(&self, one: &RedisServer, other: &RedisServer) {
@@ -213,14 +216,7 @@ impl Members {
 
     pub(super) fn rejoin(&self, server: &RedisServer) {
         let at = self.place(server);
-        for other in 0..self.servers.len() {
-            let whom = if other == at {
-                Peers::All
-            } else {
-                Peers::At(source(at))
-            };
-            self.proxies(other).for_each(|proxy| proxy.rejoin(whom));
-        }
+        self.around(at).for_each(|(proxy, whom)| proxy.rejoin(whom));
         self.cut_off_places().remove(&at);
     }
 }

@@ -111,6 +111,20 @@ fn in_order(reply: Reply) -> Reply {
     Reply::Array([start, &fields.concat()].concat())
 }
 
+fn packed(words: &[impl redis::ToRedisArgs]) -> Vec<u8> {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command.get_packed_command()
+}
+
+/// What a real server answers.
+fn answer(real: &mut redis::Connection, command: &[u8]) -> Reply {
+    match redis::ConnectionLike::req_packed_command(real, command) {
+        Ok(value) => without_words(of_value(value)),
+        Err(error) => Reply::Error(error.code().expect("the server answers").to_owned()),
+    }
+}
+
 /// The same server, asked without a network.
 struct Direct(Arc<Server>);
 
@@ -135,11 +149,7 @@ fn ask(
 ) -> Reply {
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(keys.len()).arg(keys).arg(arguments);
-    let packed = eval.get_packed_command();
-    match redis::ConnectionLike::req_packed_command(real, &packed) {
-        Ok(value) => without_words(of_value(value)),
-        Err(error) => Reply::Error(error.code().expect("the server answers").to_owned()),
-    }
+    answer(real, &eval.get_packed_command())
 }
 
 /// These tests take what time the others leave, and so does their server.
@@ -268,15 +278,7 @@ fn commands_answer_as_a_real_server_does() {
         let wall = Duration::from_secs(1_700_000_000);
         let simulated = data.run(&name, &words[1..], wall, false);
         let simulated = simulated.unwrap_or_else(|| super::data::unknown(&words));
-        let mut command = redis::Cmd::new();
-        for word in &words {
-            command.arg(word.as_slice());
-        }
-        let packed = command.get_packed_command();
-        let answer = match redis::ConnectionLike::req_packed_command(&mut real, &packed) {
-            Ok(value) => without_words(of_value(value)),
-            Err(error) => Reply::Error(error.code().unwrap_or("ERR").to_owned()),
-        };
+        let answer = answer(&mut real, &packed(&words));
         let flat = |reply: Reply| match reply {
             Reply::Map(pairs) => Reply::Array(
                 pairs
@@ -290,6 +292,11 @@ fn commands_answer_as_a_real_server_does() {
     }
 }
 
+/// What a script can answer, and the name that a server gives it.
+const ANSWERS: &str =
+    "return {KEYS[1], ARGV[1], 3.9, true, false, {ok = 'fine'}, {err = 'NO wrong'}}";
+const NAME: &str = "9d3271cac17acabcd7586598ead0f11a22badc98";
+
 const CONVERSATION: &[&[&str]] = &[
     &["SUBSCRIBE", "inbox"],
     &["PUBLISH", "inbox", "hello"],
@@ -299,38 +306,12 @@ const CONVERSATION: &[&[&str]] = &[
     &["UNSUBSCRIBE", "inbox"],
     &["PUBLISH", "inbox", "hello"],
     &["CLIENT", "SETNAME", "somebody"],
-    &[
-        "SCRIPT",
-        "LOAD",
-        "return {KEYS[1], ARGV[1], 3.9, true, false, {ok = 'fine'}, {err = 'NO wrong'}}",
-    ],
-    &[
-        "SCRIPT",
-        "EXISTS",
-        "9d3271cac17acabcd7586598ead0f11a22badc98",
-        "none",
-    ],
-    &[
-        "EVAL",
-        "return {KEYS[1], ARGV[1], 3.9, true, false, {ok = 'fine'}, {err = 'NO wrong'}}",
-        "1",
-        "key",
-        "argument",
-    ],
-    &[
-        "EVALSHA",
-        "9d3271cac17acabcd7586598ead0f11a22badc98",
-        "1",
-        "key",
-        "argument",
-    ],
+    &["SCRIPT", "LOAD", ANSWERS],
+    &["SCRIPT", "EXISTS", NAME, "none"],
+    &["EVAL", ANSWERS, "1", "key", "argument"],
+    &["EVALSHA", NAME, "1", "key", "argument"],
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],
-    &[
-        "EVALSHA",
-        "9d3271cac17acabcd7586598ead0f11a22badc98",
-        "2",
-        "key",
-    ],
+    &["EVALSHA", NAME, "2", "key"],
     &["SET", "text", "value"],
     &["GET", "text"],
     &["GET", "none"],
@@ -341,18 +322,10 @@ const CONVERSATION: &[&[&str]] = &[
     &["EVAL", "return redis.call('HGETALL', 'hash')", "0"],
     &["EVAL", "return redis.pcall('GET', 'hash').err", "0"],
     &["EVAL", "return {err = 'LHTYPE string'}", "0"],
-    &[
-        "EVAL",
-        "return redis.call('PUBLISH', 'inbox', 'hello')",
-        "0",
-    ],
+    &["EVAL", PUBLISH, "0"],
 ];
 
-fn packed(words: &[&str]) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    command.arg(words);
-    command.get_packed_command()
-}
+const PUBLISH: &str = "return redis.call('PUBLISH', 'inbox', 'hello')";
 
 /// What a real server answers, up to the answer to a `PING` behind it.
 fn hear(real: &mut TcpStream, words: &[&str]) -> Vec<u8> {

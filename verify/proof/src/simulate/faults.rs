@@ -28,8 +28,8 @@ enum Kind {
     StepForward,
 }
 
-const OF_MEMORY: &[Kind] = &[Kind::StopClient, Kind::SleepClient];
-const OF_SERVERS: &[Kind] = &[
+/// The first two need no servers.
+const ALL: &[Kind] = &[
     Kind::StopClient,
     Kind::SleepClient,
     Kind::KillClient,
@@ -75,9 +75,9 @@ impl Faults {
         let plan = &stage.common.plan;
         let mut chance = Chance::new(plan.seed, "faults");
         let all = if plan.deployment == Deployment::Memory {
-            OF_MEMORY
+            &ALL[..2]
         } else {
-            OF_SERVERS
+            ALL
         };
         // Not everything in every run: what is rare alone shows where it is frequent.
         let mut kinds: Vec<_> = all.iter().copied().filter(|_| chance.percent(60)).collect();
@@ -103,10 +103,8 @@ impl Faults {
 
     /// When something begins or ends next.
     pub(crate) fn next(&self) -> Duration {
-        self.ends
-            .iter()
-            .map(|(at, _)| *at)
-            .fold(self.next, Duration::min)
+        let ends = self.ends.iter().map(|(at, _)| *at);
+        ends.fold(self.next, Duration::min)
     }
 
     /// Begins and ends what is due.
@@ -117,10 +115,8 @@ impl Faults {
             undo(stage, end)?;
         }
         if self.next <= now {
-            self.next = now
-                + self
-                    .chance
-                    .mostly_short(millis(10)..=stage.common.plan.calm);
+            let calm = millis(10)..=stage.common.plan.calm;
+            self.next = now + self.chance.mostly_short(calm);
             if !self.kinds.is_empty() {
                 let kind = self.kinds[self.chance.index(self.kinds.len())];
                 if let Some((lasts, end)) = self.begin(stage, kind) {
@@ -145,9 +141,8 @@ impl Faults {
 
     /// Begins a fault, if there is somebody to suffer it: how long it lasts.
     fn begin(&mut self, stage: &mut Stage, kind: Kind) -> Option<(Duration, End)> {
-        let lasts = self
-            .chance
-            .mostly_short(millis(5)..=stage.common.plan.ttl * 3);
+        let range = millis(5)..=stage.common.plan.ttl * 3;
+        let lasts = self.chance.mostly_short(range);
         let client = self.chance.index(stage.guests.len());
         let server = self.chance.index(stage.servers.len().max(1));
         let end = match kind {
@@ -228,10 +223,8 @@ impl Faults {
             return None;
         }
         stage.kill_client(client, silently);
-        tell(
-            stage,
-            format!("client {client} is killed, silently: {silently}"),
-        );
+        let what = format!("client {client} is killed, silently: {silently}");
+        tell(stage, what);
         Some(End::StartClient(client))
     }
 
@@ -242,10 +235,8 @@ impl Faults {
             stage.world.net.cut(back);
             self.ends.push((stage.now() + lasts, End::Open(back)));
         }
-        tell(
-            stage,
-            format!("way {way:?} is cut for {lasts:?}, both: {both}"),
-        );
+        let what = format!("way {way:?} is cut for {lasts:?}, both: {both}");
+        tell(stage, what);
         End::Open(way)
     }
 
@@ -257,10 +248,8 @@ impl Faults {
         if forward {
             stage.clock_jumped();
         }
-        tell(
-            stage,
-            format!("the clock of server {server} is stepped by {by:?}, forward: {forward}"),
-        );
+        let what = format!("the clock of server {server} is stepped by {by:?}, forward: {forward}");
+        tell(stage, what);
         End::Nothing
     }
 
@@ -272,10 +261,8 @@ impl Faults {
             stage.servers[server].erase();
             stage.forgot();
         }
-        tell(
-            stage,
-            format!("server {server} is killed, loses its data: {loses}"),
-        );
+        let what = format!("server {server} is killed, loses its data: {loses}");
+        tell(stage, what);
         Some(End::StartServer(server))
     }
 
@@ -306,20 +293,12 @@ fn tell(stage: &Stage, what: String) {
 
 fn undo(stage: &mut Stage, end: End) -> std::io::Result<()> {
     match end {
-        End::Nothing => Ok(()),
-        End::StartClient(client) => stage.start_client(client),
-        End::StartServer(server) => stage.start_server(server),
-        End::Open(way) => {
-            stage.world.net.open(way, stage.now());
-            Ok(())
-        }
-        End::Hasten(way) => {
-            stage.world.net.slow(way, Duration::ZERO);
-            Ok(())
-        }
-        End::Empty(server) => {
-            stage.servers[server].fill(false);
-            Ok(())
-        }
+        End::Nothing => {}
+        End::StartClient(client) => stage.start_client(client)?,
+        End::StartServer(server) => stage.start_server(server)?,
+        End::Open(way) => stage.world.net.open(way, stage.now()),
+        End::Hasten(way) => stage.world.net.slow(way, Duration::ZERO),
+        End::Empty(server) => stage.servers[server].fill(false),
     }
+    Ok(())
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use leasehold_store::glob;
+
 use super::reply::Reply;
 
 type Words<'a> = &'a [Vec<u8>];
@@ -168,6 +170,15 @@ impl Data {
         }
     }
 
+    fn ends(&self, key: &[u8]) -> Option<u64> {
+        self.keys.get(key)?.ends
+    }
+
+    fn put(&mut self, key: &[u8], text: Vec<u8>, ends: Option<u64>) {
+        let value = Kept::Text(text);
+        self.keys.insert(key.to_vec(), Entry { value, ends });
+    }
+
     fn set(
         &mut self,
         key: &[u8],
@@ -175,14 +186,14 @@ impl Data {
         options: Words<'_>,
         millis: u64,
     ) -> Result<Reply, &'static str> {
-        let there = self.keys.get(key).map(|entry| entry.ends);
+        let there = self.keys.contains_key(key);
         let (mut ends, mut may) = (None, true);
         let mut options = options.iter();
         while let Some(option) = options.next() {
             match option.to_ascii_uppercase().as_slice() {
-                b"NX" => may = there.is_none(),
-                b"XX" => may = there.is_some(),
-                b"KEEPTTL" => ends = there.flatten(),
+                b"NX" => may = !there,
+                b"XX" => may = there,
+                b"KEEPTTL" => ends = self.ends(key),
                 b"PX" => ends = Some(after(millis, options.next(), 1)?),
                 b"EX" => ends = Some(after(millis, options.next(), 1000)?),
                 _ => return Err(SYNTAX),
@@ -191,8 +202,7 @@ impl Data {
         if !may {
             return Ok(Reply::Nil);
         }
-        let value = Kept::Text(value.to_vec());
-        self.keys.insert(key.to_vec(), Entry { value, ends });
+        self.put(key, value.to_vec(), ends);
         Ok(Reply::ok())
     }
 
@@ -208,14 +218,7 @@ impl Data {
         text.resize(text.len().max(end), 0);
         text[at..end].copy_from_slice(value);
         let len = text.len();
-        let ends = self.keys.get(key).and_then(|entry| entry.ends);
-        self.keys.insert(
-            key.to_vec(),
-            Entry {
-                value: Kept::Text(text),
-                ends,
-            },
-        );
+        self.put(key, text, self.ends(key));
         Ok(int(len))
     }
 
@@ -226,9 +229,7 @@ impl Data {
                 .and_then(|number| number.checked_add(1))
                 .ok_or(NO_NUMBER)?,
         };
-        let ends = self.keys.get(key).and_then(|entry| entry.ends);
-        let value = Kept::Text(next.to_string().into_bytes());
-        self.keys.insert(key.to_vec(), Entry { value, ends });
+        self.put(key, next.to_string().into_bytes(), self.ends(key));
         Ok(Reply::Int(next))
     }
 
@@ -288,7 +289,9 @@ impl Data {
             .chunks(2)
             .find(|option| option[0].eq_ignore_ascii_case(b"MATCH"));
         let pattern = pattern.and_then(|option| option.get(1));
-        let matches = |key: &&Vec<u8>| pattern.is_none_or(|pattern| glob(pattern, key));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let matches =
+            |key: &&Vec<u8>| pattern.is_none_or(|it| glob::matches(&text(it), &text(key)));
         let keys = self.keys.keys().filter(matches).map(Reply::bulk).collect();
         Reply::Array(vec![Reply::bulk("0"), Reply::Array(keys)])
     }
@@ -306,19 +309,5 @@ fn after(millis: u64, time: Option<&Vec<u8>>, unit: u64) -> Result<u64, &'static
         Some(Some(_)) => Err("ERR invalid expire time in 'set' command"),
         Some(None) => Err(NO_NUMBER),
         None => Err(SYNTAX),
-    }
-}
-
-/// `*`, `?` and escapes: what the patterns of this workload have.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern.split_first(), text.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=text.len()).any(|from| glob(rest, &text[from..])),
-        (Some((b'?', rest)), Some((_, text))) => glob(rest, text),
-        (Some((b'\\', rest)), Some((byte, text))) => rest
-            .split_first()
-            .is_some_and(|(same, rest)| same == byte && glob(rest, text)),
-        (Some((same, rest)), Some((byte, text))) => same == byte && glob(rest, text),
-        _ => false,
     }
 }

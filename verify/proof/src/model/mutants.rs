@@ -109,7 +109,7 @@ impl Fate {
 #[must_use]
 pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
     let killed = || fates.iter().filter_map(|fate| fate.killed.as_ref());
-    let all = Promise::ALL.into_iter().map(Promise::name);
+    let all = Promise::ALL.into_iter().map(|(_, name)| name);
     all.filter(|name| !killed().any(|killed| killed.property == *name))
         .collect()
 }

@@ -37,42 +37,28 @@ pub enum Promise {
 }
 
 impl Promise {
-    pub(super) const ALL: [Self; 14] = [
-        Self::Exclusion,
-        Self::Capacity,
-        Self::Tokens,
-        Self::OwnToken,
-        Self::Order,
-        Self::Idle,
-        Self::Standing,
-        Self::Lifetime,
-        Self::Ended,
-        Self::Told,
-        Self::Truth,
-        Self::Served,
-        Self::Kept,
-        Self::Orphan,
+    /// Each with its name, as reports have it.
+    pub(super) const ALL: [(Self, &'static str); 14] = [
+        (Self::Exclusion, "exclusion"),
+        (Self::Capacity, "capacity"),
+        (Self::Tokens, "tokens rise"),
+        (Self::OwnToken, "own token"),
+        (Self::Order, "order"),
+        (Self::Idle, "no idle key"),
+        (Self::Standing, "grants stand"),
+        (Self::Lifetime, "lifetime"),
+        (Self::Ended, "ended is ended"),
+        (Self::Told, "told"),
+        (Self::Truth, "answers are true"),
+        (Self::Served, "served in the end"),
+        (Self::Kept, "not lost for nothing"),
+        (Self::Orphan, "no orphan"),
     ];
 
     /// Its name, as reports have it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Exclusion => "exclusion",
-            Self::Capacity => "capacity",
-            Self::Tokens => "tokens rise",
-            Self::OwnToken => "own token",
-            Self::Order => "order",
-            Self::Idle => "no idle key",
-            Self::Standing => "grants stand",
-            Self::Lifetime => "lifetime",
-            Self::Ended => "ended is ended",
-            Self::Told => "told",
-            Self::Truth => "answers are true",
-            Self::Served => "served in the end",
-            Self::Kept => "not lost for nothing",
-            Self::Orphan => "no orphan",
-        }
+        Self::ALL[self as usize].1
     }
 }
 
@@ -109,8 +95,8 @@ impl Broken {
 
 impl fmt::Debug for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let broken = Promise::ALL.into_iter().filter(|p| self.has(*p));
-        f.debug_set().entries(broken.map(Promise::name)).finish()
+        let broken = Promise::ALL.into_iter().filter(|(p, _)| self.has(*p));
+        f.debug_set().entries(broken.map(|(_, name)| name)).finish()
     }
 }
 
@@ -120,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_promise_has_its_own_place() {
-        for (place, promise) in Promise::ALL.into_iter().enumerate() {
+        for (place, (promise, _)) in Promise::ALL.into_iter().enumerate() {
             assert_eq!(promise as usize, place, "{promise:?}");
             let mut broken = Broken::default();
             broken.require(promise, true);
@@ -129,7 +115,7 @@ mod tests {
             assert!(
                 Promise::ALL
                     .into_iter()
-                    .all(|p| broken.has(p) == (p == promise))
+                    .all(|(p, _)| broken.has(p) == (p == promise))
             );
         }
     }

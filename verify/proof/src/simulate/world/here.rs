@@ -37,7 +37,7 @@ impl Rate {
 
 /// How the time is known.
 #[derive(Debug, Clone, Copy)]
-enum Source {
+pub(super) enum Source {
     /// The host runs: its runtime's clock, which showed `base` at the local time `from`.
     Runtime { base: Instant, from: Duration },
     /// Somebody looks at it from outside.
@@ -47,13 +47,13 @@ enum Source {
 /// A host, as what runs on it sees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Here {
-    pub(crate) host: usize,
-    rate: Rate,
+    pub(super) host: usize,
+    pub(super) rate: Rate,
     /// By how much its time of day is ahead of the world's.
-    wall: i64,
-    source: Source,
+    pub(super) wall: i64,
+    pub(super) source: Source,
     /// By how much the clock that leases go by is late: it should not be.
-    lag: Duration,
+    pub(super) lag: Duration,
 }
 
 thread_local! {
@@ -70,36 +70,15 @@ impl Drop for Entered {
 }
 
 impl Here {
-    pub(crate) fn running(
-        host: usize,
-        rate: Rate,
-        wall: i64,
-        base: Instant,
-        from: Duration,
-    ) -> Self {
-        let source = Source::Runtime { base, from };
+    /// Where the clocks are the world's.
+    pub(super) fn looked_at(host: usize, local: Duration) -> Self {
         Self {
             host,
-            rate,
-            wall,
-            source,
+            rate: Rate::default(),
+            wall: 0,
+            source: Source::Fixed(local),
             lag: Duration::ZERO,
         }
-    }
-
-    pub(crate) fn looked_at(host: usize, rate: Rate, wall: i64, local: Duration) -> Self {
-        let source = Source::Fixed(local);
-        Self {
-            host,
-            rate,
-            wall,
-            source,
-            lag: Duration::ZERO,
-        }
-    }
-
-    pub(crate) fn late_by(self, lag: Duration) -> Self {
-        Self { lag, ..self }
     }
 
     #[must_use = "it is left when this is dropped"]
@@ -116,7 +95,7 @@ impl Here {
 }
 
 fn here() -> Here {
-    let nobody = Here::looked_at(usize::MAX, Rate::default(), 0, Duration::ZERO);
+    let nobody = Here::looked_at(usize::MAX, Duration::ZERO);
     HERE.with_borrow(|here| here.unwrap_or(nobody))
 }
 

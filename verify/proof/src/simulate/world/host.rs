@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance, sleep_until};
 
-use super::here::{Here, Rate};
+use super::here::{Here, Rate, Source};
 
 /// tokio's timers tick so.
 const TICK: Duration = Duration::from_millis(1);
@@ -241,11 +241,9 @@ impl Host {
 
     fn inside<T>(&self, act: impl FnOnce(&Process) -> T) -> Option<T> {
         let process = self.process.as_ref()?;
-        let from = process.began + self.slept;
-        let here =
-            Here::running(self.id, self.rate, self.wall, process.base, from).late_by(self.lag);
+        let (base, from) = (process.base, process.began + self.slept);
         let _context = process.runtime.enter();
-        let _entered = here.enter();
+        let _entered = self.here(Source::Runtime { base, from }).enter();
         Some(act(process))
     }
 
@@ -256,7 +254,17 @@ impl Host {
 
     /// As it is seen from outside.
     pub(crate) fn seen_at(&self, now: Duration) -> Here {
-        Here::looked_at(self.id, self.rate, self.wall, self.rate.local(now)).late_by(self.lag)
+        self.here(Source::Fixed(self.rate.local(now)))
+    }
+
+    fn here(&self, source: Source) -> Here {
+        Here {
+            host: self.id,
+            rate: self.rate,
+            wall: self.wall,
+            source,
+            lag: self.lag,
+        }
     }
 
     /// How long a span of the host's time is in the world.

@@ -252,7 +252,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::Net;
-    use super::super::here::{Here, Rate};
+    use super::super::here::Here;
     use crate::simulate::chance::Chance;
 
     use super::*;
@@ -266,7 +266,7 @@ mod tests {
         net.name(1, "server");
         net.rise(1, true);
         let mut now = Duration::ZERO;
-        let at = |now| Here::looked_at(0, Rate::default(), 0, now).enter();
+        let at = |now| Here::looked_at(0, now).enter();
         let mut dialled = {
             let _here = at(now);
             net.dial("server")

@@ -264,15 +264,15 @@ impl Process {
     pub async fn finish(self) -> Finished {
         let status = self.wait().await;
         let mut captured = self.captured.subscribe();
-        let all = captured.wait_for(|captured| captured.stdout.ended && captured.stderr.ended);
+        let all = captured.wait_for(|captured| captured.0.iter().all(|stream| stream.ended));
         match tokio::time::timeout(PATIENCE, all).await {
             Ok(all) => {
                 let all = all.expect("the sender is ours");
                 Finished {
                     command: self.command.clone(),
                     status,
-                    stdout: all.stdout.text(),
-                    stderr: all.stderr.text(),
+                    stdout: all.0[0].text(),
+                    stderr: all.0[1].text(),
                 }
             }
             Err(_) => panic!(
@@ -298,7 +298,7 @@ impl Drop for Process {
 impl fmt::Display for Process {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let captured = self.captured.borrow();
-        for (name, stream) in [("stdout", &captured.stdout), ("stderr", &captured.stderr)] {
+        for (name, stream) in ["stdout", "stderr"].iter().zip(&captured.0) {
             writeln!(out, "--- {name} of {}", self.name)?;
             out.write_str(&stream.text())?;
         }

@@ -25,14 +25,14 @@ impl Lines<'_> {
     pub async fn wait_for(&self, text: &str) -> String {
         let mut captured = self.process.captured.subscribe();
         let settled = captured.wait_for(|captured| {
-            let stream = captured.of(self.stream);
+            let stream = &captured.0[self.stream as usize];
             stream.ended || stream.find(text).is_some()
         });
         let in_time = tokio::time::timeout(PATIENCE, settled).await.is_ok();
 
         let mut line = None;
         self.process.captured.send_if_modified(|captured| {
-            let stream = captured.of_mut(self.stream);
+            let stream = &mut captured.0[self.stream as usize];
             if let Some(at) = stream.find(text) {
                 line = Some(stream.lines[at].clone());
                 stream.next = at + 1;
@@ -55,7 +55,8 @@ impl Lines<'_> {
 
     /// The lines written so far.
     pub fn so_far(&self) -> Vec<String> {
-        self.process.captured.borrow().of(self.stream).lines.clone()
+        let captured = self.process.captured.borrow();
+        captured.0[self.stream as usize].lines.clone()
     }
 }
 
@@ -65,27 +66,9 @@ pub(super) enum Stream {
     Stderr,
 }
 
+/// By [`Stream`].
 #[derive(Default)]
-pub(super) struct Captured {
-    pub(super) stdout: Transcript,
-    pub(super) stderr: Transcript,
-}
-
-impl Captured {
-    fn of(&self, stream: Stream) -> &Transcript {
-        match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
-        }
-    }
-
-    fn of_mut(&mut self, stream: Stream) -> &mut Transcript {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
-    }
-}
+pub(super) struct Captured(pub(super) [Transcript; 2]);
 
 #[derive(Default)]
 pub(super) struct Transcript {
@@ -121,9 +104,9 @@ pub(super) fn capture(
             let text = String::from_utf8_lossy(&line)
                 .trim_end_matches('\n')
                 .to_owned();
-            captured.send_modify(|captured| captured.of_mut(stream).lines.push(text));
+            captured.send_modify(|captured| captured.0[stream as usize].lines.push(text));
             line.clear();
         }
-        captured.send_modify(|captured| captured.of_mut(stream).ended = true);
+        captured.send_modify(|captured| captured.0[stream as usize].ended = true);
     });
 }

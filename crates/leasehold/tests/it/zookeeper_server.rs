@@ -485,7 +485,7 @@ async fn a_leader_that_is_killed_takes_nothing_along() {
     }
     for _ in 0..KILLS {
         let leader = ensemble.leader();
-        ensemble.kill(leader);
+        ensemble.server(leader).kill();
         soon("another leader", ensemble.until_led()).await;
         let served = connect(&url).await;
         drop(

@@ -80,12 +80,6 @@ impl From<PathBuf> for Program {
     }
 }
 
-impl From<&Path> for Program {
-    fn from(path: &Path) -> Self {
-        Self::At(path.to_owned())
-    }
-}
-
 impl From<&str> for Program {
     fn from(path: &str) -> Self {
         Self::At(path.into())

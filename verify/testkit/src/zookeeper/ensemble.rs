@@ -17,7 +17,7 @@ use crate::server::Port;
 ///
 /// let ensemble = Ensemble::start();
 /// let old = ensemble.leader();
-/// ensemble.kill(old); // … clients go on at `ensemble.url_of("/orders")` …
+/// ensemble.server(old).kill(); // … clients go on at `ensemble.url_of("/orders")` …
 /// let new = ensemble.until_led().await;
 /// assert_ne!(new, old);
 /// ensemble.start_again(old);
@@ -52,28 +52,18 @@ const MAJORITY: usize = 2;
 impl Ensemble {
     /// Starts three servers, and returns when one leads and the others follow.
     pub fn start() -> Self {
-        Self::start_with("")
-    }
-
-    /// The same with more lines of each `zoo.cfg`; see [`ZooKeeper::start_with`].
-    pub fn start_with(config: &str) -> Self {
-        Self::start_in(config, Default::default())
-    }
-
-    /// The same with more variables in the environment of each, also when it is started again.
-    pub fn start_in(config: &str, environments: [Vec<(String, String)>; 3]) -> Self {
-        Self::start_by(config, environments, |_| Vec::new())
+        Self::start_by(Default::default(), |_| Vec::new())
     }
 
     /// The same, and each server reaches the others through proxies, so that one can be
-    /// [parted](Self::part) from them. A library that the environments preload has to lead connections
-    /// there: `LEASEHOLD_WAYS` has `port=port,…`, the ports of the others and of the proxies.
-    pub fn start_parting(config: &str, environments: [Vec<(String, String)>; 3]) -> Self {
-        Self::start_by(config, environments, ways)
+    /// [parted](Self::part) from them, and has more variables in its environment, also when it is
+    /// started again. A library that these preload has to lead connections there: `LEASEHOLD_WAYS` has
+    /// `port=port,…`, the ports of the others and of the proxies.
+    pub fn start_parting(environments: [Vec<(String, String)>; 3]) -> Self {
+        Self::start_by(environments, ways)
     }
 
     fn start_by(
-        config: &str,
         environments: [Vec<(String, String)>; 3],
         ways: impl FnOnce(&[ZooKeeper]) -> Vec<Way>,
     ) -> Self {
@@ -97,7 +87,7 @@ impl Ensemble {
         for (number, server) in (1..).zip(&servers) {
             let name = server.scratch.path("data/myid");
             fs::write(name, format!("{number}\n")).expect("a file can be written");
-            server.configure(&format!("{lines}{config}"));
+            server.configure(&lines);
             server.launch();
         }
         let ensemble = Self {
@@ -206,21 +196,6 @@ impl Ensemble {
         let ways = self.ways.iter();
         let ours = ways.filter(move |way| way.from == at || way.to == at);
         ours.map(|way| &way.proxy)
-    }
-
-    /// Kills the server at a place (SIGKILL), and returns when it is gone.
-    pub fn kill(&self, at: usize) {
-        self.servers[at].kill();
-    }
-
-    /// Stops the server at a place in its tracks; see [`ZooKeeper::pause`].
-    pub fn pause(&self, at: usize) {
-        self.servers[at].pause();
-    }
-
-    /// Lets the paused server at a place go on.
-    pub fn resume(&self, at: usize) {
-        self.servers[at].resume();
     }
 
     /// Starts the server at a place again, and returns when it serves sessions; at once if too few

@@ -105,7 +105,7 @@ async fn another_leads_when_the_leader_is_killed() {
     let old = ensemble.leader();
     open_session(ensemble.server(old));
     let written = zxid(ensemble.server(old));
-    ensemble.kill(old);
+    ensemble.server(old).kill();
     let new = ensemble.until_led().await;
     assert_ne!(new, old);
     assert_eq!(new, ensemble.leader());
@@ -113,9 +113,9 @@ async fn another_leads_when_the_leader_is_killed() {
     ensemble.start_again(old);
     assert_eq!(ensemble.until_led().await, new);
 
-    ensemble.pause(new);
+    ensemble.server(new).pause();
     assert_ne!(ensemble.until_led().await, new);
-    ensemble.resume(new);
+    ensemble.server(new).resume();
     ensemble.until_led().await;
 }
 

@@ -38,7 +38,7 @@ impl Keepers {
             [one] => Servers::One(ZooKeeper::start_in("", one.to_vec())),
             [one, two, three] => {
                 let all = [one, two, three].map(|environment| environment.to_vec());
-                Servers::Three(Ensemble::start_parting("", all))
+                Servers::Three(Ensemble::start_parting(all))
             }
             _ => unreachable!("there are one or three servers"),
         };

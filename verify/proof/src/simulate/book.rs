@@ -44,7 +44,7 @@ pub(crate) enum Fact {
         rejoined: u32,
     },
     /// It ended without a lease.
-    NotGranted { attempt: Attempt, why: Why },
+    NotGranted(Attempt, Why),
     /// It still believes in its lease, until then; or not any more.
     Believes {
         attempt: Attempt,
@@ -52,14 +52,11 @@ pub(crate) enum Fact {
         host_runs: bool,
     },
     /// It was told that the lease is lost.
-    Lost { attempt: Attempt, loss: Loss },
+    Lost(Attempt, Loss),
     /// It begins to give it back.
     Leaving { attempt: Attempt },
     /// What came of that; `None` if nothing was waited for.
-    Left {
-        attempt: Attempt,
-        answer: Option<Result<Released, ErrorKind>>,
-    },
+    Left(Attempt, Option<Result<Released, ErrorKind>>),
     /// A write to the fenced register of a key.
     Wrote {
         key: &'static str,
@@ -76,14 +73,10 @@ pub(crate) enum Fact {
     Forgot { holders: bool },
     /// From here on nothing is disturbed any more.
     Quiet,
-    /// In quiet: a client was served, or was not in time.
-    Served {
-        client: usize,
-        key: &'static str,
-        within: Option<Duration>,
-    },
-    /// At the end: what is still there.
-    Remains { what: String, count: usize },
+    /// In quiet: a client was served a key within that time, or was not in time.
+    Served(usize, &'static str, Option<Duration>),
+    /// At the end: what is still there, and how many.
+    Remains(String, usize),
     /// Something was disturbed.
     Fault(String),
 }
@@ -122,11 +115,8 @@ impl<K: LeaseKind> Held for Lease<K> {
     }
 }
 
-struct Holding {
-    attempt: Attempt,
-    host: usize,
-    lease: Weak<dyn Held>,
-}
+/// Where a lease is held.
+type Holding = (Attempt, usize, Weak<dyn Held>);
 
 /// Where facts are written down. A clone is the same book.
 #[derive(Clone, Default)]
@@ -165,23 +155,14 @@ impl Book {
     pub(crate) fn hold<K: LeaseKind>(&self, attempt: Attempt, lease: &Arc<Lease<K>>) {
         let lease = Arc::downgrade(lease);
         let host = world::this_host();
-        self.pages().holdings.push(Holding {
-            attempt,
-            host,
-            lease,
-        });
+        self.pages().holdings.push((attempt, host, lease));
     }
 
     /// Asks every lease what its client believes. Each is looked at on its own host.
     pub(crate) fn look(&self, world: &world::World) {
         let mut pages = self.pages();
         let holdings = std::mem::take(&mut pages.holdings);
-        for Holding {
-            attempt,
-            host,
-            lease,
-        } in holdings
-        {
+        for (attempt, host, lease) in holdings {
             let Some(held) = lease.upgrade() else {
                 continue;
             };
@@ -189,19 +170,13 @@ impl Book {
             let until =
                 remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
             let host_runs = world.hosts[host].runs();
-            pages.fresh.push((
-                world.now,
-                Fact::Believes {
-                    attempt,
-                    until,
-                    host_runs,
-                },
-            ));
-            pages.holdings.push(Holding {
+            let fact = Fact::Believes {
                 attempt,
-                host,
-                lease,
-            });
+                until,
+                host_runs,
+            };
+            pages.fresh.push((world.now, fact));
+            pages.holdings.push((attempt, host, lease));
         }
     }
 

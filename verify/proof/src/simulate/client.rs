@@ -87,19 +87,12 @@ pub(crate) async fn live(common: Arc<Common>, number: usize, mut chance: Chance)
         let mut worker = Worker::new(&common, number, client.clone(), chance.fork());
         let served = timeout(common.plan.patience(), worker.insist(*wanted, hold)).await;
         let within = served.is_ok().then(|| since.elapsed());
-        common.book.note(Fact::Served {
-            client: number,
-            key: wanted.key,
-            within,
-        });
+        common.book.note(Fact::Served(number, wanted.key, within));
     }
     let left = client.shutdown(common.plan.patience()).await;
     let unconfirmed = usize::try_from(left.unconfirmed).unwrap_or(usize::MAX);
     let what = "releases that were not confirmed at a shutdown".to_owned();
-    common.book.note(Fact::Remains {
-        what,
-        count: unconfirmed,
-    });
+    common.book.note(Fact::Remains(what, unconfirmed));
     drop(client);
     common.gone.fetch_add(1, Ordering::Relaxed);
 }

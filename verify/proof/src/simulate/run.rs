@@ -126,14 +126,12 @@ fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
         ended = Err(Stop("nothing panics".to_owned(), panic));
     }
     let violated = ended.err().map(|Stop(invariant, what)| {
-        run.trace.note(
-            run.stage.now(),
-            format_args!("VIOLATED: {invariant}: {what}"),
-        );
+        let (trace, now) = (&run.trace, run.stage.now());
+        trace.note(now, format_args!("VIOLATED: {invariant}: {what}"));
         Violation {
             invariant,
             what,
-            trace: run.trace.last(),
+            trace: trace.last(),
         }
     });
     let (carried, bytes) = run.stage.world.net.carried();
@@ -193,17 +191,13 @@ impl Run {
                 Err(error) => Err(error),
             };
             let what = "keys that somebody holds or waits for".to_owned();
-            common.book.note(Fact::Remains {
-                what,
-                count: left.unwrap_or(usize::MAX),
-            });
+            let count = left.unwrap_or(usize::MAX);
+            common.book.note(Fact::Remains(what, count));
             let mut register = Register::new(common.net.clone());
             for wanted in keys.iter().filter(|wanted| wanted.fences) {
-                let value = register.read(wanted.key).await.unwrap_or(0);
-                common.book.note(Fact::Stands {
-                    key: wanted.key,
-                    value,
-                });
+                let key = wanted.key;
+                let value = register.read(key).await.unwrap_or(0);
+                common.book.note(Fact::Stands { key, value });
             }
             // The run waits for it.
             let _ = done.send(());
@@ -211,10 +205,8 @@ impl Run {
         let end = self.stage.now() + Duration::from_secs(30);
         while found.try_recv().is_err() {
             if self.stage.now() >= end {
-                return Err(Stop(
-                    "the audit".to_owned(),
-                    "it does not come to an end".to_owned(),
-                ));
+                let why = "it does not come to an end".to_owned();
+                return Err(Stop("the audit".to_owned(), why));
             }
             self.step(end)?;
         }
@@ -222,10 +214,7 @@ impl Run {
     }
 
     fn remains(&self, what: &str, count: usize) {
-        self.stage.note(Fact::Remains {
-            what: what.to_owned(),
-            count,
-        });
+        self.stage.note(Fact::Remains(what.to_owned(), count));
     }
 
     fn advance(&mut self, end: Duration) -> Result<(), Stop> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Any, Client, Error, ErrorKind, Lease, LockOptions, Mode};
+use leasehold::{Any, Client, Error, Lease, LockOptions, Mode};
 use tokio::time::sleep;
 
 use super::book::{Attempt, Book, Fact, Outcome, Wanted, Why};
@@ -99,9 +99,8 @@ impl Worker {
     pub(crate) async fn work(mut self) {
         while !self.common.is_quiet() {
             let wanted = self.draw();
-            let wait = self
-                .chance
-                .mostly_short(millis(10)..=Duration::from_secs(20));
+            let wait = millis(10)..=Duration::from_secs(20);
+            let wait = self.chance.mostly_short(wait);
             match self.chance.index(10) {
                 0 => drop(self.ask(wanted, Some(Duration::ZERO)).await),
                 1 => self.ask_and_drop(wanted, wait).await,
@@ -140,10 +139,7 @@ impl Worker {
         };
         match got {
             Some(got) => drop(self.settle(attempt, wanted, got).await),
-            None => self.book().note(Fact::NotGranted {
-                attempt,
-                why: Why::Dropped,
-            }),
+            None => self.book().note(Fact::NotGranted(attempt, Why::Dropped)),
         }
     }
 
@@ -172,10 +168,8 @@ impl Worker {
     ) -> impl Future<Output = Result<Option<Lease<Any>>, Error>> + use<> {
         let (client, book) = (self.client.clone(), self.book().clone());
         let how = LockOptions::new().on_progress(move |progress| {
-            book.note(Fact::Queued {
-                attempt,
-                rejoined: progress.rejoined,
-            });
+            let rejoined = progress.rejoined;
+            book.note(Fact::Queued { attempt, rejoined });
         });
         async move {
             let lock = client.lock_of(wanted.key, wanted.mode())?;
@@ -203,7 +197,7 @@ impl Worker {
             Ok(None) => Why::Busy,
             Err(error) => Why::Failed(error.kind()),
         };
-        self.book().note(Fact::NotGranted { attempt, why });
+        self.book().note(Fact::NotGranted(attempt, why));
         false
     }
 
@@ -221,31 +215,24 @@ impl Worker {
         self.book().hold(attempt, &lease);
         let book = self.book().clone();
         tokio::select! {
-            loss = lease.lost() => book.note(Fact::Lost { attempt, loss }),
+            loss = lease.lost() => book.note(Fact::Lost(attempt, loss)),
             () = self.under_lease(wanted, number) => {}
         }
         book.note(Fact::Leaving { attempt });
         let lease = Arc::into_inner(lease).filter(|_| self.chance.percent(75));
         let answer = match lease {
-            Some(lease) => Some(
-                lease
-                    .release()
-                    .await
-                    .map_err(|error: Error| -> ErrorKind { error.kind() }),
-            ),
+            Some(lease) => Some(lease.release().await.map_err(|error| error.kind())),
             None => None,
         };
-        book.note(Fact::Left { attempt, answer });
+        book.note(Fact::Left(attempt, answer));
     }
 
     /// The work that the lease is for.
     async fn under_lease(&mut self, wanted: Wanted, token: u64) {
         if wanted.fences {
             for _ in 0..self.chance.index(4) {
-                let (value, outcome) = self
-                    .register
-                    .add_one(wanted.key, token, &mut self.chance)
-                    .await;
+                let added = self.register.add_one(wanted.key, token, &mut self.chance);
+                let (value, outcome) = added.await;
                 self.book().note(Fact::Wrote {
                     key: wanted.key,
                     token,

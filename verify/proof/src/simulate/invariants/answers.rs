@@ -17,14 +17,8 @@ impl Invariant for Answers {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         let (attempt, kind) = match fact {
-            Fact::NotGranted {
-                attempt,
-                why: Why::Failed(kind),
-            } => (attempt, kind),
-            Fact::Left {
-                attempt,
-                answer: Some(Err(kind)),
-            } => (attempt, kind),
+            Fact::NotGranted(attempt, Why::Failed(kind)) => (attempt, kind),
+            Fact::Left(attempt, Some(Err(kind))) => (attempt, kind),
             _ => return Ok(()),
         };
         match kind {
@@ -43,33 +37,11 @@ mod tests {
 
     #[test]
     fn errors_of_other_kinds_are_found() {
-        let failed = |kind| {
-            judge(
-                Answers,
-                &[(
-                    0,
-                    Fact::NotGranted {
-                        attempt: 1,
-                        why: Why::Failed(kind),
-                    },
-                )],
-            )
-        };
+        let failed = |kind| judge(Answers, &[(0, Fact::NotGranted(1, Why::Failed(kind)))]);
         assert!(failed(ErrorKind::Unavailable).is_ok());
         assert!(failed(ErrorKind::Corrupt).is_err());
         assert!(failed(ErrorKind::Invalid).is_err());
-        let left = |kind| {
-            judge(
-                Answers,
-                &[(
-                    0,
-                    Fact::Left {
-                        attempt: 1,
-                        answer: Some(Err(kind)),
-                    },
-                )],
-            )
-        };
+        let left = |kind| judge(Answers, &[(0, Fact::Left(1, Some(Err(kind))))]);
         assert!(left(ErrorKind::Unavailable).is_ok());
         assert!(left(ErrorKind::Corrupt).is_err());
     }

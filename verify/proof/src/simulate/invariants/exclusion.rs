@@ -75,7 +75,7 @@ impl Invariant for Exclusion {
             } => {
                 self.valid.remove(attempt);
             }
-            Fact::Lost { attempt, .. } | Fact::Leaving { attempt } => {
+            Fact::Lost(attempt, _) | Fact::Leaving { attempt } => {
                 self.asked.remove(attempt);
                 self.valid.remove(attempt);
             }
@@ -96,7 +96,7 @@ impl Invariant for Exclusion {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{asked, granted, judge};
+    use super::super::cases::{asked, asked_for, believes, granted, judge};
     use super::*;
 
     fn two(until: u64, at: u64) -> Vec<(u64, Fact)> {
@@ -119,16 +119,9 @@ mod tests {
     fn who_leaves_dies_or_is_told_does_not_hold() {
         for end in [
             Fact::Leaving { attempt: 1 },
-            Fact::Lost {
-                attempt: 1,
-                loss: leasehold::Loss::Gone,
-            },
+            Fact::Lost(1, leasehold::Loss::Gone),
             Fact::Died { client: 1 },
-            Fact::Believes {
-                attempt: 1,
-                until: None,
-                host_runs: true,
-            },
+            believes(None, true),
         ] {
             let mut facts = two(100, 50);
             facts.insert(3, (40, end));
@@ -139,14 +132,7 @@ mod tests {
     #[test]
     fn a_renewal_that_comes_too_late_is_found() {
         let mut facts = two(100, 150);
-        facts.push((
-            160,
-            Fact::Believes {
-                attempt: 1,
-                until: Some(Duration::from_secs(1)),
-                host_runs: true,
-            },
-        ));
+        facts.push((160, believes(Some(Duration::from_secs(1)), true)));
         assert!(judge(Exclusion::default(), &facts).is_err());
     }
 
@@ -172,15 +158,10 @@ mod tests {
 
     #[test]
     fn a_lease_that_comes_back_to_life_is_found() {
-        let believes = |until| Fact::Believes {
-            attempt: 1,
-            until,
-            host_runs: true,
-        };
         let mut facts = two(100, 150);
-        facts.insert(3, (120, believes(None)));
+        facts.insert(3, (120, believes(None, true)));
         assert!(judge(Exclusion::default(), &facts).is_ok());
-        facts.push((160, believes(Some(Duration::from_secs(1)))));
+        facts.push((160, believes(Some(Duration::from_secs(1)), true)));
         assert!(judge(Exclusion::default(), &facts).is_err());
     }
 
@@ -191,16 +172,7 @@ mod tests {
             weight: 2,
             ..super::super::cases::MUTEX
         };
-        let ask = |attempt, weight| {
-            (
-                0,
-                Fact::Asked {
-                    attempt,
-                    client: 0,
-                    wanted: Wanted { weight, ..permits },
-                },
-            )
-        };
+        let ask = |attempt, weight| (0, asked_for(attempt, Wanted { weight, ..permits }));
         let grants = [(1, granted(1, 1, 100)), (2, granted(2, 2, 100))];
         let with = |weight| [&[ask(1, 2), ask(2, weight)], &grants[..]].concat();
         assert!(judge(Exclusion::default(), &with(1)).is_ok());

@@ -51,7 +51,7 @@ impl Invariant for Fifo {
                     ahead.retain(|attempt| !theirs(attempt));
                 }
             }
-            Fact::NotGranted { attempt, .. } => drop(self.queued.remove(attempt)),
+            Fact::NotGranted(attempt, _) => drop(self.queued.remove(attempt)),
             Fact::Granted {
                 attempt,
                 number,

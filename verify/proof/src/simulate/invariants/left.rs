@@ -14,7 +14,7 @@ impl Invariant for Left {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Remains { what, count } if *count > 0 => Err(format!("{count} {what} are left")),
+            Fact::Remains(what, count) if *count > 0 => Err(format!("{count} {what} are left")),
             _ => Ok(()),
         }
     }
@@ -27,18 +27,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_found() {
-        let left = |count| {
-            judge(
-                Left,
-                &[(
-                    0,
-                    Fact::Remains {
-                        what: "tasks".to_owned(),
-                        count,
-                    },
-                )],
-            )
-        };
+        let left = |count| judge(Left, &[(0, Fact::Remains("tasks".to_owned(), count))]);
         assert!(left(0).is_ok());
         assert!(left(1).is_err());
     }

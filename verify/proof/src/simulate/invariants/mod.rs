@@ -74,11 +74,15 @@ mod cases {
     }
 
     pub(super) fn asked(attempt: Attempt) -> Fact {
+        asked_for(attempt, MUTEX)
+    }
+
+    pub(super) fn asked_for(attempt: Attempt, wanted: Wanted) -> Fact {
         let client = usize::try_from(attempt).unwrap();
         Fact::Asked {
             attempt,
             client,
-            wanted: MUTEX,
+            wanted,
         }
     }
 
@@ -88,6 +92,15 @@ mod cases {
             number,
             until: millis(until),
             rejoined: 0,
+        }
+    }
+
+    /// What the first one believes.
+    pub(super) fn believes(until: Option<Duration>, host_runs: bool) -> Fact {
+        Fact::Believes {
+            attempt: 1,
+            until,
+            host_runs,
         }
     }
 

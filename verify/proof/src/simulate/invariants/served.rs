@@ -25,16 +25,12 @@ impl Invariant for Served {
             Fact::Asked { attempt, .. } if self.quiet => {
                 self.asked.insert(*attempt);
             }
-            Fact::Lost { attempt, loss } if self.asked.contains(attempt) => {
+            Fact::Lost(attempt, loss) if self.asked.contains(attempt) => {
                 return Err(format!(
                     "#{attempt} was lost ({loss}), though nothing was disturbed any more"
                 ));
             }
-            Fact::Served {
-                client,
-                key,
-                within: None,
-            } => {
+            Fact::Served(client, key, None) => {
                 return Err(format!(
                     "client {client} did not get {key}, though nothing was disturbed any more"
                 ));
@@ -52,19 +48,7 @@ mod tests {
 
     #[test]
     fn who_is_not_served_is_found() {
-        let served = |within| {
-            judge(
-                Served::default(),
-                &[(
-                    0,
-                    Fact::Served {
-                        client: 1,
-                        key: "k",
-                        within,
-                    },
-                )],
-            )
-        };
+        let served = |within| judge(Served::default(), &[(0, Fact::Served(1, "k", within))]);
         assert!(served(Some(Duration::ZERO)).is_ok());
         assert!(served(None).is_err());
     }
@@ -72,13 +56,7 @@ mod tests {
     #[test]
     fn a_lease_that_is_lost_in_the_quiet_is_found() {
         use super::super::cases::{asked, granted};
-        let lost = (
-            3,
-            Fact::Lost {
-                attempt: 1,
-                loss: leasehold::Loss::Gone,
-            },
-        );
+        let lost = (3, Fact::Lost(1, leasehold::Loss::Gone));
         let quiet = (0, Fact::Quiet);
         let before = [
             (0, asked(1)),

@@ -50,7 +50,7 @@ impl Invariant for Signalled {
                     ));
                 }
             }
-            Fact::Lost { attempt, .. } | Fact::Leaving { attempt } => {
+            Fact::Lost(attempt, _) | Fact::Leaving { attempt } => {
                 self.untold.remove(attempt);
                 self.slept.remove(attempt);
             }
@@ -62,52 +62,32 @@ impl Invariant for Signalled {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::judge;
+    use super::super::cases::{believes, judge};
     use super::*;
 
     fn invalid(at: u64, host_runs: bool) -> (u64, Fact) {
-        (
-            at,
-            Fact::Believes {
-                attempt: 1,
-                until: None,
-                host_runs,
-            },
-        )
+        (at, believes(None, host_runs))
     }
 
     #[test]
     fn a_loss_that_nobody_hears_of_is_found() {
-        assert!(judge(Signalled::default(), &[invalid(0, true), invalid(10, true)]).is_ok());
-        assert!(judge(Signalled::default(), &[invalid(0, true), invalid(11, true)]).is_err());
-        let told = (
-            5,
-            Fact::Lost {
-                attempt: 1,
-                loss: leasehold::Loss::Unanswered,
-            },
-        );
-        assert!(
-            judge(
-                Signalled::default(),
-                &[invalid(0, true), told, invalid(11, true)]
-            )
-            .is_ok()
-        );
+        let found = |facts: &[_]| judge(Signalled::default(), facts).is_err();
+        assert!(!found(&[invalid(0, true), invalid(10, true)]));
+        assert!(found(&[invalid(0, true), invalid(11, true)]));
+        let told = (5, Fact::Lost(1, leasehold::Loss::Unanswered));
+        assert!(!found(&[invalid(0, true), told, invalid(11, true)]));
     }
 
     #[test]
     fn who_does_not_run_cannot_be_told() {
         let awake_at = |told| {
-            judge(
-                Signalled::default(),
-                &[
-                    invalid(0, false),
-                    invalid(5000, false),
-                    invalid(5001, true),
-                    invalid(told, true),
-                ],
-            )
+            let facts = [
+                invalid(0, false),
+                invalid(5000, false),
+                invalid(5001, true),
+                invalid(told, true),
+            ];
+            judge(Signalled::default(), &facts)
         };
         assert!(awake_at(6000).is_ok());
         assert!(awake_at(6100).is_err());

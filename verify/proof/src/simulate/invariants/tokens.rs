@@ -63,15 +63,13 @@ mod tests {
     #[test]
     fn a_token_that_does_not_rise_is_found() {
         let after = |number| {
-            judge(
-                Tokens::default(),
-                &[
-                    (0, asked(1)),
-                    (1, granted(1, 5, 9)),
-                    (2, asked(2)),
-                    (3, granted(2, number, 9)),
-                ],
-            )
+            let facts = [
+                (0, asked(1)),
+                (1, granted(1, 5, 9)),
+                (2, asked(2)),
+                (3, granted(2, number, 9)),
+            ];
+            judge(Tokens::default(), &facts)
         };
         assert!(after(6).is_ok());
         assert!(after(5).is_err());
@@ -81,15 +79,13 @@ mod tests {
     #[test]
     fn who_asks_at_the_same_time_may_have_the_lower_one_but_not_the_same() {
         let both = |number| {
-            judge(
-                Tokens::default(),
-                &[
-                    (0, asked(1)),
-                    (0, asked(2)),
-                    (1, granted(1, 5, 9)),
-                    (3, granted(2, number, 9)),
-                ],
-            )
+            let facts = [
+                (0, asked(1)),
+                (0, asked(2)),
+                (1, granted(1, 5, 9)),
+                (3, granted(2, number, 9)),
+            ];
+            judge(Tokens::default(), &facts)
         };
         assert!(both(4).is_ok());
         assert!(both(5).is_err());

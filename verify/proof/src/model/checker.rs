@@ -69,7 +69,7 @@ pub(super) enum Method {
     /// Every state that can be reached.
     Exhaustive,
     /// So many walks of at most so many steps.
-    Walks { walks: u64, steps: usize },
+    Walks(u64, usize),
 }
 
 /// How much may be spent.
@@ -151,7 +151,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: E
     subject.seen().forget();
     let mut findings = match method {
         Method::Exhaustive => search::run(name, subject, effort),
-        Method::Walks { walks, steps } => {
+        Method::Walks(walks, steps) => {
             let walks = if effort.short { walks / 10 } else { walks };
             walk::run(name, subject, walks, steps, effort)
         }

@@ -285,14 +285,8 @@ impl Subject for ClientsModel {
             }
             Act::Break => {
                 state.left.breaks -= 1;
-                self.take_step(
-                    state,
-                    &leasehold_core::Command::Break {
-                        by: leasehold_core::ClientInfo::unknown(),
-                        only: None,
-                    },
-                    None,
-                );
+                let (by, only) = (leasehold_core::ClientInfo::unknown(), None);
+                self.take_step(state, &leasehold_core::Command::Break { by, only }, None);
             }
             Act::Forget => {
                 state.left.losses -= 1;

@@ -53,14 +53,11 @@ fn both_count_the_same<S: Subject<State: Debug + PartialEq>>(subject: S) {
 #[test]
 fn stateright_finds_as_many_states() {
     both_count_the_same(catalogue::smallest_queue());
-    both_count_the_same(Walk { to: 40, bad: None });
+    both_count_the_same(Walk(40, None));
 }
 
-/// Up by one or doubled, to a bound.
-struct Walk {
-    to: u64,
-    bad: Option<u64>,
-}
+/// Up by one or doubled, to a bound; one number may be bad.
+struct Walk(u64, Option<u64>);
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 struct At(u64, Broken);
@@ -86,7 +83,7 @@ impl Subject for Walk {
     }
 
     fn actions(&self, at: &At, actions: &mut Vec<Turn>) {
-        if at.0 < self.to {
+        if at.0 < self.0 {
             actions.extend([Turn::Up, Turn::Double]);
         }
     }
@@ -96,7 +93,7 @@ impl Subject for Walk {
             Turn::Up => at.0 += 1,
             Turn::Double => at.0 *= 2,
         }
-        at.1.require(Promise::Truth, self.bad != Some(at.0));
+        at.1.require(Promise::Truth, self.1 != Some(at.0));
     }
 
     fn promises(&self) -> &'static [Promise] {
@@ -116,16 +113,9 @@ impl Subject for Walk {
 #[test]
 fn a_search_finds_the_shortest_way_whatever_the_threads() {
     for threads in [1, 2, 5] {
-        let subject = Walk {
-            to: 100,
-            bad: Some(20),
-        };
-        let found = run(
-            "walk",
-            &subject,
-            Method::Exhaustive,
-            Effort { threads, ..ONE },
-        );
+        let effort = Effort { threads, ..ONE };
+        let subject = Walk(100, Some(20));
+        let found = run("walk", &subject, Method::Exhaustive, effort);
         let broken = found.broken.unwrap();
         assert_eq!(broken.property, Promise::Truth.name());
         // 1, 2, 4, 5, 10, 20.
@@ -136,34 +126,23 @@ fn a_search_finds_the_shortest_way_whatever_the_threads() {
 
 #[test]
 fn a_search_reaches_every_state() {
-    let found = run("walk", &Walk { to: 64, bad: None }, Method::Exhaustive, ONE);
+    let found = run("walk", &Walk(64, None), Method::Exhaustive, ONE);
     // 1 to 64, and the doubles of 33 to 63.
     assert_eq!((found.states, found.complete), (64 + 31, true));
 }
 
 #[test]
 fn a_walk_finds_the_same_by_the_same_seed_and_tells_it_short() {
-    let subject = || Walk {
-        to: 100,
-        bad: Some(96),
-    };
-    let walks = Method::Walks {
-        walks: 500,
-        steps: 200,
-    };
-    let find = || run("walk", &subject(), walks, ONE).broken.unwrap();
+    let subject = Walk(100, Some(96));
+    let walks = Method::Walks(500, 200);
+    let find = || run("walk", &subject, walks, ONE).broken.unwrap();
     let (first, second) = (find(), find());
     assert_eq!((first.seed, &first.trace), (second.seed, &second.trace));
     assert_eq!(first.trace.last().unwrap(), "Double\n96");
-    let again = Effort {
-        seed: first.seed.unwrap(),
-        ..ONE
-    };
-    let alone = Method::Walks {
-        walks: 1,
-        steps: 200,
-    };
-    assert!(run("walk", &subject(), alone, again).broken.is_some());
+    let seed = first.seed.unwrap();
+    let again = Effort { seed, ..ONE };
+    let alone = Method::Walks(1, 200);
+    assert!(run("walk", &subject, alone, again).broken.is_some());
 }
 
 #[test]

@@ -12,10 +12,8 @@ pub(super) struct Seen {
 impl Seen {
     /// All of this has to happen.
     pub(super) fn wanting(wanted: &'static [&'static str]) -> Self {
-        Self {
-            wanted,
-            bits: Arc::default(),
-        }
+        let bits = Arc::default();
+        Self { wanted, bits }
     }
 
     /// It happens; what nobody wants is not noted.

@@ -90,10 +90,7 @@ fn exhaustive(name: &'static str, subject: ClientsModel) -> Entry {
 }
 
 fn walks(name: &'static str, subject: ClientsModel) -> Entry {
-    let walks = Method::Walks {
-        walks: 50_000,
-        steps: 200,
-    };
+    let walks = Method::Walks(50_000, 200);
     Entry::new(name, walks, subject)
 }
 
@@ -114,6 +111,10 @@ fn every_order() -> Vec<Entry> {
         promises: clients::TOKENS,
         ..with(faults)
     };
+    let stranger = ClientsModel {
+        seen: Seen::wanting(&["granted by a push", "not proved"]),
+        ..with(Budget { forged: 1, ..none })
+    };
     vec![
         exhaustive("clients/drift", two_writers()),
         exhaustive("clients/late", with(Budget { late, ..none })),
@@ -123,13 +124,7 @@ fn every_order() -> Vec<Entry> {
         exhaustive("clients/loss", void(Budget { losses, ..none })),
         exhaustive("clients/break", void(Budget { breaks, ..none })).long(),
         exhaustive("clients/jump", void(Budget { jumps, ..none })),
-        exhaustive(
-            "clients/stranger",
-            ClientsModel {
-                seen: Seen::wanting(&["granted by a push", "not proved"]),
-                ..with(Budget { forged: 1, ..none })
-            },
-        ),
+        exhaustive("clients/stranger", stranger),
     ]
 }
 
@@ -148,33 +143,25 @@ fn counters() -> Vec<Entry> {
         steps_back,
         ..none
     };
+    let steps = counting(Budget { steps_back, ..none });
+    let loss = ClientsModel {
+        promises: clients::TOKENS,
+        ..counting(Budget { losses: 1, ..none })
+    };
+    let crowd = ClientsModel {
+        counts_all,
+        faults: Budget {
+            steps_back,
+            ..weather()
+        },
+        ..crowd(&TWO_WRITERS_AND_A_READER)
+    };
     vec![
-        exhaustive(
-            "counter/steps back",
-            counting(Budget { steps_back, ..none }),
-        )
-        .long(),
+        exhaustive("counter/steps back", steps).long(),
         exhaustive("counter/deaths", counting(Budget { deaths: 1, ..none })).long(),
         exhaustive("counter/late", counting(late)).long(),
-        exhaustive(
-            "counter/loss",
-            ClientsModel {
-                promises: clients::TOKENS,
-                ..counting(Budget { losses: 1, ..none })
-            },
-        )
-        .long(),
-        walks(
-            "counter/walks",
-            ClientsModel {
-                counts_all,
-                faults: Budget {
-                    steps_back,
-                    ..weather()
-                },
-                ..crowd(&TWO_WRITERS_AND_A_READER)
-            },
-        ),
+        exhaustive("counter/loss", loss).long(),
+        walks("counter/walks", crowd),
     ]
 }
 
@@ -207,6 +194,7 @@ fn failovers() -> Vec<Entry> {
         failovers,
         ..none
     };
+    let crowd = fails_over(crowd(&TWO_WRITERS_AND_A_READER));
     vec![
         exhaustive("failover/loss", guarded(3, loss)),
         exhaustive("failover/restart", guarded(2, restart)),
@@ -214,10 +202,7 @@ fn failovers() -> Vec<Entry> {
         exhaustive("failover/unguarded", unguarded(replica)).long(),
         exhaustive("failover/longer restart", guarded(3, restart)).long(),
         exhaustive("failover/longer replica", guarded(3, replica)).long(),
-        walks(
-            "failover/walks",
-            fails_over(crowd(&TWO_WRITERS_AND_A_READER)),
-        ),
+        walks("failover/walks", crowd),
     ]
 }
 
@@ -273,27 +258,19 @@ fn sleeper() -> ClientsModel {
 fn crowds() -> Vec<Entry> {
     let permits = |take| Mode::permits(3, take);
     let (writer, reader) = (Mode::EXCLUSIVE, Mode::SHARED);
+    let writers = || crowd(&[writer; 3]);
+    let deaf = ClientsModel {
+        hears_silence: false,
+        ..writers()
+    };
+    let readers = crowd(&[writer, reader, reader, writer]);
+    let permits = crowd(&[permits(2), permits(1), permits(3), permits(2)]);
     vec![
-        walks("clients/mutex walks", crowd(&[writer; 3])),
-        walks(
-            "clients/deaf walks",
-            ClientsModel {
-                hears_silence: false,
-                ..crowd(&[writer; 3])
-            },
-        ),
+        walks("clients/mutex walks", writers()),
+        walks("clients/deaf walks", deaf),
         walks("clients/sleeper walks", sleeper()),
-        walks(
-            "clients/readers walks",
-            crowd(&[writer, reader, reader, writer]),
-        ),
-        walks(
-            "clients/permits walks",
-            crowd(&[permits(2), permits(1), permits(3), permits(2)]),
-        ),
-        walks(
-            "clients/nothing holds walks",
-            nothing_holds(crowd(&[writer; 3])),
-        ),
+        walks("clients/readers walks", readers),
+        walks("clients/permits walks", permits),
+        walks("clients/nothing holds walks", nothing_holds(writers())),
     ]
 }

@@ -60,7 +60,8 @@ pub(super) fn all() -> Vec<Entry> {
 }
 
 fn every_vote() -> Vec<Entry> {
-    let none = quorum::Budget::default;
+    let none = quorum::Budget::default();
+    let (renewals, losses) = (1, 1);
     let mut all = Vec::new();
     let mut add = |name, subject: Option<QuorumModel>| {
         all.extend(subject.map(|subject| Entry::new(name, Method::Exhaustive, subject)));
@@ -72,16 +73,10 @@ fn every_vote() -> Vec<Entry> {
             ..subject
         })
     };
-    let renewal = quorum::Budget {
-        renewals: 1,
-        ..none()
-    };
-    let loss = quorum::Budget {
-        losses: 1,
-        ..none()
-    };
-    add("quorum/tokens", three_servers(none()));
-    add("quorum/exclusion", timed(three_servers(none())));
+    let renewal = quorum::Budget { renewals, ..none };
+    let loss = quorum::Budget { losses, ..none };
+    add("quorum/tokens", three_servers(none));
+    add("quorum/exclusion", timed(three_servers(none)));
     add("quorum/renewal", timed(three_servers(renewal)));
     add("quorum/loss", timed(three_servers(loss)));
     all
@@ -90,10 +85,7 @@ fn every_vote() -> Vec<Entry> {
 fn walks_among_servers() -> Vec<Entry> {
     let mut all = Vec::new();
     let mut add = |name, subject: Option<QuorumModel>| {
-        let walks = Method::Walks {
-            walks: 20_000,
-            steps: 250,
-        };
+        let walks = Method::Walks(20_000, 250);
         all.extend(subject.map(|subject| Entry::new(name, walks, subject)));
     };
     let weather = quorum::Budget {
@@ -123,9 +115,7 @@ fn walks_among_servers() -> Vec<Entry> {
     add("quorum/exclusion walks", assembly((3, None), weather));
     add("quorum/restarts walks", assembly((3, None), restarts));
     add("quorum/losses walks", assembly((3, None), losses));
-    add(
-        "quorum/four of five walks",
-        assembly((5, Some(4)), restarts),
-    );
+    let four_of_five = assembly((5, Some(4)), restarts);
+    add("quorum/four of five walks", four_of_five);
     all
 }

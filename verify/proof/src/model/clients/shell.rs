@@ -48,27 +48,18 @@ impl ClientsModel {
         it.attempts -= 1;
         it.begun += 1;
         it.adopted = false;
+        let id = Self::id(state, client);
         let claim = Claim {
             waiter_ttl: self.waiter,
             inbox: Some(inbox(self.process(client))),
             runs: self.runs(client),
             owner: ClientInfo::new("", u32::try_from(client).unwrap_or_default(), None),
-            ..Claim::new(
-                Self::id(state, client),
-                self.people[client].mode,
-                self.lease,
-            )
+            ..Claim::new(id, self.people[client].mode, self.lease)
         };
         let (now, number) = (self.moment(state, client), Self::number(state, client));
+        let (terms, deadlines) = (self.lease_terms(), Self::deadlines());
         let machine = &mut state.machines[self.process(client)];
-        machine.claim(
-            number,
-            (),
-            claim,
-            self.lease_terms(),
-            Self::deadlines(),
-            now,
-        );
+        machine.claim(number, (), claim, terms, deadlines, now);
         state.clients[client].claim = Some(number);
         self.drive(state, client);
     }

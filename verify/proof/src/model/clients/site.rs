@@ -42,10 +42,8 @@ impl Site {
 
 impl ClientsModel {
     fn terms(&self) -> Option<SetTerms> {
-        Some(SetTerms {
-            set: "server".to_owned(),
-            quarantine: self.quarantine?,
-        })
+        let (set, quarantine) = ("server".to_owned(), self.quarantine?);
+        Some(SetTerms { set, quarantine })
     }
 
     /// A server that is known to be new, and a replica that knows as much.

@@ -129,11 +129,8 @@ impl QuorumModel {
         it.number += 1;
         state.left.late -= 1;
         if let Stage::Bidding(bidding) = &mut it.stage {
-            let before = Proposed {
-                token: bidding.bid.token(),
-                at: bidding.proposed,
-                held: false,
-            };
+            let (token, at, held) = (bidding.bid.token(), bidding.proposed, false);
+            let before = Proposed { token, at, held };
             bidding.bid = QuorumRound::again(self.config(), before, wall, now);
             if bidding.bid.token() != before.token {
                 bidding.proposed = now;
@@ -195,15 +192,11 @@ impl QuorumModel {
         let it = &mut state.clients[client];
         it.number += 1;
         let number = it.number;
-        let Stage::Held(held) = &mut it.stage else {
+        let Stage::Held(lease) = &mut it.stage else {
             return;
         };
-        let (token, at) = (held.token, now);
-        let before = Proposed {
-            token,
-            at,
-            held: true,
-        };
+        let (token, at, held) = (lease.token, now, true);
+        let before = Proposed { token, at, held };
         // A renewal waits for a TTL.
         let config = RoundConfig {
             patience: self.ttl,
@@ -211,7 +204,7 @@ impl QuorumModel {
         };
         let mut extension = QuorumRound::again(config, before, 0, now);
         let asked: Vec<_> = std::iter::from_fn(|| extension.poll_transmit()).collect();
-        held.renewal = Some(Renewing {
+        lease.renewal = Some(Renewing {
             extension,
             heard: vec![None; self.size.servers()],
             sent: now,

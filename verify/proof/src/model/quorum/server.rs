@@ -100,10 +100,8 @@ impl Server {
 }
 
 fn terms(model: &QuorumModel) -> SetTerms {
-    SetTerms {
-        set: "set".to_owned(),
-        quarantine: model.quarantine,
-    }
+    let (set, quarantine) = ("set".to_owned(), model.quarantine);
+    SetTerms { set, quarantine }
 }
 
 impl QuorumModel {

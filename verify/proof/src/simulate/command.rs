@@ -186,9 +186,8 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
     let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary(&tally, began.elapsed(), out)?;
     if tally.runs == 0 {
-        return Err(io::Error::other(
-            "no seed was run: give it more time with --for",
-        ));
+        let why = "no seed was run: give it more time with --for";
+        return Err(io::Error::other(why));
     }
     Ok(tally.failed == 0)
 }
@@ -225,10 +224,8 @@ fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<
         .stderr(Stdio::inherit())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Told {
-        text,
-        good: output.status.success(),
-    })
+    let good = output.status.success();
+    Ok(Told { text, good })
 }
 
 fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()> {

@@ -63,23 +63,20 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(plan: Plan, net: Net) -> std::io::Result<Self> {
         let mut chance = Chance::new(plan.seed, "stage");
-        let plan_flaw = plan.flaw;
-        let drift = if plan_flaw == Some(Flaw::WildClocks) {
-            WILD_DRIFT
-        } else {
-            DRIFT
+        let flaw = plan.flaw;
+        let drift = match flaw {
+            Some(Flaw::WildClocks) => WILD_DRIFT,
+            _ => DRIFT,
+        };
+        let add = |world: &mut World, chance: &mut Chance, name: &str| {
+            let ppm = chance.either_way(drift);
+            world.add(name, Rate { ppm }, chance.either_way(WALL))
         };
         let mut world = World::new(net.clone());
-        let site = |world: &mut World, chance: &mut Chance, name: &str| {
-            let rate = Rate {
-                ppm: chance.either_way(drift),
-            };
-            let host = world.add(name, rate, chance.either_way(WALL));
-            Site {
-                host,
-                disk: Arc::default(),
-                server: None,
-            }
+        let site = |world: &mut World, chance: &mut Chance, name: &str| Site {
+            host: add(world, chance, name),
+            disk: Arc::default(),
+            server: None,
         };
         let names = servers(plan.deployment);
         let servers = names
@@ -92,12 +89,7 @@ impl Stage {
         for number in 0..plan.clients {
             let host = match guests.first() {
                 Some(guest) if shared => guest.host,
-                _ => {
-                    let rate = Rate {
-                        ppm: chance.either_way(drift),
-                    };
-                    world.add(&format!("client-{number}"), rate, chance.either_way(WALL))
-                }
+                _ => add(&mut world, &mut chance, &format!("client-{number}")),
             };
             guests.push(Guest {
                 host,
@@ -114,7 +106,7 @@ impl Stage {
             gone: AtomicUsize::new(0),
             memory,
         });
-        if plan_flaw == Some(Flaw::ClockSleeps) {
+        if flaw == Some(Flaw::ClockSleeps) {
             world.hosts.iter_mut().for_each(Host::stop_clock_in_sleep);
         }
         let mut stage = Self {
@@ -134,12 +126,8 @@ impl Stage {
             self.start_server(at)?;
         }
         let run_id = self.chance.number(0..=u64::MAX);
-        start(
-            &mut self.world,
-            &mut self.resource,
-            run_id,
-            self.common.plan.flaw,
-        )?;
+        let flaw = self.common.plan.flaw;
+        start(&mut self.world, &mut self.resource, run_id, flaw)?;
         for at in 0..self.guests.len() {
             self.start_client(at)?;
         }
@@ -147,13 +135,8 @@ impl Stage {
     }
 
     pub(crate) fn start_server(&mut self, at: usize) -> std::io::Result<()> {
-        let run_id = self.chance.number(0..=u64::MAX);
-        start(
-            &mut self.world,
-            &mut self.servers[at],
-            run_id,
-            self.common.plan.flaw,
-        )
+        let (run_id, flaw) = (self.chance.number(0..=u64::MAX), self.common.plan.flaw);
+        start(&mut self.world, &mut self.servers[at], run_id, flaw)
     }
 
     pub(crate) fn kill_server(&mut self, at: usize, silently: bool) {
@@ -186,15 +169,12 @@ impl Stage {
         self.common.book.note_at(self.world.now, fact);
     }
 
-    /// A store has lost its data.
+    /// A store has lost its data; of several, a majority remembers, or waits.
     pub(crate) fn forgot(&self) {
         let plan = &self.common.plan;
-        match plan.deployment {
-            Deployment::Redis => self.note(Fact::Forgot {
-                holders: !plan.quarantine && !plan.overclaims,
-            }),
-            // A majority remembers, or waits.
-            Deployment::Memory | Deployment::Redlock => {}
+        if plan.deployment == Deployment::Redis {
+            let holders = !plan.quarantine && !plan.overclaims;
+            self.note(Fact::Forgot { holders });
         }
     }
 

@@ -189,11 +189,8 @@ impl Server {
             ears.connections += 1;
             ears.connections
         };
-        let caller = Caller {
-            number,
-            resp3: Arc::default(),
-            out,
-        };
+        let resp3 = Arc::default();
+        let caller = Caller { number, resp3, out };
         let mut bytes = Vec::new();
         loop {
             tokio::select! {
@@ -236,10 +233,8 @@ impl Server {
         let rest = words.get(1..).unwrap_or_default();
         let reply = match name.as_str() {
             "HELLO" => {
-                caller.resp3.store(
-                    rest.first().is_some_and(|version| version == b"3"),
-                    Ordering::Relaxed,
-                );
+                let is_3 = rest.first().is_some_and(|version| version == b"3");
+                caller.resp3.store(is_3, Ordering::Relaxed);
                 self.hello(caller)
             }
             "PING" => Reply::Status("PONG".to_owned()),
@@ -252,9 +247,8 @@ impl Server {
                 loaded.map_or_else(Reply::Error, |hash| self.evaluate(&hash, rest))
             }
             "EVALSHA" => {
-                let hash = rest
-                    .first()
-                    .map(|hash| String::from_utf8_lossy(hash).to_ascii_lowercase());
+                let hash = rest.first().map(|hash| String::from_utf8_lossy(hash));
+                let hash = hash.map(|hash| hash.to_ascii_lowercase());
                 self.evaluate(&hash.unwrap_or_default(), rest)
             }
             "SUBSCRIBE" | "UNSUBSCRIBE" => return self.subscribe(caller, &name, rest),
@@ -264,29 +258,19 @@ impl Server {
     }
 
     fn hello(&self, caller: &Caller) -> Reply {
-        let proto = if caller.resp3.load(Ordering::Relaxed) {
-            3
-        } else {
-            2
-        };
+        let proto = 2 + i64::from(caller.resp3.load(Ordering::Relaxed));
+        let id = i64::try_from(caller.number).unwrap_or(i64::MAX);
         let fields = [
             ("server", Reply::bulk("redis")),
             ("version", Reply::bulk(VERSION)),
             ("proto", Reply::Int(proto)),
-            (
-                "id",
-                Reply::Int(i64::try_from(caller.number).unwrap_or(i64::MAX)),
-            ),
+            ("id", Reply::Int(id)),
             ("mode", Reply::bulk("standalone")),
             ("role", Reply::bulk("master")),
             ("modules", Reply::Array(Vec::new())),
         ];
-        Reply::Map(
-            fields
-                .into_iter()
-                .map(|(name, value)| (Reply::bulk(name), value))
-                .collect(),
-        )
+        let fields = fields.map(|(name, value)| (Reply::bulk(name), value));
+        Reply::Map(fields.into())
     }
 
     fn info(&self) -> String {
@@ -303,12 +287,8 @@ impl Server {
             ("LOAD", [text]) => scripts.load(text).map_or_else(Reply::Error, Reply::bulk),
             ("EXISTS", hashes) => {
                 let knows = |hash: &Vec<u8>| scripts.knows(&String::from_utf8_lossy(hash));
-                Reply::Array(
-                    hashes
-                        .iter()
-                        .map(|hash| Reply::Int(i64::from(knows(hash))))
-                        .collect(),
-                )
+                let known = hashes.iter().map(|hash| i64::from(knows(hash)));
+                Reply::Array(known.map(Reply::Int).collect())
             }
             ("FLUSH", _) => {
                 scripts.forget_all();

@@ -45,10 +45,8 @@ impl Scripts {
         for (name, fails) in [("call", true), ("pcall", false)] {
             let door = std::sync::Arc::clone(&door);
             let call = move |lua: &Lua, words: Variadic<Value>| {
-                let words = words
-                    .into_iter()
-                    .map(|word| argument(lua, word))
-                    .collect::<mlua::Result<Vec<_>>>()?;
+                let words = words.into_iter().map(|word| argument(lua, word));
+                let words = words.collect::<mlua::Result<Vec<_>>>()?;
                 match door.command(&words) {
                     Reply::Error(text) if fails => Err(mlua::Error::external(Failed(text))),
                     reply => to_lua(lua, reply),
@@ -86,9 +84,8 @@ impl Scripts {
     pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
         let hash = hash(text);
         if !self.knows(&hash) {
-            let text = self
-                .flaw
-                .map_or_else(|| text.to_vec(), |flaw| flaw.put_into(text));
+            let flawed = self.flaw.map(|flaw| flaw.put_into(text));
+            let text = flawed.unwrap_or_else(|| text.to_vec());
             #[cfg(test)]
             self.texts.insert(hash.clone(), text.clone());
             let compiled = self.lua.load(text).set_name("@user_script").into_function();
@@ -112,9 +109,8 @@ impl Scripts {
         let run = || {
             for (name, words) in [("KEYS", keys), ("ARGV", arguments)] {
                 let words = words.iter().map(|word| self.lua.create_string(word));
-                let words = self
-                    .lua
-                    .create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)?;
+                let words = words.collect::<mlua::Result<Vec<_>>>()?;
+                let words = self.lua.create_sequence_from(words)?;
                 self.lua.globals().raw_set(name, words)?;
             }
             to_reply(&script.call::<Value>(MultiValue::new())?)
@@ -182,19 +178,14 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
         Reply::Bulk(bytes) => lua.create_string(bytes).map(Value::String),
         Reply::Nil => Ok(Value::Boolean(false)),
         Reply::Array(items) | Reply::Push(items) => {
-            let items = items
-                .into_iter()
-                .map(|item| to_lua(lua, item))
-                .collect::<mlua::Result<Vec<_>>>()?;
+            let items = items.into_iter().map(|item| to_lua(lua, item));
+            let items = items.collect::<mlua::Result<Vec<_>>>()?;
             lua.create_sequence_from(items).map(Value::Table)
         }
         // Scripts speak version 2 of the protocol unless they ask for more.
         Reply::Map(pairs) => {
-            let flat = pairs
-                .into_iter()
-                .flat_map(|(name, value)| [name, value])
-                .collect();
-            to_lua(lua, Reply::Array(flat))
+            let flat = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+            to_lua(lua, Reply::Array(flat.collect()))
         }
     }
 }

@@ -68,10 +68,8 @@ impl std::fmt::Display for Call {
 fn timed(call: &Call) -> Vec<u8> {
     let text = String::from_utf8(call.text.clone()).unwrap();
     let (seconds, micros) = (call.wall.as_secs(), call.wall.subsec_micros());
-    let text = text.replace(
-        "redis.call('TIME')",
-        &format!("{{'{seconds}', '{micros}'}}"),
-    );
+    let time = format!("{{'{seconds}', '{micros}'}}");
+    let text = text.replace("redis.call('TIME')", &time);
     let lives = "math.max(math.ceil(micros / 1000), 1)";
     text.replace(lives, "3600000").into_bytes()
 }
@@ -350,11 +348,8 @@ fn a_conversation_is_that_with_a_real_server() {
     let mut real = TcpStream::connect(server.address()).unwrap();
     let simulated = Server::new(Arc::default(), 7, None).unwrap();
     let (out, mut outgoing) = super::unbounded_channel();
-    let caller = super::Caller {
-        number: 1,
-        resp3: Arc::default(),
-        out,
-    };
+    let (number, resp3) = (1, Arc::default());
+    let caller = super::Caller { number, resp3, out };
     let mut ask = |words: &[&str]| {
         assert!(simulated.take(&caller, &mut packed(words)), "no protocol");
         let answers = std::iter::from_fn(|| outgoing.try_recv().ok());

@@ -104,18 +104,12 @@ fn once(out: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
 /// Replaces the next number in digits.
 fn number(out: &mut Vec<u8>, at: usize, dice: &mut Dice) {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
-    let Some(start) = out
-        .iter()
-        .skip(at)
-        .position(is_digit)
-        .map(|found| at + found)
-    else {
+    let found = out.iter().skip(at).position(is_digit);
+    let Some(start) = found.map(|found| at + found) else {
         return;
     };
-    let length = out[start..]
-        .iter()
-        .take_while(|byte| is_digit(byte))
-        .count();
+    let digits = out[start..].iter().take_while(|byte| is_digit(byte));
+    let length = digits.count();
     let number = match dice.below(4) {
         0 => u64::MAX.to_string(),
         1 => (1_u64 << dice.below(64)).to_string(),

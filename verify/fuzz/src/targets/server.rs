@@ -7,10 +7,8 @@ use super::check_sentence;
 
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let settings: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.split_once('='))
-        .collect();
+    let settings = text.lines().filter_map(|line| line.split_once('='));
+    let settings: Vec<_> = settings.collect();
     let findings = redis::findings(&text, &settings);
     assert!(findings.len() <= 40 + text.lines().count() * 3);
     findings.iter().for_each(check);

@@ -226,21 +226,14 @@ pub struct Plan {
 impl Plan {
     /// All that goes wrong.
     pub fn faults(&self) -> impl Iterator<Item = Fault> {
-        self.servers
-            .iter()
-            .chain(&self.people)
-            .map(|timed| timed.fault)
+        self.servers.iter().chain(&self.people).map(|it| it.fault)
     }
 
     /// The keys, each once.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
-        let mut keys: Vec<_> = self
-            .clients
-            .iter()
-            .flatten()
-            .map(|task| &*task.key)
-            .collect();
+        let keys = self.clients.iter().flatten().map(|task| &*task.key);
+        let mut keys: Vec<_> = keys.collect();
         keys.sort_unstable();
         keys.dedup();
         keys

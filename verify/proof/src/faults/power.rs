@@ -122,10 +122,8 @@ impl Trials {
         trial.leases += outcome.grants;
         trial.increments.0 += outcome.unfenced.taken;
         trial.increments.1 += outcome.unfenced.lost;
-        let seen = outcome
-            .findings
-            .iter()
-            .find(|it| it.property == Property::Exclusion)?;
+        let mut findings = outcome.findings.iter();
+        let seen = findings.find(|it| it.property == Property::Exclusion)?;
         trial.found += 1;
         let told = format!("{command}: {}", seen.what);
         trial

@@ -83,10 +83,8 @@ impl Outcome {
     /// How many findings break a promise.
     #[must_use]
     pub fn broken(&self) -> usize {
-        let broken = self
-            .violations
-            .iter()
-            .filter(|(property, _)| self.promise.covers(**property));
+        let violations = self.violations.iter();
+        let broken = violations.filter(|(property, _)| self.promise.covers(**property));
         broken.map(|(_, count)| count).sum()
     }
 

@@ -205,10 +205,7 @@ impl Subject for ClientsModel {
     type Action = Act;
 
     fn init(&self) -> State {
-        let clients = self
-            .people
-            .iter()
-            .map(|person| Client::new(person.attempts));
+        let clients = self.people.iter().map(|it| Client::new(it.attempts));
         let mut state = State {
             queue: Queue::default(),
             site: self.site(),

@@ -147,10 +147,8 @@ impl Hash for State {
             (ghost.left, ghost.dead, ghost.bound.since(seen.at)).hash(state);
             (ghost.passed, ghost.passes).hash(state);
         }
-        let since_now: Vec<_> = self
-            .granted(&seen)
-            .map(|claim| claim.since == seen.at)
-            .collect();
+        let since_now = self.granted(&seen).map(|claim| claim.since == seen.at);
+        let since_now: Vec<_> = since_now.collect();
         since_now.hash(state);
         // No step back reaches further.
         let asked = self.asked.map(|asked| clock.since(asked).min(STEP_BACK));

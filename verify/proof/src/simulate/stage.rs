@@ -79,10 +79,8 @@ impl Stage {
             server: None,
         };
         let names = servers(plan.deployment);
-        let servers = names
-            .iter()
-            .map(|name| site(&mut world, &mut chance, name))
-            .collect();
+        let servers = names.iter().map(|it| site(&mut world, &mut chance, it));
+        let servers = servers.collect();
         let resource = site(&mut world, &mut chance, RESOURCE);
         let shared = plan.deployment == Deployment::Memory;
         let mut guests: Vec<Guest> = Vec::new();

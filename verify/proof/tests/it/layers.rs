@@ -225,11 +225,8 @@ fn imports(name: &str) -> BTreeMap<Module, Rooms> {
                 _ => break &target[..length],
             }
         };
-        let both = from
-            .iter()
-            .zip(to)
-            .take_while(|(one, other)| one == other)
-            .count();
+        let pairs = from.iter().zip(to);
+        let both = pairs.take_while(|(one, other)| one == other).count();
         if let (Some(one), Some(other)) = (from.get(both), to.get(both)) {
             let rooms = all.entry(to[..both].to_vec()).or_default();
             rooms.entry((one.clone(), other.clone())).or_insert(place);

@@ -77,14 +77,10 @@ fn what_is_public_is_shown_or_tested() {
         }
     }
     let list = fs::read_to_string(root().join("api/leasehold.txt")).unwrap();
-    let names: Vec<_> = list
-        .lines()
-        .filter_map(|line| Some((name(line)?, line)))
-        .collect();
+    let names = list.lines().filter_map(|line| Some((name(line)?, line)));
+    let names: Vec<_> = names.collect();
     assert!(names.len() > 900, "{}", names.len());
-    let hidden: Vec<_> = names
-        .iter()
-        .filter(|(name, _)| !shown.contains(*name))
-        .collect();
+    let hidden = names.iter().filter(|(name, _)| !shown.contains(*name));
+    let hidden: Vec<_> = hidden.collect();
     assert!(hidden.is_empty(), "neither tested nor shown: {hidden:#?}");
 }

@@ -587,10 +587,8 @@ pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) -> Outcome {
     assert!(held.iter().all(leasehold::Lease::is_valid));
     drop(held);
     let leases = soon("all hand-offs", waiting.join_all()).await;
-    let failed: Vec<_> = leases
-        .iter()
-        .filter_map(|lease| lease.as_ref().err())
-        .collect();
+    let failed = leases.iter().filter_map(|lease| lease.as_ref().err());
+    let failed: Vec<_> = failed.collect();
     assert!(failed.is_empty(), "{failed:?}");
     Ok(())
 }

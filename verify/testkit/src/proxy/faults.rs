@@ -59,10 +59,8 @@ impl Faults {
         for rule in &mut self.rules {
             rule.left -= u64::from((rule.matches)(command));
         }
-        self.rules
-            .extract_if(.., |rule| rule.left == 0)
-            .map(|rule| (rule.action, rule.trigger))
-            .collect()
+        let due = self.rules.extract_if(.., |rule| rule.left == 0);
+        due.map(|rule| (rule.action, rule.trigger)).collect()
     }
 }
 
@@ -375,10 +373,8 @@ impl Conversation {
             return self.close_when_answered(faults);
         };
         // Answers that come before those to be lost are still owed; so are pushes among them.
-        let oldest = self
-            .unanswered
-            .front()
-            .map_or(self.asked, |oldest| oldest.number);
+        let oldest = self.unanswered.front();
+        let oldest = oldest.map_or(self.asked, |oldest| oldest.number);
         let lost = answered.is_some_and(|number| number >= first);
         if !lost && oldest <= first {
             self.send(faults, Direction::ToClient, Load::Bytes(frame), None);

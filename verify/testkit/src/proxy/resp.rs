@@ -204,10 +204,8 @@ mod tests {
         let expected: Vec<_> = frames.iter().map(|text| frame(text)).collect();
         for size in 1..=stream.len() {
             let mut splitter = Splitter::new(whose);
-            let pieces = stream
-                .as_bytes()
-                .chunks(size)
-                .flat_map(|chunk| splitter.split(chunk));
+            let pieces = stream.as_bytes().chunks(size);
+            let pieces = pieces.flat_map(|chunk| splitter.split(chunk));
             assert_eq!(pieces.collect::<Vec<_>>(), expected, "in chunks of {size}");
         }
     }

@@ -74,10 +74,8 @@ impl Row {
         self.longest_gap = self.longest_gap.max(outcome.longest_gap);
         self.slowest_recovery = self.slowest_recovery.max(outcome.recovered_in.unwrap_or(0));
         for fault in &outcome.injected {
-            self.kinds
-                .entry(fault.name.clone())
-                .or_default()
-                .push(fault.gap);
+            let gaps = self.kinds.entry(fault.name.clone()).or_default();
+            gaps.push(fault.gap);
         }
     }
 

@@ -8,11 +8,8 @@ use crate::faults::history::{Grant, Micros, Op};
 pub fn exclusion(ops: &[Op]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (key, ops) in by_key(ops) {
-        let mut held: Vec<(&Op, &Grant)> = ops
-            .iter()
-            .filter_map(|op| Some((*op, op.grant.as_ref()?)))
-            .filter(|(_, grant)| grant.until > grant.at)
-            .collect();
+        let held = ops.iter().filter_map(|op| Some((*op, op.grant.as_ref()?)));
+        let mut held: Vec<_> = held.filter(|(_, grant)| grant.until > grant.at).collect();
         held.sort_by_key(|(_, grant)| grant.at);
         let mut valid: Vec<(&Op, Micros)> = Vec::new();
         for (op, grant) in held {

@@ -12,11 +12,8 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (key, ops) in by_key(ops) {
         let numbered = |op: &&Op| op.grant.as_ref().and_then(|it| Some((it.at, it.token?)));
-        let mut by_grant: Vec<&Op> = ops
-            .iter()
-            .copied()
-            .filter(|op| numbered(op).is_some())
-            .collect();
+        let by_grant = ops.iter().copied().filter(|op| numbered(op).is_some());
+        let mut by_grant: Vec<&Op> = by_grant.collect();
         let mut by_invocation = by_grant.clone();
         by_grant.sort_by_key(|op| numbered(op).map(|(at, _)| at));
         by_invocation.sort_by_key(|op| op.invoked);

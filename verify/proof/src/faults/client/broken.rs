@@ -123,10 +123,8 @@ impl Broken {
             valid_until: counted_from + reliable(self.algorithm, self.ttl),
             renewed: now(),
         };
-        let granted = answers
-            .iter()
-            .filter(|answer| matches!(answer, Ok(Some(_))))
-            .count();
+        let granted = answers.iter().filter(|it| matches!(it, Ok(Some(_))));
+        let granted = granted.count();
         if granted > self.nodes.len() / 2 && lease.valid_until > now() {
             return Ok(Some(lease));
         }
@@ -205,10 +203,7 @@ impl Lease {
     /// How many servers answer a command with 1.
     async fn on_how_many(&self, command: &redis::Cmd) -> usize {
         let answers = join_all(self.nodes.iter().map(|node| node.ask::<i64>(command))).await;
-        answers
-            .iter()
-            .filter(|answer| matches!(answer, Ok(1)))
-            .count()
+        answers.iter().filter(|it| matches!(it, Ok(1))).count()
     }
 }
 

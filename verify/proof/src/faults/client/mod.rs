@@ -51,10 +51,8 @@ impl Spec {
     pub fn servers(&self) -> Vec<String> {
         let (_, rest) = self.store.split_once("://").unwrap_or_default();
         let listed = rest.split(['/', '?']).next().unwrap_or_default();
-        listed
-            .split(',')
-            .map(|server| format!("redis://{server}/"))
-            .collect()
+        let servers = listed.split(',').map(|server| format!("redis://{server}/"));
+        servers.collect()
     }
 }
 

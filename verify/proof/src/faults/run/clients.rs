@@ -154,10 +154,8 @@ impl Clients {
             .max_by_key(|(_, at)| **at)
             .map(|(who, _)| *who)?;
         let clients = clients.lock().await;
-        clients
-            .running
-            .iter()
-            .position(|running| running.number == client)
+        let mut running = clients.running.iter();
+        running.position(|running| running.number == client)
     }
 
     /// Kills a client and starts another in its place.
@@ -183,10 +181,8 @@ impl Clients {
     }
 
     pub(super) fn heal(&self) -> io::Result<()> {
-        let clocks = self
-            .running
-            .iter()
-            .filter_map(|client| client.clock.as_ref());
+        let running = self.running.iter();
+        let clocks = running.filter_map(|client| client.clock.as_ref());
         clocks.into_iter().try_for_each(|clock| clock.step_to(0))
     }
 

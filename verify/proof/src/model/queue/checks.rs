@@ -89,11 +89,8 @@ fn permits(mode: Mode) -> u64 {
 
 /// The modes that hold; claims of one owner hold as one.
 pub(super) fn held(seen: &Snapshot) -> Vec<Mode> {
-    let by_token: BTreeMap<_, _> = seen
-        .holders
-        .iter()
-        .map(|holder| (holder.token, holder.claim.mode))
-        .collect();
+    let by_token = seen.holders.iter().map(|it| (it.token, it.claim.mode));
+    let by_token: BTreeMap<_, _> = by_token.collect();
     by_token.into_values().collect()
 }
 

@@ -33,14 +33,10 @@ impl Invariant for Fencing {
                         "the register of {key} was set to {value} with token {token}, and with {other} before: one write was lost"
                     ));
                 }
-                let before = done
-                    .range(..value)
-                    .next_back()
-                    .is_some_and(|(_, other)| other > token);
-                let after = done
-                    .range(value + 1..)
-                    .next()
-                    .is_some_and(|(_, other)| other < token);
+                let before = done.range(..value).next_back();
+                let before = before.is_some_and(|(_, other)| other > token);
+                let after = done.range(value + 1..).next();
+                let after = after.is_some_and(|(_, other)| other < token);
                 if before || after {
                     return Err(format!(
                         "the register of {key} took the write of {value} with token {token} out of order"

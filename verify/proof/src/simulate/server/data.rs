@@ -244,11 +244,8 @@ impl Data {
             return Err(WRONG_TYPE);
         };
         let added = |pair: Words<'_>| fields.insert(pair[0].clone(), pair[1].clone()).is_none();
-        Ok(int(pairs
-            .chunks_exact(2)
-            .map(added)
-            .filter(|added| *added)
-            .count()))
+        let added = pairs.chunks_exact(2).map(added);
+        Ok(int(added.filter(|added| *added).count()))
     }
 
     fn delete_fields(&mut self, key: &[u8], names: Words<'_>) -> Result<Reply, &'static str> {
@@ -260,10 +257,8 @@ impl Data {
         else {
             return Ok(Reply::Int(0));
         };
-        let gone = names
-            .iter()
-            .filter(|name| fields.remove(*name).is_some())
-            .count();
+        let gone = names.iter().filter(|name| fields.remove(*name).is_some());
+        let gone = gone.count();
         if fields.is_empty() {
             self.keys.remove(key);
         }

@@ -106,11 +106,8 @@ impl Inside {
         let callers = ears.channels.get(channel);
         let push = ["message".as_bytes(), channel, text].map(Reply::bulk);
         let push = Reply::Push(push.to_vec());
-        let count = callers
-            .into_iter()
-            .flatten()
-            .map(|(_, caller)| caller.send(&push))
-            .count();
+        let callers = callers.into_iter().flatten();
+        let count = callers.map(|(_, caller)| caller.send(&push)).count();
         Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
@@ -128,10 +125,8 @@ impl Inside {
 }
 
 fn name_of(words: &[Vec<u8>]) -> String {
-    words
-        .first()
-        .map(|name| String::from_utf8_lossy(name).to_ascii_uppercase())
-        .unwrap_or_default()
+    let name = words.first().map_or(&[][..], Vec::as_slice);
+    String::from_utf8_lossy(name).to_ascii_uppercase()
 }
 
 impl Door for Arc<Inside> {

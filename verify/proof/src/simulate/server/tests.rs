@@ -52,11 +52,8 @@ fn calls(plan: Plan) -> Vec<Call> {
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let first = self
-            .text
-            .split(|byte| *byte == b'\n')
-            .next()
-            .unwrap_or_default();
+        let first = self.text.split(|byte| *byte == b'\n').next();
+        let first = first.unwrap_or_default();
         let words = self.keys.iter().chain(&self.arguments);
         let words: Vec<_> = words.map(|word| word.escape_ascii().to_string()).collect();
         write!(f, "{}: {}", first.escape_ascii(), words.join(" "))
@@ -210,10 +207,8 @@ fn every_change_of_a_flaw_is_one_of_a_script() {
         plan.flaw = None;
         texts.extend(calls(plan).into_iter().map(|call| call.text));
     }
-    let texts: Vec<_> = texts
-        .into_iter()
-        .map(|text| String::from_utf8(text).unwrap())
-        .collect();
+    let texts = texts.into_iter().map(|it| String::from_utf8(it).unwrap());
+    let texts: Vec<_> = texts.collect();
     for flaw in Flaw::value_variants() {
         for (from, _) in flaw.patches() {
             let there = texts.iter().any(|text| text.contains(from));
@@ -278,12 +273,10 @@ fn commands_answer_as_a_real_server_does() {
         let simulated = simulated.unwrap_or_else(|| super::data::unknown(&words));
         let answer = answer(&mut real, &packed(&words));
         let flat = |reply: Reply| match reply {
-            Reply::Map(pairs) => Reply::Array(
-                pairs
-                    .into_iter()
-                    .flat_map(|(name, value)| [name, value])
-                    .collect(),
-            ),
+            Reply::Map(pairs) => {
+                let flat = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+                Reply::Array(flat.collect())
+            }
             other => without_words(other),
         };
         assert_eq!(flat(simulated), answer, "{line}");

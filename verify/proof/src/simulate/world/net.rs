@@ -181,11 +181,8 @@ impl Net {
 
     pub(super) fn write(&self, pair: u64, from: Side, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.inner();
-        match inner
-            .pairs
-            .get(&pair)
-            .map(|pair| pair.sides[from as usize].ended)
-        {
+        let known = inner.pairs.get(&pair);
+        match known.map(|pair| pair.sides[from as usize].ended) {
             Some(Some(Ended::Reset)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
             Some(_) => {}
         }

@@ -117,10 +117,8 @@ impl Inner {
     }
 
     fn enter_backlog(&mut self, way: Way) -> Result<u64, io::ErrorKind> {
-        let backlog = self
-            .backlogs
-            .get_mut(&way.1)
-            .ok_or(io::ErrorKind::ConnectionRefused)?;
+        let backlog = self.backlogs.get_mut(&way.1);
+        let backlog = backlog.ok_or(io::ErrorKind::ConnectionRefused)?;
         self.numbers += 1;
         backlog.waiting.push_back(self.numbers);
         if let Some(waker) = backlog.waker.take() {

@@ -53,10 +53,8 @@ pub fn advance(by: Duration) {
 
 /// Sleeps until time has been moved as far.
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep {
-        until: now() + duration,
-        place: None,
-    }
+    let (until, place) = (now() + duration, None);
+    Sleep { until, place }
 }
 
 /// No runtime has a number here.

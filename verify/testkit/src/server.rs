@@ -412,10 +412,8 @@ impl RedisServer {
         if !self.builder.on_start.is_empty() {
             let _ = self.try_command(&self.builder.on_start);
         }
-        *process = Some(Running {
-            child,
-            stopped: false,
-        });
+        let stopped = false;
+        *process = Some(Running { child, stopped });
         if !self.builder.persistent {
             // The snapshot of an orderly shutdown has served; a crash from here on loses all.
             let _ = fs::remove_file(self.data().join("dump.rdb"));

@@ -43,16 +43,10 @@ impl Certificates {
     /// When the files cannot be written.
     pub fn generate(directory: &Path) -> Self {
         let (authority, issuer) = authority();
-        let (server_certificate, server_key) = vouched_for(
-            &issuer,
-            ExtendedKeyUsagePurpose::ServerAuth,
-            "leasehold test server",
-        );
-        let (client_certificate, client_key) = vouched_for(
-            &issuer,
-            ExtendedKeyUsagePurpose::ClientAuth,
-            "leasehold test client",
-        );
+        let (server, client) = ("leasehold test server", "leasehold test client");
+        let of = |usage, name| vouched_for(&issuer, usage, name);
+        let (server_certificate, server_key) = of(ExtendedKeyUsagePurpose::ServerAuth, server);
+        let (client_certificate, client_key) = of(ExtendedKeyUsagePurpose::ClientAuth, client);
 
         let pem = |name: &str, text: String| {
             let path = directory.join(name);

@@ -318,10 +318,9 @@ impl ZooKeeper {
         let mut command = java::command(&self.scratch);
         command.envs(self.environment.clone());
         open_log(&mut command, &self.scratch.path("log"));
-        *process = Some(Running {
-            child: spawn_tied(command).expect("`java` can be started: is it in the PATH?"),
-            paused: false,
-        });
+        let child = spawn_tied(command).expect("`java` can be started: is it in the PATH?");
+        let paused = false;
+        *process = Some(Running { child, paused });
     }
 
     /// What it is, or why it does not serve yet; panics if it never will.

@@ -112,22 +112,16 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
         rotate: None,
         confirms: false,
     };
+    let (by, only) = (leasehold::core::ClientInfo::unknown(), None);
+    let (inboxes, ttl) = (vec![inbox.clone()], LONG);
     for command in [
-        Command::Watch {
-            inbox: inbox.clone(),
-            ttl: LONG,
-        },
+        Command::Watch { inbox, ttl },
         Command::Renew(renew),
         Command::Resize { from: 4, to: 1 },
         Command::Release(release(0, false)),
         Command::Release(release(1, true)),
-        Command::Bury {
-            inboxes: vec![inbox],
-        },
-        Command::Break {
-            by: leasehold::core::ClientInfo::unknown(),
-            only: None,
-        },
+        Command::Bury { inboxes },
+        Command::Break { by, only },
     ] {
         let outcome = queue.apply(&command, clock);
         assert!(outcome.events.len() <= 10_000);

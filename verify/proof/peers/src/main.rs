@@ -59,10 +59,8 @@ impl Rslock {
     fn new(spec: &Spec) -> Self {
         let mut manager = LockManager::new(spec.servers());
         manager.set_retry(3, Duration::from_millis(40));
-        Self {
-            manager,
-            ttl: spec.ttl,
-        }
+        let ttl = spec.ttl;
+        Self { manager, ttl }
     }
 }
 

@@ -213,9 +213,8 @@ impl Faults {
         run?;
         let has_run = |deployment: &Deployment| table.0.contains_key(&deployment.name());
         if !deployments.iter().all(has_run) {
-            return Err(io::Error::other(
-                "not every deployment had a schedule: give it more time with --for",
-            ));
+            let why = "not every deployment had a schedule: give it more time with --for";
+            return Err(io::Error::other(why));
         }
         let sound = |row: &Row| row.broken() == 0 && row.failed == 0;
         Ok(table.0.values().all(sound))

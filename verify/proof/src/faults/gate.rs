@@ -179,13 +179,8 @@ mod tests {
     use super::*;
 
     fn ask(gate: &Gate, token: Option<u64>, what: What) -> Option<u64> {
-        let (key, op) = (
-            "k".to_owned(),
-            OpId {
-                client: 1,
-                number: 2,
-            },
-        );
+        let (key, client, number) = ("k".to_owned(), 1, 2);
+        let op = OpId { client, number };
         gate.answer(&Ask {
             op,
             task: 3,

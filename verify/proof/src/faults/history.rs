@@ -232,11 +232,9 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
             fair,
         } = &line.event
         {
+            let number = line.op;
             let op = Op {
-                id: OpId {
-                    client,
-                    number: line.op,
-                },
+                id: OpId { client, number },
                 task: *task,
                 key: key.clone(),
                 mode: *mode,
@@ -365,13 +363,8 @@ mod tests {
 
     fn until(events: &[Line], died: Option<Micros>) -> Micros {
         let ops = assemble(3, events, died);
-        assert_eq!(
-            ops[0].id,
-            OpId {
-                client: 3,
-                number: 1
-            }
-        );
+        let (client, number) = (3, 1);
+        assert_eq!(ops[0].id, OpId { client, number });
         ops[0].grant.as_ref().unwrap().until
     }
 

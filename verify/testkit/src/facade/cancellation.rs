@@ -151,11 +151,8 @@ const EXCLUSIVE: [&str; 2] = ["mutex", "election"];
 /// and no open inbox.
 pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
     let settings = ttl(Duration::from_secs(20));
-    let clients = [
-        client_with(fixture, settings.clone()).await,
-        client_with(fixture, settings.clone()).await,
-        client_with(fixture, settings).await,
-    ];
+    let client = || client_with(fixture, settings.clone());
+    let clients = [client().await, client().await, client().await];
     let metrics = tokio::runtime::Handle::current().metrics();
     let before = metrics.num_alive_tasks();
     let mut dice = Dice(1);
@@ -172,10 +169,8 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
                 let client = clients[begun % clients.len()].clone();
                 begun += 1;
                 dice.roll(2);
-                lives.spawn(CutShort {
-                    work: Box::pin(life(client, dice.clone())),
-                    polls: dice.roll(12),
-                });
+                let (work, polls) = (Box::pin(life(client, dice.clone())), dice.roll(12));
+                lives.spawn(CutShort { work, polls });
             }
             let ended = soon(kind, lives.join_next()).await.ok_or("a life")?;
             match ended? {

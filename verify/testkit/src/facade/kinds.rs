@@ -505,16 +505,11 @@ pub async fn retries_get_the_key(fixture: &dyn Fixture) -> Outcome {
     let [a, b] = clients(fixture).await;
     let held = a.mutex("k")?.lock().await?;
     let ms = Duration::from_millis;
+    let (base, cap) = (ms(2), ms(20));
     let retries = [
         Retry::Fixed(ms(5)),
-        Retry::FullJitter {
-            base: ms(2),
-            cap: ms(20),
-        },
-        Retry::Decorrelated {
-            base: ms(2),
-            cap: ms(20),
-        },
+        Retry::FullJitter { base, cap },
+        Retry::Decorrelated { base, cap },
     ];
     let mut tasks = JoinSet::new();
     for retry in retries {

@@ -553,10 +553,8 @@ pub async fn shutdown_releases_everything(fixture: &dyn Fixture) -> Outcome {
 pub async fn many_locks_one_watchdog(fixture: &dyn Fixture) -> Outcome {
     const LOCKS: usize = 300;
     let settings = ttl(Duration::from_secs(10));
-    let (a, b) = (
-        client_with(fixture, settings.clone()).await,
-        client_with(fixture, settings).await,
-    );
+    let client = || client_with(fixture, settings.clone());
+    let (a, b) = (client().await, client().await);
     let mut held = Vec::new();
     for n in 0..LOCKS {
         held.push(a.mutex(format!("k{n}"))?.lock().await?);

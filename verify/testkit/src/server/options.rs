@@ -190,11 +190,9 @@ impl RedisServerBuilder {
             process: Mutex::new(None),
         };
         fs::create_dir(server.data()).expect("the directory can be made");
-        fs::write(
-            server.directory.path().join("redis.conf"),
-            configuration(&server),
-        )
-        .expect("the configuration can be written");
+        let file = server.directory.path().join("redis.conf");
+        let written = fs::write(file, configuration(&server));
+        written.expect("the configuration can be written");
         server.launch()?;
         Ok(server)
     }

@@ -48,10 +48,8 @@ impl Stats {
         let commands = commands
             .filter(|(_, since)| *since != CommandStats::default())
             .collect();
-        Self {
-            cpu: self.cpu - earlier.cpu,
-            commands,
-        }
+        let cpu = self.cpu - earlier.cpu;
+        Self { cpu, commands }
     }
 
     /// Reads the answer to `INFO`.

@@ -121,16 +121,10 @@ fn plan(leases: &[Lease<'_>]) -> Result<Vec<StepAt>, (Micros, String)> {
         }
         let release = (*releasing).max(granted);
         held.push((release, op.mode.weight()));
-        steps.push(StepAt {
-            at: arrival,
-            claims: true,
-            place,
-        });
-        steps.push(StepAt {
-            at: release,
-            claims: false,
-            place,
-        });
+        let (at, claims) = (arrival, true);
+        steps.push(StepAt { at, claims, place });
+        let (at, claims) = (release, false);
+        steps.push(StepAt { at, claims, place });
     }
     steps.sort_unstable();
     Ok(steps)

@@ -68,10 +68,8 @@ pub struct Failure {
 impl Failure {
     /// A failure of a kind.
     pub fn new(kind: &str, why: &impl ToString) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            why: why.to_string(),
-        }
+        let (kind, why) = (kind.to_owned(), why.to_string());
+        Self { kind, why }
     }
 
     /// Somebody else has it.

@@ -142,10 +142,9 @@ impl Worker {
             2..=7 => self.random.u64(0..120_000),
             _ => self.random.u64(0..12_000),
         };
-        Stay {
-            lasts: Duration::from_micros(lasts),
-            dropped: self.random.u8(0..10) == 0,
-        }
+        let lasts = Duration::from_micros(lasts);
+        let dropped = self.random.u8(0..10) == 0;
+        Stay { lasts, dropped }
     }
 
     async fn hold(&mut self, op: Number, wish: &Task, mut lease: Box<dyn Held>) -> io::Result<()> {
@@ -248,11 +247,9 @@ impl Worker {
     }
 
     async fn ask(&mut self, op: Number, token: Option<u64>, what: What) -> io::Result<Option<u64>> {
+        let (client, number) = (self.spec.client, op);
         let ask = Ask {
-            op: OpId {
-                client: self.spec.client,
-                number: op,
-            },
+            op: OpId { client, number },
             task: self.task,
             key: self.spec.tasks[self.task].key.clone(),
             token,

@@ -76,11 +76,9 @@ impl View {
             let text = answer.and_then(|answer| Ok(String::from_redis_value(answer)?));
             text.map_err(|error| format!("{node:?}: {error}"))
         };
-        let nodes = ask("NODES")?;
-        Ok(Self {
-            info: ask("INFO")?,
-            nodes: nodes.lines().filter_map(Known::parse).collect(),
-        })
+        let (nodes, info) = (ask("NODES")?, ask("INFO")?);
+        let nodes = nodes.lines().filter_map(Known::parse).collect();
+        Ok(Self { info, nodes })
     }
 
     pub(super) fn of(&self, id: &str) -> Option<&Known> {

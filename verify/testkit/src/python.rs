@@ -3,6 +3,8 @@
 use std::env;
 use std::process::Command;
 
+use crate::server::in_servers;
+
 /// A command of Python that finds this set of packages, unpacked in `servers/<packages>` of the target
 /// directory.
 ///
@@ -12,17 +14,12 @@ use std::process::Command;
 ///
 /// If the packages are not there: no test passes because it could not be run.
 pub fn python(packages: &str) -> Command {
-    let test = env::current_exe().expect("a running program has a path");
-    let found = test
-        .ancestors()
-        .map(|directory| directory.join("servers").join(packages))
-        .find(|path| path.is_dir())
-        .unwrap_or_else(|| {
-            panic!(
-                "{packages} is in no `servers` directory above this test: \
-                 scripts/test --install gets it"
-            )
-        });
+    let found = in_servers(packages).unwrap_or_else(|| {
+        panic!(
+            "{packages} is in no `servers` directory above this test: \
+             scripts/test --install gets it"
+        )
+    });
     let mut command =
         Command::new(env::var_os("LEASEHOLD_PYTHON").unwrap_or_else(|| "python3".into()));
     command

@@ -42,6 +42,7 @@ pub use failure::StartError;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
 pub use program::Program;
+pub(crate) use program::in_servers;
 pub use stats::{CommandStats, Stats};
 
 /// The user that the testkit itself is on every server, whatever else may log in there.

@@ -198,11 +198,7 @@ impl Faults {
         // One of each in turn, so that a run that is cut short has had all.
         let jobs = seeds.flat_map(|seed| {
             deployments.iter().map(move |deployment| Job {
-                choice: Choice {
-                    deployment: *deployment,
-                    beyond,
-                    algorithm: Algorithm::Leasehold,
-                },
+                choice: Choice::ours(*deployment, beyond),
                 seed,
             })
         });

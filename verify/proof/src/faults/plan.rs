@@ -196,6 +196,19 @@ pub struct Choice {
     pub algorithm: Algorithm,
 }
 
+impl Choice {
+    /// With our own locks.
+    #[must_use]
+    pub fn ours(deployment: Deployment, beyond: Option<bool>) -> Self {
+        let algorithm = Algorithm::Leasehold;
+        Self {
+            deployment,
+            beyond,
+            algorithm,
+        }
+    }
+}
+
 /// A schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

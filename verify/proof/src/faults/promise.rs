@@ -139,12 +139,11 @@ mod tests {
     use super::super::plan::{Choice, Timed};
     use super::*;
 
+    fn within(deployment: Deployment, seed: u64) -> Plan {
+        Plan::draw(Choice::ours(deployment, Some(false)), seed)
+    }
+
     fn plan(deployment: Deployment, faults: &[Fault]) -> Plan {
-        let choice = Choice {
-            deployment,
-            beyond: Some(false),
-            algorithm: Algorithm::Leasehold,
-        };
         let timed = |fault: &Fault| Timed {
             at: 0,
             fault: *fault,
@@ -152,7 +151,7 @@ mod tests {
         Plan {
             servers: faults.iter().map(timed).collect(),
             people: Vec::new(),
-            ..Plan::draw(choice, 1)
+            ..within(deployment, 1)
         }
     }
 
@@ -167,12 +166,7 @@ mod tests {
             .iter()
             .flat_map(|it| (0..200).map(move |seed| (*it, seed)))
         {
-            let choice = Choice {
-                deployment,
-                beyond: Some(false),
-                algorithm: Algorithm::Leasehold,
-            };
-            let plan = Plan::draw(choice, seed);
+            let plan = within(deployment, seed);
             let promise = Promise::of(&plan, 0);
             assert!(promise.exclusion && promise.tokens, "{plan}");
         }

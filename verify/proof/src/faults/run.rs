@@ -213,9 +213,7 @@ fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
         return Vec::new();
     }
     let findings = check::audit(ops, log);
-    let killed = plan
-        .faults()
-        .filter(|fault| fault.name().ends_with("killed"));
+    let killed = plan.faults().filter(|it| it.name().ends_with("killed"));
     match plan.deployment {
         Deployment::Local if findings.len() <= killed.count() => Vec::new(),
         _ => findings,
@@ -251,9 +249,7 @@ fn judge(plan: Plan, history: History) -> Outcome {
     for finding in found.iter().flatten() {
         *violations.entry(finding.property).or_insert(0) += 1;
     }
-    let told = found
-        .into_iter()
-        .flat_map(|some| some.into_iter().take(TOLD));
+    let told = found.into_iter().flat_map(|it| it.into_iter().take(TOLD));
     let mut failures = BTreeMap::new();
     for failed in ops.iter().filter_map(|op| op.failed.clone()) {
         *failures.entry(failed).or_insert(0) += 1;

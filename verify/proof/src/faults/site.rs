@@ -69,27 +69,23 @@ impl Site {
             _ => 0,
         };
         let clock = |at: usize| WrongClock::create(&directory.join(format!("clock-{at}")));
-        let clocks = (0..goes_by_a_clock)
-            .map(clock)
-            .collect::<io::Result<Vec<_>>>()?;
+        let clocks = (0..goes_by_a_clock).map(clock);
+        let clocks = clocks.collect::<io::Result<Vec<_>>>()?;
         let plain = || {
             let server = RedisServer::builder().config("lua-time-limit", BUSY_AFTER);
             // A replica whose connection was torn without a word finds out in time.
-            server
-                .config("repl-ping-replica-period", "1")
-                .config("repl-timeout", "3")
+            let server = server.config("repl-ping-replica-period", "1");
+            server.config("repl-timeout", "3")
         };
         let wrong = |at: usize| preloaded(plain(), shim, &clocks[at]);
         let servers = match plan.deployment {
             Deployment::Local => Servers::Files(directory.join("locks")),
             Deployment::Server | Deployment::ServerQuarantine => one(wrong(0)),
             Deployment::ServerAof => one(wrong(0).persistent()),
-            Deployment::Sentinel | Deployment::Acknowledged => Servers::Sentinels(
-                Sentinels::builder()
-                    .server(plain())
-                    .behind_proxies()
-                    .start(),
-            ),
+            Deployment::Sentinel | Deployment::Acknowledged => {
+                let sentinels = Sentinels::builder().server(plain()).behind_proxies();
+                Servers::Sentinels(sentinels.start())
+            }
             Deployment::Cluster => {
                 Servers::Cluster(Cluster::builder().server(plain()).behind_proxies().start())
             }
@@ -109,15 +105,12 @@ impl Site {
                 Servers::ZooKeeper(Keepers::start(&environments.collect::<Vec<_>>()))
             }
         };
+        let first = plan.keys().first().map(|key| (*key).to_owned());
         let mut site = Self {
             servers,
             clocks,
             url: String::new(),
-            first: plan
-                .keys()
-                .first()
-                .map(|key| (*key).to_owned())
-                .unwrap_or_default(),
+            first: first.unwrap_or_default(),
         };
         site.url = site.url_of(plan);
         site.mark(plan).await?;

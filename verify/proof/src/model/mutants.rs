@@ -237,9 +237,7 @@ fn tail(text: &[u8]) -> String {
 /// What a program panicked with.
 fn panicked(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    let lines = text
-        .lines()
-        .skip_while(|line| !line.contains("panicked at"));
+    let lines = text.lines().skip_while(|it| !it.contains("panicked at"));
     lines.take(2).collect::<Vec<_>>().join(" ")
 }
 

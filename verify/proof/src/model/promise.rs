@@ -112,11 +112,8 @@ mod tests {
             broken.require(promise, true);
             assert!(broken.is_empty());
             broken.require(promise, false);
-            assert!(
-                Promise::ALL
-                    .into_iter()
-                    .all(|(p, _)| broken.has(p) == (p == promise))
-            );
+            let only = |(p, _)| broken.has(p) == (p == promise);
+            assert!(Promise::ALL.into_iter().all(only));
         }
     }
 }

@@ -105,9 +105,8 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
 
 fn name(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
-    value
-        .map(|value| value.get_name().to_owned())
-        .unwrap_or_default()
+    let name = value.map(|value| value.get_name().to_owned());
+    name.unwrap_or_default()
 }
 
 fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Result<()> {

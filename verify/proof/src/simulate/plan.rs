@@ -110,9 +110,7 @@ impl Plan {
     }
 
     pub(crate) fn redlock(&self) -> RedlockOptions {
-        let servers = servers(self.deployment)
-            .iter()
-            .map(|name| self.server(name));
+        let servers = servers(self.deployment).iter().map(|it| self.server(it));
         let mut options = RedlockOptions::new(servers.collect());
         options.max_ttl = self.ttl;
         options

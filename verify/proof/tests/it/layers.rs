@@ -175,10 +175,7 @@ fn imports(name: &str) -> BTreeMap<Module, Rooms> {
         let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
         let mut module: Module = names.collect();
         module.pop_if(|last| ["mod", "lib", "main"].contains(&&**last));
-        if !module
-            .iter()
-            .any(|name| name == "tests" || name == "fuzzing")
-        {
+        if !module.iter().any(|it| it == "tests" || it == "fuzzing") {
             let mut all = Vec::new();
             let text = fs::read_to_string(&file).unwrap();
             tokens(text.parse().unwrap(), &mut all);

@@ -71,9 +71,7 @@ impl Reserved {
             .collect();
         let servers = builders.into_iter().zip(self.ports);
         Members {
-            servers: servers
-                .map(|(builder, port)| builder.start_at(port))
-                .collect(),
+            servers: servers.map(|(it, port)| it.start_at(port)).collect(),
             doors: self.doors,
             buses: self.buses,
             cut_off: Mutex::default(),

@@ -97,10 +97,7 @@ pub(super) fn capture(
     thread::spawn(move || {
         let mut source = BufReader::new(source);
         let mut line = Vec::new();
-        while source
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|read| read > 0)
-        {
+        while source.read_until(b'\n', &mut line).is_ok_and(|it| it > 0) {
             let text = String::from_utf8_lossy(&line)
                 .trim_end_matches('\n')
                 .to_owned();

@@ -320,9 +320,7 @@ impl Conversation {
             return;
         }
 
-        self.shared
-            .counts
-            .send_modify(|counts| counts.requests += 1);
+        self.shared.counts.send_modify(|it| it.requests += 1);
         let mut gate = None;
         for (action, trigger) in faults.consult(&command) {
             match action {

@@ -86,14 +86,15 @@ impl From<&str> for Program {
     }
 }
 
-/// A program in `servers/` of the target directory, in which the running test is as well.
-fn installed(name: &str) -> Result<PathBuf, StartError> {
+/// Where something is in `servers/` of the target directory, in which the running test is as well.
+pub(crate) fn in_servers(name: &str) -> Option<PathBuf> {
     let test = env::current_exe().expect("a running program has a path");
-    let found = test
-        .ancestors()
-        .map(|directory| directory.join("servers").join(name))
-        .find(|path| path.is_file());
-    found.ok_or_else(|| {
+    let mut paths = test.ancestors().map(|it| it.join("servers").join(name));
+    paths.find(|path| path.exists())
+}
+
+fn installed(name: &str) -> Result<PathBuf, StartError> {
+    in_servers(name).ok_or_else(|| {
         let what = "is in no `servers` directory above this test".to_owned();
         StartError::new(Path::new(name), what, String::new())
     })

@@ -37,9 +37,7 @@ fn open_session(server: &ZooKeeper) {
 /// The number of the last transaction.
 fn zxid(server: &ZooKeeper) -> u64 {
     let answer = server.ask("srvr").unwrap();
-    let zxid = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("Zxid: 0x"));
+    let zxid = answer.lines().find_map(|it| it.strip_prefix("Zxid: 0x"));
     u64::from_str_radix(zxid.unwrap(), 16).unwrap()
 }
 

@@ -62,9 +62,7 @@ pub fn unserved(ops: &[Op], tasks: &[(usize, usize, String)], quiet: Micros) -> 
             .filter(|op| op.id.client == client && op.task == task)
             .any(|op| op.grant.as_ref().is_some_and(|grant| grant.at >= quiet))
     };
-    let unserved = tasks
-        .iter()
-        .filter(|(client, task, _)| !served(*client, *task));
+    let unserved = tasks.iter().filter(|(who, task, _)| !served(*who, *task));
     let finding = |(client, task, key): &(usize, usize, String)| {
         let what =
             format!("task {task} of client {client} got no grant after the faults had ended");

@@ -104,12 +104,7 @@ impl Broken {
             .arg("NX")
             .arg("PX")
             .arg(millis(self.ttl));
-        let answers = join_all(
-            self.nodes
-                .iter()
-                .map(|node| node.ask::<Option<String>>(&set)),
-        )
-        .await;
+        let answers = join_all(self.nodes.iter().map(|it| it.ask::<Option<String>>(&set))).await;
         let counted_from = match self.algorithm {
             Algorithm::ValidFromAnswer => now(),
             _ => asked,

@@ -323,10 +323,7 @@ impl ClientsModel {
     /// Whoever holds by what was passed on has a later token.
     fn judge_turn(&self, state: &mut State, client: usize, passed: Option<(Arrival, Token)>) {
         let Some((_, before)) = passed else { return };
-        for mate in self
-            .mates(client)
-            .filter(|mate| !state.clients[*mate].seen.0)
-        {
+        for mate in self.mates(client).filter(|it| !state.clients[*it].seen.0) {
             let token = self.claim(state, mate).and_then(ClaimMachine::token);
             let rises = token.is_none_or(|token| token > before);
             state.broken.require(Promise::Tokens, rises);

@@ -109,8 +109,7 @@ mod cases {
         mut invariant: impl Invariant,
         facts: &[(u64, Fact)],
     ) -> Result<(), String> {
-        facts
-            .iter()
-            .try_for_each(|(at, fact)| invariant.see(millis(*at), fact))
+        let mut facts = facts.iter();
+        facts.try_for_each(|(at, fact)| invariant.see(millis(*at), fact))
     }
 }

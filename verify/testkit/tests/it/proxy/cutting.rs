@@ -90,9 +90,7 @@ async fn half_open_spares_new_connections_and_what_is_held_for_a_server() {
     assert_eq!(value(&server, "k"), None);
     let before = proxy.counts().bytes_to_server;
     held.release();
-    proxy
-        .wait_for(|counts| counts.bytes_to_server > before)
-        .await;
+    proxy.wait_for(|it| it.bytes_to_server > before).await;
     server.command(&["SET", "done", "yes"]);
     assert_eq!(value(&server, "k").as_deref(), Some("late"));
 }

@@ -335,11 +335,8 @@ impl RedisServer {
             .arg(limit)
             .query(&mut connection)
             .unwrap_or_else(|error| panic!("cannot wait for replicas: {error}"));
-        assert!(
-            reached >= count,
-            "{reached} of {count} replicas have come\n{}",
-            self.log()
-        );
+        let log = self.log();
+        assert!(reached >= count, "{reached} of {count} have come: {log}");
     }
 
     /// What the server has done since its start, and at what cost; see [`Stats::since`].

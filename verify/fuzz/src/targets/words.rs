@@ -35,10 +35,8 @@ pub(crate) fn run(data: &[u8]) {
         tame(&owner);
     }
     let name = local::file_name(text);
-    assert!(
-        name.len() < 240 && name.is_ascii() && !name.contains('/'),
-        "{name}"
-    );
+    let is_file = name.is_ascii() && !name.contains('/');
+    assert!(is_file && name.len() < 240, "{name}");
     assert!(!name.starts_with('.'), "{name}");
 }
 
@@ -64,10 +62,8 @@ where
 pub(crate) fn hidden(id: &ClaimId) {
     let shown = id.to_string();
     let shown = shown.trim_end_matches('…');
-    assert!(
-        shown.len() <= 6 && shown.len() * 2 <= id.expose().len(),
-        "{shown}"
-    );
+    let most = (id.expose().len() / 2).min(6);
+    assert!(shown.len() <= most, "{shown}");
     assert!(id.expose().starts_with(shown));
 }
 

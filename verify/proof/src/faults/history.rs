@@ -382,10 +382,8 @@ mod tests {
         assert_eq!(until(&held(), Some(60)), 60);
         assert_eq!(until(&and(line(90, Event::Releasing)), None), 90);
         let why = String::new();
-        assert_eq!(
-            until(&and(line(95, Event::Lost { seen: 80, why })), None),
-            80
-        );
+        let lost = line(95, Event::Lost { seen: 80, why });
+        assert_eq!(until(&and(lost), None), 80);
     }
 
     #[test]

@@ -191,10 +191,8 @@ mod tests {
         let waits = Deployment::ServerQuarantine;
         assert_eq!(promised(waits, &killed), (true, true));
         let back_by = |by: i64| promised(waits, &[Fault::Kill(at, 0), Fault::StepClock(at, -by)]).1;
-        assert!(
-            back_by(100) && !back_by(3_000),
-            "the quarantine makes up for it"
-        );
+        // The quarantine makes up for it.
+        assert!(back_by(100) && !back_by(3_000));
         let unguarded = |faults: &[Fault]| {
             let mut plan = plan(Deployment::Redlock5, faults);
             plan.quarantine = false;
@@ -207,10 +205,8 @@ mod tests {
         ]));
         let twice = [Fault::Kill(at, 0), Fault::StepClock(at, -1)];
         assert_eq!(promised(Deployment::Server, &twice), (false, false));
-        assert_eq!(
-            promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]),
-            (false, true)
-        );
+        let stepped = promised(Deployment::ServerAof, &[Fault::StepClock(at, 1)]);
+        assert_eq!(stepped, (false, true));
     }
 
     #[test]
@@ -219,10 +215,8 @@ mod tests {
         assert_eq!(promised(Deployment::Zookeeper, &back), (true, true));
         let three = Deployment::ZookeeperEnsemble;
         assert_eq!(promised(three, &back), (false, true));
-        assert_eq!(
-            promised(three, &[back[0], Fault::DeleteRecords]),
-            (false, false)
-        );
+        let both = promised(three, &[back[0], Fault::DeleteRecords]);
+        assert_eq!(both, (false, false));
     }
 
     #[test]

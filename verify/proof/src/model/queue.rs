@@ -377,10 +377,8 @@ impl Subject for QueueModel {
         let seen = state.queue.look(state.clock());
         let holders = seen.holders.iter().map(|holder| {
             let left = holder.claim.deadline.since(seen.at).as_secs_f64();
-            format!(
-                "{} holds {} for {left} s",
-                holder.claim.owner.pid, holder.token
-            )
+            let (who, token) = (holder.claim.owner.pid, holder.token);
+            format!("{who} holds {token} for {left} s")
         });
         let waiters = seen.waiters.iter().map(|waiter| {
             let left = waiter.claim.deadline.since(seen.at).as_secs_f64();

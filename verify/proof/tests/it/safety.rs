@@ -59,11 +59,8 @@ fn the_words_stand_on_the_page_that_is_named() {
     assert!(rows.len() > 100, "rows are found: {}", rows.len());
     for Row { page, words, .. } in &rows {
         let text = flowing(&read(page));
-        assert!(
-            text.contains(words),
-            "{} does not say: {words}",
-            page.display()
-        );
+        let page = page.display();
+        assert!(text.contains(words), "{page} does not say: {words}");
     }
 }
 

@@ -17,10 +17,8 @@ fn fixed_seeds_hold() {
     let output = simulate(&["--seeds", "12"]);
     let text = text(&output);
     assert!(output.status.success(), "{text}");
-    assert!(
-        text.contains("12 seeds in ") && text.contains(" 0 of them failed"),
-        "{text}"
-    );
+    let all = text.contains("12 seeds in ") && text.contains(" 0 of them failed");
+    assert!(all, "{text}");
 }
 
 /// A client that had lost its pushes with a connection was passed in every queue.
@@ -74,11 +72,8 @@ fn what_is_not_promised_is_found_and_can_be_run_again() {
     let (_, arguments) = again.split_once(" -- simulate ").unwrap();
     let repeated = simulate(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(repeated.status.code(), Some(1));
-    assert!(
-        text(&repeated).contains(found),
-        "{found} is not in {}",
-        text(&repeated)
-    );
+    let repeated = text(&repeated);
+    assert!(repeated.contains(found), "{found} is not in {repeated}");
 }
 
 /// What is broken, by what that must be found, and from which seed on to look.
@@ -104,11 +99,8 @@ fn every_flaw_is_found() {
     for (flaw, invariant, seed) in FLAWS {
         let output = simulate(&["--seed", seed, "--seeds", "100", "--first", "--flaw", flaw]);
         let told = text(&output);
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "{flaw} was not found: {told}"
-        );
+        let code = output.status.code();
+        assert_eq!(code, Some(1), "{flaw} was not found: {told}");
         assert!(
             told.contains(&format!(": {invariant}: ")),
             "{flaw} was not found by {invariant}: {told}"

@@ -80,10 +80,8 @@ impl Reserved {
 
     /// Has a server behind proxies announce those, and connect from an address of its own.
     fn introduce(&self, at: usize, mut builder: RedisServerBuilder) -> RedisServerBuilder {
-        assert!(
-            !builder.has_tls(),
-            "servers of a deployment do not speak TLS"
-        );
+        let has_tls = builder.has_tls();
+        assert!(!has_tls, "servers of a deployment do not speak TLS");
         let Some(door) = self.doors.get(at) else {
             return builder;
         };

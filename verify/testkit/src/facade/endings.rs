@@ -142,10 +142,8 @@ pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) -> Outcome 
         let stood = !busy || closing.capabilities().queueing;
         assert_eq!((done.released, done.unconfirmed), (u64::from(stood), 0));
         let look = other.inspect("k").await?;
-        assert_eq!(
-            (look.holders.len(), look.waiters.len()),
-            (usize::from(busy), 0)
-        );
+        let seen = (look.holders.len(), look.waiters.len());
+        assert_eq!(seen, (usize::from(busy), 0));
         drop(held);
         idle(&other, "k").await;
     }

@@ -93,16 +93,12 @@ pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) -> Outcome {
     queued(&a, "k", 1).await;
     let parts = lease.into_parts().await?;
     assert!(parts.is_handed_over());
-    assert!(
-        !format!("{parts:?}").contains(parts.claim().expose()),
-        "no secret is shown"
-    );
+    let shown = format!("{parts:?}").contains(parts.claim().expose());
+    assert!(!shown, "no secret is shown");
     let written = serde_json::to_string(&parts)?;
     let read: LeaseParts = serde_json::from_str(&written)?;
-    assert!(
-        serde_json::from_str::<LeaseParts<Shared>>(&written).is_err(),
-        "as what it is"
-    );
+    let as_another = serde_json::from_str::<LeaseParts<Shared>>(&written);
+    assert!(as_another.is_err(), "as what it is");
     let taken = b.mutex("k")?.adopt(&read).await?;
     assert!(taken.token() > token);
     assert!(!waiting.is_finished());
@@ -140,11 +136,8 @@ pub async fn a_reentrant_lease_stays_one(fixture: &dyn Fixture) -> Outcome {
     assert!(taken.token() > token);
     stays.renew().await.expect_err("another token");
     assert_eq!(soon("the loss", stays.lost()).await, Loss::Forgotten);
-    assert_eq!(
-        stays.token(),
-        token,
-        "what is lost does not pass for its heir"
-    );
+    // What is lost does not pass for its heir.
+    assert_eq!(stays.token(), token);
     drop(stays);
     let _ = taken.release().await?;
     let next = soon("the key", mutex.lock()).await?;
@@ -174,11 +167,8 @@ pub async fn a_forced_adoption_tells_the_former(fixture: &dyn Fixture) -> Outcom
     drop(lease);
     taken.renew().await?;
     let elsewhere = b.mutex("x")?.adopt_by_force(&parts).await;
-    assert_eq!(
-        elsewhere.unwrap_err().kind(),
-        ErrorKind::Invalid,
-        "another key"
-    );
+    let elsewhere = elsewhere.unwrap_err();
+    assert_eq!(elsewhere.kind(), ErrorKind::Invalid, "another key");
     Ok(())
 }
 
@@ -234,10 +224,7 @@ pub async fn a_change_does_not_prolong_a_fixed_lease(fixture: &dyn Fixture) -> O
     // The margin for a drifting clock is counted anew, from what is left.
     assert!(lease.remaining() < left * 3 / 4, "{:?}", lease.remaining());
     assert_eq!(soon("its end", lease.lost()).await, Loss::Expired);
-    assert!(
-        end.elapsed() < Duration::from_millis(500),
-        "{:?} late",
-        end.elapsed()
-    );
+    let late = end.elapsed();
+    assert!(late < Duration::from_millis(500), "{late:?} late");
     Ok(())
 }

@@ -126,10 +126,8 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
             let (mine, barrier) = (group, barriers[group].clone());
             tasks.spawn(async move {
                 let lease = lock.read().await.expect("a lease");
-                assert!(
-                    inside.fetch_add(1, Ordering::SeqCst) >= 0,
-                    "no writer inside"
-                );
+                let before = inside.fetch_add(1, Ordering::SeqCst);
+                assert!(before >= 0, "no writer inside");
                 // Only if the whole group is inside at once does anybody pass.
                 barrier.wait().await;
                 served
@@ -156,20 +154,16 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
         done?;
     }
     assert_eq!(seen.len(), reader_count + writer_count);
-    assert!(
-        seen.is_sorted_by_key(|(turn, _)| *turn),
-        "group by group: {seen:?}"
-    );
+    let in_groups = seen.is_sorted_by_key(|(turn, _)| *turn);
+    assert!(in_groups, "group by group: {seen:?}");
     let mut numbers = std::collections::BTreeMap::new();
     for (turn, number) in seen {
         let range = numbers.entry(turn).or_insert((number, number));
         *range = (range.0.min(number), range.1.max(number));
     }
     let ranges: Vec<_> = numbers.into_values().collect();
-    assert!(
-        ranges.windows(2).all(|pair| pair[0].1 < pair[1].0),
-        "tokens rise"
-    );
+    let rise = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+    assert!(rise, "tokens rise");
     Ok(())
 }
 
@@ -201,20 +195,15 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
     while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
         done?;
     }
-    assert_eq!(
-        most.load(Ordering::SeqCst),
-        u64::from(PERMITS),
-        "and all are used"
-    );
+    let most = most.load(Ordering::SeqCst);
+    assert_eq!(most, u64::from(PERMITS), "and all are used");
     let other = client(fixture).await;
     let held = other.semaphore("k", PERMITS)?.acquire().await?;
     let wrong = other.semaphore("k", 7)?.acquire().await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Invalid);
     let text = wrong.to_string();
-    assert!(
-        text.contains("3 permits") && text.contains("7 permits"),
-        "names both: {text}"
-    );
+    let both = text.contains("3 permits") && text.contains("7 permits");
+    assert!(both, "names both: {text}");
     let mutex = other.mutex("k")?.try_lock().await.unwrap_err();
     assert_eq!(mutex.kind(), ErrorKind::Invalid, "a semaphore is no lock");
     drop(held);
@@ -262,18 +251,14 @@ pub async fn an_owner_enters_again(fixture: &dyn Fixture) -> Outcome {
     queued(&a, "k", 1).await;
     let inner = soon("the owner", there.lock()).await?;
     let innermost = here.try_lock().await?.ok_or("a lease")?;
-    assert_eq!(
-        (inner.token(), innermost.token()),
-        (outer.token(), outer.token())
-    );
+    let tokens = (inner.token(), innermost.token());
+    assert_eq!(tokens, (outer.token(), outer.token()));
     let again = Owner::parse(&owner.expose())?;
     assert!(b.reentrant("k", &again)?.try_lock().await?.is_some());
     let _ = outer.release().await?;
     let _ = innermost.release().await?;
-    assert!(
-        inner.is_valid() && !waiting.is_finished(),
-        "one claim is left"
-    );
+    // One claim is left.
+    assert!(inner.is_valid() && !waiting.is_finished());
     inner.renew().await?;
     let _ = inner.release().await?;
     let lease = soon("the stranger", waiting).await?;
@@ -418,10 +403,8 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     drop(second);
     assert_eq!(soon("nobody", leaders.next()).await?, None);
     let long = "x".repeat(2000);
-    assert_eq!(
-        one.campaign(&long).await.unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    let refused = one.campaign(&long).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
     Ok(())
 }
 
@@ -484,17 +467,12 @@ pub async fn a_maximum_hold_ends_a_lease(fixture: &dyn Fixture) -> Outcome {
     let before = tokio::time::Instant::now();
     let lease = lock.lock().await?;
     let granted = tokio::time::Instant::now();
-    assert_eq!(
-        soon("its end", lease.lost()).await,
-        leasehold::Loss::MaxHold
-    );
+    let lost = soon("its end", lease.lost()).await;
+    assert_eq!(lost, leasehold::Loss::MaxHold);
     // Granted somewhere between the two.
     assert!(before.elapsed() >= hold / 2, "{:?}", before.elapsed());
-    assert!(
-        granted.elapsed() <= hold + Duration::from_millis(500),
-        "{:?}",
-        granted.elapsed()
-    );
+    let took = granted.elapsed();
+    assert!(took <= hold + Duration::from_millis(500), "{took:?}");
     drop(lease);
     assert!(soon("the next", lock.lock()).await.is_ok());
     Ok(())

@@ -176,10 +176,8 @@ impl Ensemble {
     ///
     /// When one is parted already, or it was not started by [`Self::start_parting`].
     pub fn part(&self, at: usize) {
-        assert!(
-            !self.ways.is_empty(),
-            "there is nothing between the servers"
-        );
+        let is_whole = self.ways.is_empty();
+        assert!(!is_whole, "there is nothing between the servers");
         let before = self.parted.swap(at, Ordering::Relaxed);
         assert_eq!(before, NOBODY, "one is parted from two");
         let proxies = self.ways_of(at);

@@ -51,10 +51,8 @@ fn a_persistent_one_finds_its_data_after_a_crash() {
         server.kill();
         server.start_again();
     }
-    assert_eq!(
-        servers[0].query::<Option<String>>(&["GET", "k"]).as_deref(),
-        Some("v")
-    );
+    let value = servers[0].query::<Option<String>>(&["GET", "k"]);
+    assert_eq!(value.as_deref(), Some("v"));
     assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
 }
 

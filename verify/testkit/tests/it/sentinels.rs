@@ -95,11 +95,8 @@ async fn a_planned_fail_over_takes_whom_it_should() {
 #[tokio::test]
 async fn passwords_are_asked_for_by_servers_and_by_sentinels() {
     let deployment = with_passwords();
-    assert!(
-        deployment
-            .url()
-            .starts_with("redis-sentinel://:data@127.0.0.1:")
-    );
+    let url = deployment.url();
+    assert!(url.starts_with("redis-sentinel://:data@127.0.0.1:"));
     let refused = |server: &RedisServer| {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/", server.port())).unwrap();
         let mut connection = client.get_connection().unwrap();

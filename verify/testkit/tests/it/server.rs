@@ -53,10 +53,8 @@ mod life {
         let found: String = connect(&server.unix_url()).unwrap().get("k").unwrap();
         assert_eq!(found, "over tcp");
         assert_eq!(server.query::<String>(&["GET", "k"]), "over tcp");
-        assert_eq!(
-            server.url(),
-            format!("redis://127.0.0.1:{}/", server.port())
-        );
+        let url = format!("redis://127.0.0.1:{}/", server.port());
+        assert_eq!(server.url(), url);
     }
 
     #[test]
@@ -77,10 +75,8 @@ mod life {
         let (pid, end) = (server.pid(), End::of(server.pid()));
         drop(server);
         assert!(end.comes_within(Duration::ZERO));
-        assert!(
-            !Path::new(&format!("/proc/{pid}")).exists(),
-            "{pid} was not reaped"
-        );
+        let path = format!("/proc/{pid}");
+        assert!(!Path::new(&path).exists(), "{pid} was not reaped");
     }
 
     #[test]
@@ -287,11 +283,8 @@ mod faults {
             let get = ["GET", "k"];
 
             server.restart(Data::Keep);
-            assert_ne!(
-                run_id(server.query(&["INFO", "server"])),
-                first,
-                "it is the same process"
-            );
+            let second = run_id(server.query(&["INFO", "server"]));
+            assert_ne!(second, first, "it is the same process");
             assert_eq!(server.query::<Option<String>>(&get), Some("v".to_owned()));
             server.restart(Data::Lose);
             assert_eq!(server.query::<Option<String>>(&get), None);
@@ -433,20 +426,16 @@ mod tls {
         let server = RedisServer::builder()
             .tls(ClientCertificate::NotAsked)
             .start();
-        assert_eq!(
-            server.url(),
-            format!("rediss://127.0.0.1:{}/", server.port())
-        );
+        let url = format!("rediss://127.0.0.1:{}/", server.port());
+        assert_eq!(server.url(), url);
         let (answered, said) = ping(&server, server.certificates(), false).await;
         assert!(answered, "{said}");
 
         let elsewhere = tempfile::tempdir().unwrap();
         let (answered, said) =
             ping(&server, &Certificates::generate(elsewhere.path()), false).await;
-        assert!(
-            !answered && said.contains("certificate verify failed"),
-            "{said}"
-        );
+        let refused = !answered && said.contains("certificate verify failed");
+        assert!(refused, "{said}");
     }
 
     #[tokio::test]
@@ -492,10 +481,8 @@ mod stats {
         let since = server.stats().since(&before);
         assert_eq!(since.command("set").calls, 10);
         assert_eq!(since.command("get").calls, 1);
-        assert_eq!(
-            (since.command("lpush").calls, since.command("lpush").failed),
-            (1, 1)
-        );
+        let pushed = since.command("lpush");
+        assert_eq!((pushed.calls, pushed.failed), (1, 1));
         assert_eq!(since.command("del").calls, 0);
     }
 

@@ -58,10 +58,8 @@ mod tests {
         let found = exclusion(&ops);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].at, 9);
-        assert!(
-            found[0].what.contains("client 1") && found[0].what.contains("1 µs"),
-            "{found:?}"
-        );
+        let what = &found[0].what;
+        assert!(what.contains("client 1") && what.contains("1 µs"), "{what}");
     }
 
     #[test]
@@ -78,10 +76,8 @@ mod tests {
         let readers = [reader(1, 1, 10), reader(2, 2, 12), reader(3, 3, 11)];
         assert_eq!(exclusion(&readers), []);
         let [a, b, c] = readers;
-        assert_eq!(
-            exclusion(&[a.clone(), b.clone(), c.clone(), lease(4, 0, 12, 13, 4)]),
-            []
-        );
+        let later = lease(4, 0, 12, 13, 4);
+        assert_eq!(exclusion(&[a.clone(), b.clone(), c.clone(), later]), []);
         assert_eq!(exclusion(&[a, b, c, lease(4, 0, 11, 13, 4)]).len(), 1);
     }
 

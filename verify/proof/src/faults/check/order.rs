@@ -60,10 +60,9 @@ mod tests {
         let ops = [queued(5, lease(1, 1, 20, 30, 2)), lease(2, 6, 10, 20, 1)];
         let found = order(&ops);
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].what.contains("client 2") && found[0].what.contains("1 µs before"),
-            "{found:?}"
-        );
+        let what = &found[0].what;
+        let told = what.contains("client 2") && what.contains("1 µs before");
+        assert!(told, "{what}");
     }
 
     #[test]

@@ -178,11 +178,8 @@ fn apply(leases: &[Lease<'_>], steps: Vec<StepAt>) -> Result<(), (Micros, String
     let wrong = order.iter().enumerate().find(|(due, place)| due != *place);
     wrong.map_or(Ok(()), |(due, place)| {
         let (granted, due) = (&leases[*place], &leases[due]);
-        let what = format!(
-            "the core grants {} before {}",
-            name(granted.op),
-            name(due.op)
-        );
+        let (early, late) = (name(granted.op), name(due.op));
+        let what = format!("the core grants {early} before {late}");
         Err((granted.grant.at, what))
     })
 }

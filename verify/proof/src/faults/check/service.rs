@@ -92,10 +92,8 @@ mod tests {
         let ops = [lease(1, 0, 5, 9, 1), lease(2, 0, 15, 19, 2), other];
         let all = gaps(&ops, 0, 40);
         assert_eq!(longest_gap(&all, 0, 40), Some(Gap { from: 0, to: 30 }));
-        assert_eq!(
-            longest_gap(&gaps(&ops[..2], 0, 40), 0, 15),
-            Some(Gap { from: 5, to: 15 })
-        );
+        let longest = longest_gap(&gaps(&ops[..2], 0, 40), 0, 15);
+        assert_eq!(longest, Some(Gap { from: 5, to: 15 }));
         assert_eq!(longest_gap(&[], 0, 40), None);
     }
 }

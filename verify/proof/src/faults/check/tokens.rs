@@ -79,18 +79,15 @@ mod tests {
             lease(2, 6, 7, 20, 2),
         ]);
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].what.contains("token 2") && found[0].what.contains("token 9"),
-            "{found:?}"
-        );
+        let what = &found[0].what;
+        let both = what.contains("token 2") && what.contains("token 9");
+        assert!(both, "{what}");
     }
 
     #[test]
     fn one_token_twice_is_found_even_at_the_same_time() {
-        assert_eq!(
-            tokens(&[lease(1, 0, 5, 10, 8), lease(2, 4, 6, 20, 8)]).len(),
-            1
-        );
+        let same = [lease(1, 0, 5, 10, 8), lease(2, 4, 6, 20, 8)];
+        assert_eq!(tokens(&same).len(), 1);
     }
 
     #[test]

@@ -112,14 +112,8 @@ mod tests {
         let (tally, findings) = fenced_writes(&[], &log);
         assert_eq!((tally.lost, findings.len()), (1, 1));
         let log = [written(0, 0, 1, false), written(0, 1, 1, false)];
-        assert_eq!(
-            unfenced_writes(&log),
-            Tally {
-                taken: 2,
-                lost: 1,
-                refused: 0
-            }
-        );
+        let tally = unfenced_writes(&log);
+        assert_eq!((tally.taken, tally.lost, tally.refused), (2, 1, 0));
         assert_eq!(fenced_writes(&[], &log), (Tally::default(), vec![]));
     }
 

@@ -64,10 +64,8 @@ impl ClientsModel {
         for holder in seen.holders {
             let left = holder.claim.deadline.since(seen.at).as_secs_f64();
             let whose = holder.claim.owner.pid;
-            lines.push(format!(
-                "    server: {whose} holds {} for {left:.3} s",
-                holder.token
-            ));
+            let token = holder.token;
+            lines.push(format!("    server: {whose} holds {token} for {left:.3} s"));
         }
         for (at, message) in state.wire.iter().enumerate() {
             let what = match &*message.what {
@@ -75,10 +73,8 @@ impl ClientsModel {
                 What::Answer(_, reply, _) => format!("is answered {reply:?}"),
                 What::Push(event, _) => format!("is told {event:?}"),
             };
-            lines.push(format!(
-                "    under way {at}: client {} {what}",
-                message.client
-            ));
+            let client = message.client;
+            lines.push(format!("    under way {at}: client {client} {what}"));
         }
         if !state.broken.is_empty() {
             lines.push(format!("    BROKEN {:?}", state.broken));

@@ -66,10 +66,9 @@ impl QuorumModel {
                 Some(holder) => format!(", votes for {} {}", holder.claim.id_hint, holder.token),
                 None => String::new(),
             };
+            let (run, last) = (server.run, server.queue.last_token());
             lines.push(format!(
-                "    server {number} run {}: accepted {}{vote}",
-                server.run,
-                server.queue.last_token()
+                "    server {number} run {run}: accepted {last}{vote}"
             ));
         }
         for (at, message) in state.wire.iter().enumerate() {

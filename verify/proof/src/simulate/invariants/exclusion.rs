@@ -35,11 +35,8 @@ impl Exclusion {
             .iter()
             .map(|(attempt, (client, _))| format!("#{attempt} of client {client}"))
             .collect();
-        Err(format!(
-            "{} is held by {} at the same time",
-            wanted.key,
-            who.join(", ")
-        ))
+        let (key, who) = (wanted.key, who.join(", "));
+        Err(format!("{key} is held by {who} at the same time"))
     }
 }
 

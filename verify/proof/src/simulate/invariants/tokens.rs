@@ -41,10 +41,8 @@ impl Invariant for Tokens {
                     ));
                 }
                 if !self.seen.insert((wanted.key, *number)) {
-                    return Err(format!(
-                        "#{attempt} has {number} for {}, as another had",
-                        wanted.key
-                    ));
+                    let key = wanted.key;
+                    return Err(format!("#{attempt} has {number} for {key}, as another had"));
                 }
                 let highest = self.highest.entry(wanted.key).or_default();
                 *highest = (*highest).max(*number);

@@ -41,10 +41,8 @@ pub(super) fn unknown(words: Words<'_>) -> Reply {
     let name = words
         .first()
         .map(|name| String::from_utf8_lossy(name).into_owned());
-    Reply::error(format!(
-        "ERR unknown command '{}'",
-        name.unwrap_or_default()
-    ))
+    let name = name.unwrap_or_default();
+    Reply::error(format!("ERR unknown command '{name}'"))
 }
 
 /// Whether a command changes something.

@@ -36,10 +36,8 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
             (b'c', Some(0)) => Item::Bytes(None),
             (b'c', size) => Item::Bytes(Some(size.unwrap_or(1))),
             _ => {
-                return failed(format!(
-                    "the format '{}' is not simulated",
-                    char::from(*kind)
-                ));
+                let kind = char::from(*kind);
+                return failed(format!("the format '{kind}' is not simulated"));
             }
         });
     }

@@ -36,10 +36,8 @@ async fn reset_is_an_error_at_both_ends() {
     let (proxy, mut client, mut server) = both_ends().await;
     proxy.reset();
     for end in [&mut client, &mut server] {
-        assert_eq!(
-            end.rest().await.unwrap_err().kind(),
-            ErrorKind::ConnectionReset
-        );
+        let error = end.rest().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
 }
 

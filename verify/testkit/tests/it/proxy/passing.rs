@@ -19,10 +19,8 @@ async fn what_a_replica_is_sent_comes_at_once() {
 fn a_blocking_client_works_through_its_url() {
     let server = RedisServer::builder().password("secret").start();
     let proxy = Proxy::to(&server);
-    assert_eq!(
-        proxy.url(),
-        format!("redis://:secret@127.0.0.1:{}/", proxy.port())
-    );
+    let url = format!("redis://:secret@127.0.0.1:{}/", proxy.port());
+    assert_eq!(proxy.url(), url);
     let mut client = redis::Client::open(proxy.url())
         .unwrap()
         .get_connection()

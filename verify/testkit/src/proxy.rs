@@ -353,12 +353,8 @@ impl Proxy {
         matches: impl FnMut(&Command) -> bool + Send + 'static,
         n: u64,
     ) -> Event {
-        self.rule(
-            matches,
-            n,
-            Action::SwallowReplies(1),
-            "an answer was swallowed",
-        )
+        let what = "an answer was swallowed";
+        self.rule(matches, n, Action::SwallowReplies(1), what)
     }
 
     /// As [`Self::swallow_reply_of`], for the next command whatever it is, and for the `n` − 1 that
@@ -369,12 +365,8 @@ impl Proxy {
     /// When `n` is 0.
     pub fn swallow_replies(&self, n: u64) -> Event {
         assert!(n > 0, "no answers to swallow");
-        self.rule(
-            |_| true,
-            1,
-            Action::SwallowReplies(n),
-            "answers were swallowed",
-        )
+        let what = "answers were swallowed";
+        self.rule(|_| true, 1, Action::SwallowReplies(n), what)
     }
 
     /// Not executed, and nobody knows: loses the `n`-th command from now on that `matches`, and cuts
@@ -390,12 +382,8 @@ impl Proxy {
         matches: impl FnMut(&Command) -> bool + Send + 'static,
         n: u64,
     ) -> Event {
-        self.rule(
-            matches,
-            n,
-            Action::SwallowRequest,
-            "a command was swallowed",
-        )
+        let what = "a command was swallowed";
+        self.rule(matches, n, Action::SwallowRequest, what)
     }
 
     /// Closes one end of all connections and tells the other, which is `kept`, nothing: it goes on

@@ -3,9 +3,10 @@
 
 use std::process::{Command, Output};
 
-fn simulate(arguments: &[&str]) -> Output {
+fn simulate(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-proof"));
-    command.arg("simulate").args(arguments).output().unwrap()
+    command.arg("simulate").args(arguments.split(' '));
+    command.output().unwrap()
 }
 
 fn text(output: &Output) -> String {
@@ -14,7 +15,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn fixed_seeds_hold() {
-    let output = simulate(&["--seeds", "12"]);
+    let output = simulate("--seeds 12");
     let text = text(&output);
     assert!(output.status.success(), "{text}");
     let all = text.contains("12 seeds in ") && text.contains(" 0 of them failed");
@@ -24,13 +25,13 @@ fn fixed_seeds_hold() {
 /// A client that had lost its pushes with a connection was passed in every queue.
 #[test]
 fn a_seed_that_has_failed_holds() {
-    let output = simulate(&["--seed", "73", "--store", "redis"]);
+    let output = simulate("--seed 73 --store redis");
     assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]
 fn many_clients_hold() {
-    let output = simulate(&["--seed", "7", "--store", "redis", "--clients", "30"]);
+    let output = simulate("--seed 7 --store redis --clients 30");
     assert!(output.status.success(), "{}", text(&output));
 }
 
@@ -38,11 +39,11 @@ fn many_clients_hold() {
 #[test]
 fn a_seed_repeats_to_the_byte_in_another_process() {
     for store in ["memory", "redis", "redlock"] {
-        let run = |seed| simulate(&["--seed", seed, "--store", store, "--trace"]).stdout;
-        let first = run("11");
+        let run = |seed| simulate(&format!("--seed {seed} --store {store} --trace")).stdout;
+        let first = run(11);
         assert!(first.len() > 1_000, "the trace of {store} is there");
-        assert_eq!(first, run("11"), "{store}");
-        assert_ne!(first, run("12"), "{store}");
+        assert_eq!(first, run(11), "{store}");
+        assert_ne!(first, run(12), "{store}");
     }
 }
 
@@ -50,27 +51,15 @@ fn a_seed_repeats_to_the_byte_in_another_process() {
 /// that it does not make, it has to fail.
 #[test]
 fn what_is_not_promised_is_found_and_can_be_run_again() {
-    let output = simulate(&[
-        "--seeds",
-        "40",
-        "--seed",
-        "1",
-        "--store",
-        "redis",
-        "--overclaim",
-        "--first",
-    ]);
+    let output = simulate("--seeds 40 --seed 1 --store redis --overclaim --first");
     let told = text(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     let mut lines = told.lines();
     let again = lines.find_map(|line| line.strip_prefix("again: ")).unwrap();
-    let found = told
-        .lines()
-        .take_while(|line| !line.starts_with("again: "))
-        .last()
-        .unwrap();
+    let before = told.lines().take_while(|it| !it.starts_with("again: "));
+    let found = before.last().unwrap();
     let (_, arguments) = again.split_once(" -- simulate ").unwrap();
-    let repeated = simulate(&arguments.split(' ').collect::<Vec<_>>());
+    let repeated = simulate(arguments);
     assert_eq!(repeated.status.code(), Some(1));
     let repeated = text(&repeated);
     assert!(repeated.contains(found), "{found} is not in {repeated}");
@@ -97,13 +86,11 @@ const FLAWS: [(&str, &str, &str); 13] = [
 #[test]
 fn every_flaw_is_found() {
     for (flaw, invariant, seed) in FLAWS {
-        let output = simulate(&["--seed", seed, "--seeds", "100", "--first", "--flaw", flaw]);
+        let output = simulate(&format!("--seed {seed} --seeds 100 --first --flaw {flaw}"));
         let told = text(&output);
         let code = output.status.code();
         assert_eq!(code, Some(1), "{flaw} was not found: {told}");
-        assert!(
-            told.contains(&format!(": {invariant}: ")),
-            "{flaw} was not found by {invariant}: {told}"
-        );
+        let by_it = told.contains(&format!(": {invariant}: "));
+        assert!(by_it, "{flaw} was not found by {invariant}: {told}");
     }
 }

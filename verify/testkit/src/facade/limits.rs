@@ -172,16 +172,12 @@ pub async fn a_limit_is_kept_on_a_store_that_does_not_answer(fixture: &dyn Fixtu
     for attempt in 1..=3 {
         let long = GRACE * 2 * attempt;
         let operation = GRACE / 2;
-        let quick = Settings::default().with_operation_timeout(operation);
+        let usual = Settings::default();
+        let quick = usual.clone().with_operation_timeout(operation);
         let cases = [
-            (When::BeforeThey, Some(brief), Settings::default(), brief),
-            (
-                When::WhileOthersLeave,
-                Some(brief),
-                Settings::default(),
-                brief,
-            ),
-            (When::InLine, Some(long), Settings::default(), long),
+            (When::BeforeThey, Some(brief), usual.clone(), brief),
+            (When::WhileOthersLeave, Some(brief), usual.clone(), brief),
+            (When::InLine, Some(long), usual, long),
             (When::BeforeThey, None, quick.clone(), operation),
             (When::WhileOthersLeave, None, quick, operation),
         ];

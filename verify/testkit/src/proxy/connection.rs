@@ -67,13 +67,8 @@ pub(super) async fn carry(
     let conversation = Conversation::new((id, peer), Arc::clone(&shared), to_server, to_client);
     let conversation = Arc::new(Mutex::new(conversation));
     let attend = |end, socket, parcels| {
-        Some(Box::pin(attend(
-            end,
-            socket,
-            parcels,
-            Arc::clone(&conversation),
-            Arc::clone(&shared),
-        )))
+        let (conversation, shared) = (Arc::clone(&conversation), Arc::clone(&shared));
+        Some(Box::pin(attend(end, socket, parcels, conversation, shared)))
     };
     let mut client = attend(End::Client, client, for_client);
     let mut server = attend(End::Server, server, for_server);

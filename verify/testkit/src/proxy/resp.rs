@@ -177,17 +177,9 @@ impl Reply {
 
 /// Whether this is `SUBSCRIBE` or one of its family, which are answered by confirmations.
 pub(super) fn is_subscription(command: &[u8]) -> bool {
-    const FAMILY: [&str; 6] = [
-        "subscribe",
-        "psubscribe",
-        "ssubscribe",
-        "unsubscribe",
-        "punsubscribe",
-        "sunsubscribe",
-    ];
-    FAMILY
-        .iter()
-        .any(|name| command.eq_ignore_ascii_case(name.as_bytes()))
+    let family = "subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe";
+    let mut family = family.split(' ');
+    family.any(|name| command.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 #[cfg(test)]

@@ -9,22 +9,12 @@ use crate::scratch::Scratch;
 
 /// What Debian's `zookeeper.jar` does not name in its manifest: the rest of Netty, which TLS needs,
 /// and a log that needs no configuration.
-const JARS: [&str; 5] = [
-    "zookeeper",
-    "netty-codec",
-    "netty-resolver",
-    "netty-transport-native-unix-common",
-    "slf4j-simple",
-];
+const JARS: &str =
+    "zookeeper netty-codec netty-resolver netty-transport-native-unix-common slf4j-simple";
 
 /// Quick to start and small, as tests are; and nothing outside of the directory.
-const JVM: [&str; 5] = [
-    "-Xmx256m",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:-UsePerfData",
-    "-Djava.io.tmpdir=..",
-];
+const JVM: &str = "-Xmx256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData \
+    -Djava.io.tmpdir=..";
 
 /// Everything but the line for each four-letter word.
 const LOG: [&str; 4] = [
@@ -39,7 +29,7 @@ pub(super) fn command(scratch: &Scratch) -> Command {
     command
         // By this directory what cleans up knows the process.
         .current_dir(scratch.path("data"))
-        .args(JVM)
+        .args(JVM.split(' '))
         .args(LOG)
         .arg("-cp")
         .arg(class_path())
@@ -52,7 +42,10 @@ fn class_path() -> OsString {
     if let Some(named) = env::var_os("LEASEHOLD_ZOOKEEPER_CLASSPATH") {
         return named;
     }
-    let jars = JARS.map(|name| format!("/usr/share/java/{name}.jar"));
+    let jars = JARS
+        .split(' ')
+        .map(|name| format!("/usr/share/java/{name}.jar"));
+    let jars: Vec<_> = jars.collect();
     assert!(
         Path::new(&jars[0]).is_file(),
         "ZooKeeper is not in /usr/share/java: `scripts/test --install` gets it, \

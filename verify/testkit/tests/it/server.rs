@@ -402,15 +402,8 @@ mod tls {
         with_certificate: bool,
     ) -> (bool, String) {
         let mut cli = Command::new("redis-cli");
-        cli.args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &server.port().to_string(),
-            "--tls",
-            "--cacert",
-        ])
-        .arg(&trusted.authority.path);
+        let arguments = format!("-h 127.0.0.1 -p {} --tls --cacert", server.port());
+        cli.args(arguments.split(' ')).arg(&trusted.authority.path);
         if with_certificate {
             cli.arg("--cert").arg(&trusted.client_certificate.path);
             cli.arg("--key").arg(&trusted.client_key.path);

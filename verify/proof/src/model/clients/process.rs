@@ -151,16 +151,9 @@ impl ClientsModel {
             }),
         };
         let (now, number) = (self.moment(state, to), Self::number(state, to));
+        let (terms, deadlines) = (self.lease_terms(), Self::deadlines());
         let machine = &mut state.machines[self.process(to)];
-        machine.adopt(
-            number,
-            (),
-            id,
-            rotate,
-            self.lease_terms(),
-            Self::deadlines(),
-            now,
-        );
+        machine.adopt(number, (), id, rotate, terms, deadlines, now);
         state.clients[to].claim = Some(number);
         self.drive(state, to);
     }

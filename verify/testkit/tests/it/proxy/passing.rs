@@ -114,14 +114,8 @@ async fn tls_passes_uncut() {
     let proxy = Proxy::to(&server);
     assert_eq!(proxy.url(), format!("rediss://127.0.0.1:{}/", proxy.port()));
     let mut cli = Command::new("redis-cli");
-    cli.args([
-        "-h",
-        "127.0.0.1",
-        "-p",
-        &proxy.port().to_string(),
-        "--tls",
-        "--cacert",
-    ]);
+    let arguments = format!("-h 127.0.0.1 -p {} --tls --cacert", proxy.port());
+    cli.args(arguments.split(' '));
     cli.arg(&server.certificates().authority.path).arg("PING");
     assert_eq!(Process::run(cli).await.stdout, "PONG\n");
     assert_eq!(proxy.counts().requests, 0);

@@ -27,11 +27,7 @@ pub(crate) struct Wanted {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fact {
     /// A client begins to ask.
-    Asked {
-        attempt: Attempt,
-        client: usize,
-        wanted: Wanted,
-    },
+    Asked(Attempt, usize, Wanted),
     /// It has learned that it stands in line.
     Queued { attempt: Attempt, rejoined: u32 },
     /// It may not have heard of its turn at any of its claims that wait.
@@ -45,12 +41,8 @@ pub(crate) enum Fact {
     },
     /// It ended without a lease.
     NotGranted(Attempt, Why),
-    /// It still believes in its lease, until then; or not any more.
-    Believes {
-        attempt: Attempt,
-        until: Option<Duration>,
-        host_runs: bool,
-    },
+    /// It still believes in its lease, until then, or not any more; and whether its host runs.
+    Believes(Attempt, Option<Duration>, bool),
     /// It was told that the lease is lost.
     Lost(Attempt, Loss),
     /// It begins to give it back.
@@ -169,12 +161,7 @@ impl Book {
             let remaining = world.look_from(host, || held.remaining());
             let until =
                 remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
-            let host_runs = world.hosts[host].runs();
-            let fact = Fact::Believes {
-                attempt,
-                until,
-                host_runs,
-            };
+            let fact = Fact::Believes(attempt, until, world.hosts[host].runs());
             pages.fresh.push((world.now, fact));
             pages.holdings.push((attempt, host, lease));
         }

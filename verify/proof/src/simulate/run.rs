@@ -230,11 +230,11 @@ impl Run {
         self.stage.common.book.look(&self.stage.world);
         for (at, fact) in self.stage.common.book.take() {
             match fact {
-                Fact::Asked { .. } => self.attempts += 1,
+                Fact::Asked(..) => self.attempts += 1,
                 Fact::Granted { .. } => self.grants += 1,
                 _ => {}
             }
-            if !matches!(fact, Fact::Believes { .. }) {
+            if !matches!(fact, Fact::Believes(..)) {
                 self.trace.note(at, format_args!("{fact}"));
             }
             for invariant in &mut self.invariants {

@@ -152,11 +152,8 @@ impl Worker {
 
     fn begin(&self, wanted: Wanted) -> Attempt {
         let attempt = self.book().attempt();
-        self.book().note(Fact::Asked {
-            attempt,
-            client: self.number,
-            wanted,
-        });
+        let fact = Fact::Asked(attempt, self.number, wanted);
+        self.book().note(fact);
         attempt
     }
 

@@ -47,29 +47,16 @@ impl Invariant for Exclusion {
 
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Asked {
-                attempt,
-                client,
-                wanted,
-            } => {
+            Fact::Asked(attempt, client, wanted) => {
                 self.asked.insert(*attempt, (*client, *wanted));
             }
-            Fact::Granted { attempt, until, .. }
-            | Fact::Believes {
-                attempt,
-                until: Some(until),
-                ..
-            } => {
+            Fact::Granted { attempt, until, .. } | Fact::Believes(attempt, Some(until), _) => {
                 if let Some((_, wanted)) = self.asked.get(attempt).copied() {
                     self.valid.insert(*attempt, *until);
                     return self.check(at, &wanted);
                 }
             }
-            Fact::Believes {
-                attempt,
-                until: None,
-                ..
-            } => {
+            Fact::Believes(attempt, None, _) => {
                 self.valid.remove(attempt);
             }
             Fact::Lost(attempt, _) | Fact::Leaving { attempt } => {

@@ -24,11 +24,7 @@ impl Invariant for Fifo {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Asked {
-                attempt,
-                client,
-                wanted,
-            } => {
+            Fact::Asked(attempt, client, wanted) => {
                 self.clients.insert(*attempt, *client);
                 let ahead = self.queued.iter().filter(|(_, key)| **key == wanted.key);
                 let ahead = ahead.map(|(attempt, _)| *attempt).collect();

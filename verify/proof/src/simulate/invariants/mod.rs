@@ -79,11 +79,7 @@ mod cases {
 
     pub(super) fn asked_for(attempt: Attempt, wanted: Wanted) -> Fact {
         let client = usize::try_from(attempt).unwrap();
-        Fact::Asked {
-            attempt,
-            client,
-            wanted,
-        }
+        Fact::Asked(attempt, client, wanted)
     }
 
     pub(super) fn granted(attempt: Attempt, number: u64, until: u64) -> Fact {
@@ -97,11 +93,7 @@ mod cases {
 
     /// What the first one believes.
     pub(super) fn believes(until: Option<Duration>, host_runs: bool) -> Fact {
-        Fact::Believes {
-            attempt: 1,
-            until,
-            host_runs,
-        }
+        Fact::Believes(1, until, host_runs)
     }
 
     /// Shows facts to an invariant, with their times; what it says first.

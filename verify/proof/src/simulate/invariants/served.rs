@@ -22,7 +22,7 @@ impl Invariant for Served {
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Quiet => self.quiet = true,
-            Fact::Asked { attempt, .. } if self.quiet => {
+            Fact::Asked(attempt, ..) if self.quiet => {
                 self.asked.insert(*attempt);
             }
             Fact::Lost(attempt, loss) if self.asked.contains(attempt) => {

@@ -29,11 +29,7 @@ impl Invariant for Signalled {
 
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Believes {
-                attempt,
-                until,
-                host_runs,
-            } => {
+            Fact::Believes(attempt, until, host_runs) => {
                 if !host_runs {
                     self.slept.insert(*attempt, true);
                 }

@@ -22,9 +22,7 @@ impl Invariant for Tokens {
 
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
-            Fact::Asked {
-                attempt, wanted, ..
-            } => {
+            Fact::Asked(attempt, _, wanted) => {
                 let known = self.highest.get(wanted.key).copied().unwrap_or(0);
                 self.asked.insert(*attempt, (*wanted, known));
             }

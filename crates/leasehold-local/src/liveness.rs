@@ -128,11 +128,11 @@ impl Session {
         };
         match locked {
             Ok(file) => {
+                let life = Box::new(Life::of(&self.directory, file));
                 tracing::warn!(
                     "the file of this client in {} was removed: its locks may be lost",
                     self.directory.path().display()
                 );
-                let life = Box::new(Life::of(&self.directory, file));
                 latest.next.set(life).is_ok()
             }
             // The step fails by itself, or the next tries again.

@@ -127,6 +127,7 @@ impl Background {
         let thread = thread::Builder::new().name("leasehold".into());
         let thread = thread.spawn(|| {
             begin_thread();
+            IN_BACKGROUND.set(true);
             self.drive_between_calls(runtime);
         })?;
         self.thread.get_or_init(|| thread.thread().clone());
@@ -243,11 +244,13 @@ thread_local! {
     static HELD_UP: Cell<Option<Id>> = const { Cell::new(None) };
     /// Whether this thread is one of the callers.
     static DRIVES: Cell<bool> = const { Cell::new(false) };
+    /// Whether this is the background thread.
+    static IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread makes a blocking call that drives the runtime, or may.
+/// Whether this thread drives the runtime, or may: in a blocking call, or between calls.
 pub(crate) fn drives() -> bool {
-    DRIVES.get()
+    DRIVES.get() || IN_BACKGROUND.get()
 }
 
 /// The runtime in which this thread makes a blocking call, if it may be the only thread
@@ -403,6 +406,17 @@ mod tests {
         receive.recv_timeout(LIMIT).unwrap();
         release.send(()).unwrap();
         caller.join().unwrap();
+    }
+
+    /// Whichever thread drives the task: the call would wait for what only that thread does.
+    #[test]
+    fn a_blocking_call_of_a_task_is_refused() {
+        let client = crate::blocking::connect("memory:").unwrap();
+        let (send, receive) = mpsc::channel();
+        let task = async move { send.send(client.inspect("k").map(drop)).unwrap() };
+        enter().unwrap().spawn(task);
+        let refused = receive.recv_timeout(LIMIT).unwrap();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     }
 
     #[test]

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_store::glob;
-
 use super::reply::Reply;
 
 type Words<'a> = &'a [Vec<u8>];
@@ -282,9 +280,7 @@ impl Data {
             .chunks(2)
             .find(|option| option[0].eq_ignore_ascii_case(b"MATCH"));
         let pattern = pattern.and_then(|option| option.get(1));
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let matches =
-            |key: &&Vec<u8>| pattern.is_none_or(|it| glob::matches(&text(it), &text(key)));
+        let matches = |key: &&Vec<u8>| pattern.is_none_or(|pattern| glob(pattern, key));
         let keys = self.keys.keys().filter(matches).map(Reply::bulk).collect();
         Reply::Array(vec![Reply::bulk("0"), Reply::Array(keys)])
     }
@@ -302,5 +298,19 @@ fn after(millis: u64, time: Option<&Vec<u8>>, unit: u64) -> Result<u64, &'static
         Some(Some(_)) => Err("ERR invalid expire time in 'set' command"),
         Some(None) => Err(NO_NUMBER),
         None => Err(SYNTAX),
+    }
+}
+
+/// `*`, `?` and escapes: what the patterns of this workload have.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern.split_first(), text.split_first()) {
+        (None, None) => true,
+        (Some((b'*', rest)), _) => (0..=text.len()).any(|from| glob(rest, &text[from..])),
+        (Some((b'?', rest)), Some((_, text))) => glob(rest, text),
+        (Some((b'\\', rest)), Some((byte, text))) => rest
+            .split_first()
+            .is_some_and(|(same, rest)| same == byte && glob(rest, text)),
+        (Some((same, rest)), Some((byte, text))) => same == byte && glob(rest, text),
+        _ => false,
     }
 }

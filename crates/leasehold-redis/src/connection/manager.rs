@@ -1,7 +1,7 @@
 //! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
@@ -201,7 +201,7 @@ impl ConnectionManager {
     fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
         tracing::debug!(url = %self.endpoint.redacted, "connected");
         let signals = Arc::clone(&wire.signals);
-        self.state.send_replace(Ok(wire));
+        let _ = self.state.send_replace(Ok(wire));
         if let Some(search) = self.endpoint.search() {
             let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
             self.looking_out.ensure(looking);
@@ -263,7 +263,7 @@ impl ConnectionManager {
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");
                         let error = link.judge(error);
-                        link.state.send_replace(Err(Some(error)));
+                        let _ = link.state.send_replace(Err(Some(error)));
                     }
                 }
                 pause = backoff.pause();

@@ -96,8 +96,6 @@ pub(super) fn isolation_is_unknown() -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_store::report::Severity;
-
     use super::*;
 
     fn facts(settings: &[(&str, &str)]) -> Facts {
@@ -123,7 +121,7 @@ mod tests {
             |facts: &Facts, quarantine| isolation(facts, quarantine).map(|it| it.severity);
         assert_eq!(severity(&settings("1", "10"), &usual), None);
         assert_eq!(severity(&settings("1", "8"), &short), None);
-        let warning = Some(Severity::Warning);
+        let warning = Some(Warning);
         assert_eq!(severity(&settings("1", "9"), &short), warning);
         assert_eq!(severity(&settings("0", "1"), &usual), warning);
         let found = isolation(&settings("1", "10"), &short).unwrap();

@@ -35,7 +35,8 @@ impl Cluster {
     /// These nodes, another one first each time.
     pub(super) fn in_turn(&self, mut nodes: Vec<Address>) -> Vec<Address> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        nodes.rotate_left(turn.checked_rem(nodes.len()).unwrap_or(0));
+        let first = turn.checked_rem(nodes.len()).unwrap_or(0);
+        nodes.rotate_left(first);
         nodes
     }
 

@@ -84,8 +84,13 @@ fn ctrl_z_stops_a_candidate_that_has_led() {
     terminal.types("$L elect k -- true\n");
     terminal.wait_for("candidate for k again in ");
     terminal.types("\x1a");
-    terminal.wait_screen(|shown| shown.contains("Stopped"));
-    terminal.types("kill %1; wait; exit 4\n");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("ready> ");
+    terminal.types("fg\n");
+    terminal.wait_for("leading k");
+    terminal.types("\x03");
+    terminal.wait_for("ready> ");
+    terminal.types("exit 4\n");
     assert_eq!(terminal.finish().0.code(), Some(4));
 }
 

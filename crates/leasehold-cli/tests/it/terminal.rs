@@ -116,7 +116,8 @@ fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
 fn a_command_that_cannot_be_started_leaves_the_terminal() {
     let store = Store::memory();
     let (path, executable) = (store.path("job"), Permissions::from_mode(0o755));
-    fs::write(&path, "#!/dev/null\n").unwrap();
+    // A directory, which cannot be executed.
+    fs::write(&path, format!("#!{}\n", store.path("").display())).unwrap();
     fs::set_permissions(&path, executable).unwrap();
     let command = store.command("");
     let mut script = Command::new("sh");

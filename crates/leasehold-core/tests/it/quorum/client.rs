@@ -29,26 +29,30 @@ pub(crate) struct Sent {
 
 #[derive(Debug)]
 enum State {
-    Idle {
-        until: u64,
-    },
-    Bidding {
-        bid: QuorumRound,
-        number: u64,
-        id: ClaimId,
-        began: u64,
-        sent: Moment,
-        /// The highest token that a server gave, where servers count.
-        counted: Token,
-    },
-    Held {
-        id: ClaimId,
-        token: Token,
-        validity: Validity,
-        renew_at: u64,
-        release_at: u64,
-        extension: Option<(QuorumRound, u64, Moment)>,
-    },
+    Idle { until: u64 },
+    Bidding(Bidding),
+    Held(Held),
+}
+
+#[derive(Debug)]
+struct Bidding {
+    bid: QuorumRound,
+    number: u64,
+    id: ClaimId,
+    began: u64,
+    sent: Moment,
+    /// The highest token that a server gave, where servers count.
+    counted: Token,
+}
+
+#[derive(Debug)]
+struct Held {
+    id: ClaimId,
+    token: Token,
+    validity: Validity,
+    renew_at: u64,
+    release_at: u64,
+    extension: Option<(QuorumRound, u64, Moment)>,
 }
 
 #[derive(Debug)]
@@ -189,7 +193,7 @@ impl Client {
                 let bid = QuorumRound::new(self.config(), self.seen, wall, moment);
                 // What is shown of an id are its first characters.
                 let id = (self.number as u128) << 120 | u128::from(number) << 104;
-                let state = State::Bidding {
+                let bidding = Bidding {
                     bid,
                     number,
                     id: ClaimId::from_random(id),
@@ -197,98 +201,66 @@ impl Client {
                     sent: moment,
                     counted: Token::NONE,
                 };
-                (state, true)
+                (State::Bidding(bidding), true)
             }
-            State::Bidding {
-                mut bid,
-                number,
-                id,
-                began,
-                sent,
-                counted,
-            } => {
-                bid.handle_timeout(moment);
-                let first = bid.token();
-                while let Some((server, token)) = bid.poll_transmit() {
+            State::Bidding(mut it) => {
+                it.bid.handle_timeout(moment);
+                let first = it.bid.token();
+                while let Some((server, token)) = it.bid.poll_transmit() {
                     out.push(Sent {
                         server,
-                        tag: Tag::Bid(number, token),
-                        command: self.claim(&id, token),
+                        tag: Tag::Bid(it.number, token),
+                        command: self.claim(&it.id, token),
                     });
                 }
-                debug_assert_eq!(first, bid.token());
-                self.seen = self.seen.max(bid.seen());
-                let Some(verdict) = bid.verdict() else {
-                    let state = State::Bidding {
-                        bid,
-                        number,
-                        id,
-                        began,
-                        sent,
-                        counted,
-                    };
-                    return (state, false);
-                };
-                self.after_bid(
-                    verdict,
-                    &bid,
-                    (id, began, sent, counted),
-                    (now, wall),
-                    dice,
-                    checks,
-                )
+                debug_assert_eq!(first, it.bid.token());
+                self.seen = self.seen.max(it.bid.seen());
+                match it.bid.verdict() {
+                    Some(verdict) => self.after_bid(verdict, it, (now, wall), dice, checks),
+                    None => (State::Bidding(it), false),
+                }
             }
-            State::Held {
-                id,
-                token,
-                validity,
-                renew_at,
-                release_at,
-                extension,
-            } => {
-                if validity.remaining(moment).is_zero() || now >= release_at || self.retired {
+            State::Held(mut it) => {
+                let valid = !it.validity.remaining(moment).is_zero();
+                if !valid || now >= it.release_at || self.retired {
                     checks.ends(self.number);
-                    if dice.of_thousand(self.climate.deaths) {
-                        return (self.pause(now, dice), false);
+                    if !dice.of_thousand(self.climate.deaths) {
+                        self.leave(it.id, it.token, moment, (true, valid), dice);
                     }
-                    let valid = !validity.remaining(moment).is_zero();
-                    self.leave(id, token, moment, (true, valid), dice);
                     return (self.pause(now, dice), false);
                 }
-                let mut extension = extension;
-                if let Some((asked, _, _)) = &mut extension {
+                if let Some((asked, _, _)) = &mut it.extension {
                     asked.handle_timeout(moment);
                 }
-                let mut renew_at = renew_at;
-                let mut validity = validity;
-                let ended = extension
-                    .as_ref()
-                    .and_then(|(e, _, sent)| Some((e.verdict()?, *sent)));
+                let asked = it.extension.as_ref();
+                let ended = asked.and_then(|(e, _, sent)| Some((e.verdict()?, *sent)));
                 match ended {
                     Some((RoundVerdict::Held { .. }, sent)) => {
-                        validity.confirm(sent, self.climate.ttl);
+                        it.validity.confirm(sent, self.climate.ttl);
                         checks.had.renewals += 1;
-                        checks.believes(self.number, token, now, self.real(validity.until()));
-                        renew_at = now + dice.up_to(self.climate.ttl / 2);
-                        extension = None;
+                        let until = self.real(it.validity.until());
+                        checks.believes(self.number, it.token, now, until);
+                        it.renew_at = now + dice.up_to(self.climate.ttl / 2);
+                        it.extension = None;
                     }
                     Some((RoundVerdict::Unanswered, _)) => {
-                        renew_at = now + dice.up_to(self.climate.ttl / 10);
-                        extension = None;
+                        it.renew_at = now + dice.up_to(self.climate.ttl / 10);
+                        it.extension = None;
                     }
                     Some(_) => {
                         if self.climate.restarts.is_none() {
-                            checks.faults.push(Fault::LostForNothing { at: now, token });
+                            let (at, token) = (now, it.token);
+                            checks.faults.push(Fault::LostForNothing { at, token });
                         }
                         checks.ends(self.number);
-                        self.leave(id, token, moment, (true, false), dice);
+                        self.leave(it.id, it.token, moment, (true, false), dice);
                         return (self.pause(now, dice), false);
                     }
                     None => {}
                 }
-                if extension.is_none() && now >= renew_at {
+                if it.extension.is_none() && now >= it.renew_at {
                     let number = self.number();
-                    let (at, held) = (moment, true);
+                    let (token, at, held) = (it.token, moment, true);
                     let before = Proposed { token, at, held };
                     let mut asked = QuorumRound::again(self.config(), before, 0, moment);
                     while let Some((server, token)) = asked.poll_transmit() {
@@ -296,22 +268,16 @@ impl Client {
                             server,
                             tag: Tag::Extension(number, token),
                             command: match self.climate.repair {
-                                true => self.claim(&id, token),
-                                false => Command::Renew(Renew::new(id.clone(), self.climate.ttl)),
+                                true => self.claim(&it.id, token),
+                                false => {
+                                    Command::Renew(Renew::new(it.id.clone(), self.climate.ttl))
+                                }
                             },
                         });
                     }
-                    extension = Some((asked, number, moment));
+                    it.extension = Some((asked, number, moment));
                 }
-                let state = State::Held {
-                    id,
-                    token,
-                    validity,
-                    renew_at,
-                    release_at,
-                    extension,
-                };
-                (state, false)
+                (State::Held(it), false)
             }
         }
     }
@@ -327,8 +293,7 @@ impl Client {
     fn after_bid(
         &mut self,
         verdict: RoundVerdict,
-        bid: &QuorumRound,
-        (id, began, sent, counted): (ClaimId, u64, Moment, Token),
+        it: Bidding,
         (now, wall): (u64, u64),
         dice: &mut Dice,
         checks: &mut Checks,
@@ -338,57 +303,48 @@ impl Client {
             RoundVerdict::Held { token } => {
                 let token = match self.climate.broken {
                     Broken::ServersCount => {
-                        self.seen = self.seen.max(counted);
-                        counted
+                        self.seen = self.seen.max(it.counted);
+                        it.counted
                     }
                     _ => token,
                 };
                 let mut validity = Validity::default();
-                validity.confirm(sent, self.climate.ttl);
-                checks.completed(began, now, token);
+                validity.confirm(it.sent, self.climate.ttl);
+                checks.completed(it.began, now, token);
                 checks.believes(self.number, token, now, self.real(validity.until()));
-                let state = State::Held {
-                    id,
+                let held = Held {
+                    id: it.id,
                     token,
                     validity,
                     renew_at: now + dice.up_to(self.climate.ttl / 2),
                     release_at: now + dice.up_to(4 * self.climate.ttl),
                     extension: None,
                 };
-                return (state, true);
+                return (State::Held(held), true);
             }
             RoundVerdict::Busy { .. } => checks.had.busy += 1,
             RoundVerdict::Unanswered => {
                 checks.had.unanswered += 1;
                 if dice.of_thousand(500) && !self.retired {
-                    let before = Proposed {
-                        token: bid.token(),
-                        at: self.moment(began),
-                        held: false,
-                    };
-                    let state = State::Bidding {
-                        bid: QuorumRound::again(
-                            self.config(),
-                            before,
-                            self.counts_from(wall),
-                            moment,
-                        ),
+                    let (token, at, held) = (it.bid.token(), self.moment(it.began), false);
+                    let before = Proposed { token, at, held };
+                    let wall = self.counts_from(wall);
+                    let again = Bidding {
+                        bid: QuorumRound::again(self.config(), before, wall, moment),
                         number: self.number(),
-                        id,
-                        began,
                         sent: moment,
-                        counted,
+                        ..it
                     };
-                    return (state, true);
+                    return (State::Bidding(again), true);
                 }
             }
             RoundVerdict::Taken | RoundVerdict::Gone | RoundVerdict::Refused { .. } => {}
         }
         let token = match self.climate.broken {
-            Broken::ServersCount => counted,
-            _ => bid.token(),
+            Broken::ServersCount => it.counted,
+            _ => it.bid.token(),
         };
-        self.leave(id, token, moment, (false, false), dice);
+        self.leave(it.id, token, moment, (false, false), dice);
         (self.pause(now, dice), false)
     }
 
@@ -440,29 +396,22 @@ impl Client {
         }
         match tag {
             Tag::Bid(number, token) => {
-                if let State::Bidding {
-                    bid,
-                    number: asked,
-                    counted,
-                    ..
-                } = &mut self.state
-                    && *asked == number
+                if let State::Bidding(it) = &mut self.state
+                    && it.number == number
                 {
-                    let before = bid.token();
-                    if reply.has_token() && bid.verdict().is_none() {
-                        *counted = (*counted).max(given);
+                    let before = it.bid.token();
+                    if reply.has_token() && it.bid.verdict().is_none() {
+                        it.counted = it.counted.max(given);
                     }
-                    bid.handle_reply(moment, server, token, reply, at);
-                    if bid.token() != before {
+                    it.bid.handle_reply(moment, server, token, reply, at);
+                    if it.bid.token() != before {
                         checks.had.reproposals += 1;
                     }
                 }
             }
             Tag::Extension(number, token) => {
-                if let State::Held {
-                    extension: Some((extension, asked, _)),
-                    ..
-                } = &mut self.state
+                if let State::Held(it) = &mut self.state
+                    && let Some((extension, asked, _)) = &mut it.extension
                     && *asked == number
                 {
                     extension.handle_reply(moment, server, token, reply, at);
@@ -502,17 +451,12 @@ impl Client {
         let of_state = match &self.state {
             State::Idle { until } if !self.retired => Some(*until),
             State::Idle { .. } => None,
-            State::Bidding { bid, .. } => bid.poll_timeout().map(|at| self.real(at)),
-            State::Held {
-                validity,
-                renew_at,
-                release_at,
-                extension,
-                ..
-            } => {
-                let asked = extension.as_ref().and_then(|(e, _, _)| e.poll_timeout());
-                let next = asked.map_or(*renew_at, |at| self.real(at));
-                Some(next.min(*release_at).min(self.real(validity.until())))
+            State::Bidding(it) => it.bid.poll_timeout().map(|at| self.real(at)),
+            State::Held(it) => {
+                let asked = it.extension.as_ref();
+                let asked = asked.and_then(|(e, _, _)| e.poll_timeout());
+                let next = asked.map_or(it.renew_at, |at| self.real(at));
+                Some(next.min(it.release_at).min(self.real(it.validity.until())))
             }
         };
         let leaving = self

@@ -9,6 +9,7 @@
 )]
 
 mod client_machines;
+mod common;
 mod deadlocks;
 mod foretold;
 mod kinds;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, ClaimView, ClientInfo, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue,
-    Release, Renew, Reply, Standing, StoreTime, UNHEARD_CUT,
+    Claim, ClaimId, ClaimView, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue, Renew, Reply,
+    StoreTime, UNHEARD_CUT,
 };
+
+use crate::common::{self, break_all, standing};
 
 const START: StoreTime = StoreTime(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,19 +29,16 @@ fn claim(number: u128, by: &str, min_hold: Duration) -> Command {
 }
 
 fn release(number: u128) -> Command {
-    Command::Release(Release {
-        id: id(number),
-        hand_off: true,
-        settled: false,
-        unused: false,
-    })
+    common::release(id(number))
 }
 
-fn standing(reply: Reply) -> Standing {
-    match reply {
-        Reply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
+/// Claims without a minimum hold, made at the start: the first holds.
+fn line(claims: &[(u128, &str)]) -> Queue {
+    let mut queue = Queue::default();
+    for (number, by) in claims {
+        queue.apply(&claim(*number, by, Duration::ZERO), START);
     }
+    queue
 }
 
 fn watch(by: &str, ttl: Duration) -> Command {
@@ -90,8 +89,7 @@ fn a_found_grant_has_its_minimum_hold() {
         claim(2, "b", hold),
         Command::Renew(Renew::new(id(2), SECOND)),
     ] {
-        let mut queue = Queue::default();
-        queue.apply(&claim(1, "a", Duration::ZERO), START);
+        let mut queue = line(&[(1, "a")]);
         queue.apply(&claim(2, "b", hold), START);
         let mut outcome = queue.apply(&release(1), START);
         assert!(matches!(outcome.events[..], [Event::Granted { .. }]));
@@ -107,10 +105,7 @@ fn a_found_grant_has_its_minimum_hold() {
 /// has lost its connection for a moment.
 #[test]
 fn who_does_not_hear_of_its_turn_keeps_its_place() {
-    let mut queue = Queue::default();
-    for (number, by) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
-        queue.apply(&claim(number, by, Duration::ZERO), START);
-    }
+    let mut queue = line(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
     let later = START + UNHEARD_CUT;
     let mut outcome = queue.apply(&release(1), later);
     let mut told = Vec::new();
@@ -148,11 +143,8 @@ fn who_does_not_hear_of_its_turn_keeps_its_place() {
 /// Who has come just now may not listen yet: it is waited for, and loses no turn.
 #[test]
 fn who_has_just_come_is_waited_for() {
-    let mut queue = Queue::default();
-    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    let mut queue = line(&[(1, "a"), (2, "b"), (3, "c")]);
     let late = START + UNHEARD_CUT.saturating_sub(Duration::from_micros(1));
-    queue.apply(&claim(2, "b", Duration::ZERO), START);
-    queue.apply(&claim(3, "c", Duration::ZERO), START);
     let mut outcome = queue.apply(&release(1), late);
     queue.deliver(&mut outcome, late, |event| *event.inbox() != inbox("b"));
     let look = queue.look(late);
@@ -242,8 +234,7 @@ fn who_follows_another_claim_of_its_client_is_not_passed_over() {
 /// The claims of one owner are granted together, and go together.
 #[test]
 fn the_claims_of_an_owner_are_not_passed_over() {
-    let mut queue = Queue::default();
-    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    let mut queue = line(&[(1, "a")]);
     for number in [2, 3] {
         let of_owner = Command::Claim(Claim {
             inbox: Some(inbox("b")),
@@ -263,8 +254,7 @@ fn the_claims_of_an_owner_are_not_passed_over() {
 /// The dead get nothing that other dead leave: no minimum hold starts there.
 #[test]
 fn those_who_are_buried_together_are_granted_nothing() {
-    let mut queue = Queue::default();
-    queue.apply(&claim(1, "a", Duration::ZERO), START);
+    let mut queue = line(&[(1, "a")]);
     queue.apply(&claim(2, "b", 50 * SECOND), START);
     queue.apply(&claim(3, "c", SECOND), START);
     let inboxes = vec![inbox("a"), inbox("b")];
@@ -290,8 +280,7 @@ fn watchers_are_forgotten_when_their_time_is_up() {
         queue.apply(&watch(&format!("watcher{number}"), SECOND), START);
     }
     assert!(size(&queue) > before);
-    let by = ClientInfo::unknown();
-    let broken = queue.apply(&Command::Break { by, only: None }, START + 2 * SECOND);
+    let broken = queue.apply(&break_all(), START + 2 * SECOND);
     assert_eq!(broken.events.len(), 1, "the holder's only");
     assert!(!serde_json::to_string(&queue).unwrap().contains("watcher"));
 }
@@ -317,16 +306,14 @@ fn a_holder_that_renews_is_told_from_one_that_has_stopped() {
     let left = at_once.look(START + 20 * SECOND).holders[0].claim.clone();
     assert!(left.kept && left.renewed.is_none());
 
-    let mut after_waiting = Queue::default();
-    after_waiting.apply(&claim(2, "b", Duration::ZERO), START);
+    let mut after_waiting = line(&[(2, "b")]);
     after_waiting.apply(&claim(1, "a", hold), START);
     assert_eq!(after_waiting.look(START).waiters[0].claim.renewed, None);
     after_waiting.apply(&release(2), START);
     assert_eq!(renewed(&after_waiting), Some(START + 10 * SECOND));
 
     // Without a minimum hold the deadline says it.
-    let mut plain = Queue::default();
-    plain.apply(&claim(1, "a", Duration::ZERO), START);
+    let plain = line(&[(1, "a")]);
     assert_eq!(plain.look(START).holders[0].claim.renewed, None);
 }
 

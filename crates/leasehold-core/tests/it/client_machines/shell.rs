@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use leasehold_core::{
     Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, KeyMachine,
-    LeaseState, Loss, Mode, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime, Terms,
+    LeaseState, Loss, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime, Terms,
 };
 
 use crate::client_machines::climate::MS;
 use crate::client_machines::world::{Attempt, Held, ONE, Pending, What, World};
+use crate::common::lock_mode;
 
 impl World {
     pub(crate) fn begin(&mut self, client: usize) {
@@ -29,17 +30,12 @@ impl World {
         let give_up = (!last && self.dice.chance(150))
             .then(|| now + Duration::from_micros(self.dice.between(0, climate.lease_micros() * 2)));
         let deadlines = self.deadlines(now, give_up);
-        let shared = self.dice.chance(climate.shared);
+        let mode = lock_mode(!self.dice.chance(climate.shared));
         let bounded = !last && self.dice.chance(climate.bounded);
         let longest = self
             .dice
             .between(climate.lease_micros(), climate.lease_micros() * 4);
         let max_hold = bounded.then(|| Duration::from_micros(longest));
-        let mode = if shared {
-            Mode::SHARED
-        } else {
-            Mode::EXCLUSIVE
-        };
         let claim = Claim {
             waiter_ttl: climate.waiter,
             wait: last || !self.dice.chance(150),

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use leasehold_core::{
-    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command, Event, Inbox, Key,
-    KeyMachine, Mode, Moment, Queue, Reply, StoreTime, Token, Transmit,
+    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Inbox, Key, KeyMachine,
+    Mode, Moment, Queue, Reply, StoreTime, Token, Transmit,
 };
 
 use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
+use crate::common::break_all;
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
@@ -408,13 +409,7 @@ impl World {
             }
             What::Break => {
                 self.tell(|| "an administrator breaks the lock".into());
-                self.apply(
-                    &Command::Break {
-                        by: ClientInfo::unknown(),
-                        only: None,
-                    },
-                    None,
-                );
+                self.apply(&break_all(), None);
             }
         }
     }

@@ -4,26 +4,17 @@ use std::time::Duration;
 
 use leasehold_core::{
     Adopt, Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue,
-    Release, Renew, Reply, Rotate, Snapshot, StoreTime,
+    Renew, Reply, Rotate, Snapshot, StoreTime,
 };
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+
+use crate::common::{self, break_all, release};
 
 pub(crate) const CLIENTS: usize = 6;
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
 pub(crate) fn config() -> ProptestConfig {
-    let mut config = ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
-        config.rng_seed = RngSeed::Fixed(0x1ea5_e401d);
-    }
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 300;
-    }
-    config
+    common::config(300, 0x1ea5_e401d)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,15 +73,6 @@ pub(crate) fn claim(n: usize, id: ClaimId, mode: Mode) -> Claim {
         owner: ClientInfo::new("host", u32::try_from(n).unwrap(), None),
         ..Claim::new(id, mode, LEASE)
     }
-}
-
-pub(crate) fn release(id: ClaimId) -> Command {
-    Command::Release(Release {
-        id,
-        hand_off: true,
-        settled: false,
-        unused: false,
-    })
 }
 
 pub(crate) fn renew(id: ClaimId) -> Command {
@@ -156,11 +138,16 @@ impl Cast {
     }
 
     /// A claim that does not wait, of somebody who is not of the cast.
-    pub(crate) fn stranger(mode: Mode) -> Command {
+    pub(crate) fn stranger() -> Command {
         Command::Claim(Claim {
             wait: false,
-            ..Claim::new(ClaimId::from_random(u128::MAX), mode, LEASE)
+            ..Claim::new(ClaimId::from_random(u128::MAX), Mode::EXCLUSIVE, LEASE)
         })
+    }
+
+    /// Whether somebody else would be granted at once.
+    pub(crate) fn is_free(&self) -> bool {
+        self.would(&Self::stranger()).reply.is_grant()
     }
 
     /// The command of a move, if the client can make it.
@@ -168,12 +155,7 @@ impl Cast {
         self.pass(step.pause);
         let who = step.who;
         match step.verb {
-            Verb::Break => {
-                return Some(Command::Break {
-                    by: ClientInfo::unknown(),
-                    only: None,
-                });
-            }
+            Verb::Break => return Some(break_all()),
             Verb::Die => {
                 return Some(Command::Bury {
                     inboxes: vec![inbox(who)],

@@ -5,7 +5,8 @@ use leasehold_core::{
 };
 use proptest::prelude::*;
 
-use crate::kinds::cast::{CLIENTS, Cast, LEASE, Verb, claim, config, id, inbox, release, script};
+use crate::common::{lock_mode, release};
+use crate::kinds::cast::{CLIENTS, Cast, LEASE, Verb, claim, config, id, inbox, script};
 
 fn candidate(who: usize) -> Claim {
     Claim {
@@ -16,13 +17,8 @@ fn candidate(who: usize) -> Claim {
 
 /// Readers, and an owner with several claims: the first holder counts here too.
 fn anybody(who: usize) -> Claim {
-    let mode = if who < 3 {
-        Mode::EXCLUSIVE
-    } else {
-        Mode::SHARED
-    };
     Claim {
-        mode,
+        mode: lock_mode(who < 3),
         secret: (who < 2).then(|| OwnerSecret::from_random(1)),
         ..candidate(who)
     }

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Claim, ClientInfo, Command, Event, Mode, OwnerSecret, Reply, StoreTime,
-};
+use leasehold_core::{Arrival, Claim, Command, Event, Mode, OwnerSecret, Reply, StoreTime};
 use proptest::prelude::*;
 
+use crate::common::{break_all, release};
 use crate::kinds::cast::{
-    Cast, LEASE, Verb, adopt, claim, config, id, inbox, release, renew, rotate, script,
+    Cast, LEASE, Verb, adopt, claim, config, id, inbox, renew, rotate, script,
 };
 
 /// Some hold for at least a while, shorter or longer than their lease; two of
@@ -134,7 +133,7 @@ proptest! {
         prop_assert!(view(&cast).is_some_and(|v| v.kept));
         cast.pass(Duration::from_micros(1));
         prop_assert_eq!(view(&cast).is_some(), false, "over by itself");
-        let next = if waits { renew(id(1)) } else { Cast::stranger(Mode::EXCLUSIVE) };
+        let next = if waits { renew(id(1)) } else { Cast::stranger() };
         prop_assert!(cast.apply(&next).reply.is_grant());
     }
 }
@@ -216,21 +215,9 @@ fn break_ends_a_minimum_hold() {
         ..claim(1, id(1), Mode::EXCLUSIVE)
     }));
     cast.apply(&release(id(1)));
-    assert!(
-        !cast
-            .would(&Cast::stranger(Mode::EXCLUSIVE))
-            .reply
-            .is_grant()
-    );
-    cast.apply(&Command::Break {
-        by: ClientInfo::unknown(),
-        only: None,
-    });
-    assert!(
-        cast.would(&Cast::stranger(Mode::EXCLUSIVE))
-            .reply
-            .is_grant()
-    );
+    assert!(!cast.is_free());
+    cast.apply(&break_all());
+    assert!(cast.is_free());
 }
 
 /// After a restart of the machine, where no holder can have survived.
@@ -247,9 +234,5 @@ fn voided_claims_leave_their_minimum_holds() {
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0));
     assert!(seen.holders[0].claim.kept);
     cast.pass(LEASE / 2);
-    assert!(
-        cast.would(&Cast::stranger(Mode::EXCLUSIVE))
-            .reply
-            .is_grant()
-    );
+    assert!(cast.is_free());
 }

@@ -1,17 +1,13 @@
 //! Several keys at once: all or nothing.
 
-use leasehold_core::{Claim, Command, Mode, Queue, Reply};
+use leasehold_core::{Claim, Command, Queue, Reply};
 use proptest::prelude::*;
 
+use crate::common::{lock_mode, release};
 use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, script};
 
 fn lock(who: usize) -> Claim {
-    let mode = if who < 3 {
-        Mode::EXCLUSIVE
-    } else {
-        Mode::SHARED
-    };
-    claim(who, id(0), mode)
+    claim(who, id(0), lock_mode(who < 3))
 }
 
 const BUSY: [Verb; 7] = {
@@ -45,8 +41,8 @@ proptest! {
             .iter()
             .take(queues.len())
             .map(|reads| {
-                let mode = if *reads { Mode::SHARED } else { Mode::EXCLUSIVE };
-                Command::Claim(Claim { wait: waits, ..Claim::new(id(99_999), mode, LEASE) })
+                let claim = Claim::new(id(99_999), lock_mode(!reads), LEASE);
+                Command::Claim(Claim { wait: waits, ..claim })
             })
             .collect();
         // What each key says on its own.
@@ -73,7 +69,7 @@ proptest! {
                 }
                 prop_assert_eq!(&queues, &taken, "it finds itself");
                 for queue in &mut queues {
-                    let left = queue.apply(&crate::kinds::cast::release(id(99_999)), clock).reply;
+                    let left = queue.apply(&release(id(99_999)), clock).reply;
                     prop_assert_eq!(left, Reply::Released { held: true });
                 }
             }

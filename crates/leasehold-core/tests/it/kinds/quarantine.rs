@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, Command, Event, Mode, Now, OwnerSecret, Queue, Reply, Standing, StoreTime,
-};
+use leasehold_core::{Claim, Command, Event, Mode, Now, OwnerSecret, Queue, Reply, StoreTime};
 
-use crate::kinds::cast::{claim, id, release, renew};
+use crate::common::{release, standing};
+use crate::kinds::cast::{claim, id, renew};
 
 const START: StoreTime = StoreTime(1_700_000_000_000_000);
 
@@ -21,13 +20,6 @@ fn closed(seconds: u64) -> Now {
     Now {
         closed: after(10).since(clock),
         ..Now::from(clock)
-    }
-}
-
-fn standing(reply: Reply) -> Standing {
-    match reply {
-        Reply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
     }
 }
 

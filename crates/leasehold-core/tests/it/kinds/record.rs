@@ -3,6 +3,7 @@
 use leasehold_core::{Claim, Mode, Note, OwnerSecret, Queue, StoreTime};
 use proptest::prelude::*;
 
+use crate::common::lock_mode;
 use crate::kinds::cast::{Cast, Verb, claim, config, id, script};
 
 fn wants(who: usize) -> Claim {
@@ -10,15 +11,7 @@ fn wants(who: usize) -> Claim {
         secret: (who < 4).then(|| OwnerSecret::from_random(who as u128 % 2)),
         min_hold: std::time::Duration::from_secs(who as u64 % 3),
         note: (who == 2).then(|| Note::new("a note").unwrap()),
-        ..claim(
-            who,
-            id(0),
-            if who == 5 {
-                Mode::SHARED
-            } else {
-                Mode::EXCLUSIVE
-            },
-        )
+        ..claim(who, id(0), lock_mode(who != 5))
     }
 }
 
@@ -27,24 +20,14 @@ fn permits(who: usize) -> Claim {
     claim(who, id(0), Mode::permits(4, take))
 }
 
-const ALL: [Verb; 16] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Release,
-    Verb::Die,
-    Verb::Downgrade,
-    Verb::Note,
-    Verb::Rotate,
-    Verb::GiveAway,
-    Verb::Break,
-    Verb::Resize(3),
-    Verb::Unheard,
-    Verb::Watch,
-];
+const ALL: [Verb; 16] = {
+    use Verb::*;
+    let smaller = Resize(3);
+    [
+        Join, Join, Join, Join, Renew, Release, Release, Die, Downgrade, Note, Rotate, GiveAway,
+        Break, smaller, Unheard, Watch,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]

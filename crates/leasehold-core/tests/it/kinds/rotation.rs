@@ -1,19 +1,13 @@
 //! Rotation and adoption: new ids and new clients of claims.
 
-use leasehold_core::{Claim, Command, Event, Mode, OwnerSecret, Reply, Standing};
+use leasehold_core::{Claim, Command, Event, Mode, OwnerSecret, Reply};
 use proptest::prelude::*;
 
-use crate::kinds::cast::{Cast, adopt, claim, config, id, inbox, release, renew, rotate};
+use crate::common::{release, standing};
+use crate::kinds::cast::{Cast, LEASE, adopt, claim, config, id, inbox, renew, rotate};
 
 fn nobody(who: usize) -> Claim {
     claim(who, id(0), Mode::EXCLUSIVE)
-}
-
-fn standing(reply: Reply) -> Standing {
-    match reply {
-        Reply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Somebody holds, and `waiting` others wait: the last of them is to be rotated.
@@ -151,7 +145,7 @@ fn a_place_in_the_line_can_be_adopted() {
 /// client hears that by a push, since the answer does not say so.
 #[test]
 fn a_refusal_does_not_swallow_a_grant() {
-    let lapse = 2 * crate::kinds::cast::LEASE;
+    let lapse = 2 * LEASE;
     let stay = Command::Renew(leasehold_core::Renew::new(id(1), 2 * lapse));
     let refused = [
         rotate(id(1), id(100), 7, None),

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use leasehold_core::{Capacity, Claim, Command, Event, Mode, Reply, Snapshot};
 use proptest::prelude::*;
 
-use crate::kinds::cast::{Cast, Verb, claim, config, id, release, renew, script};
+use crate::common::release;
+use crate::kinds::cast::{Cast, Verb, claim, config, id, inbox, renew, script};
 
 const PERMITS: u32 = 4;
 
@@ -29,18 +30,13 @@ fn units(seen: &Snapshot) -> u64 {
     seen.capacity.map_or(0, Capacity::units)
 }
 
-const ALL: [Verb; 10] = [
-    Verb::Join,
-    Verb::Join,
-    Verb::Join,
-    Verb::Renew,
-    Verb::Release,
-    Verb::Die,
-    Verb::Rotate,
-    Verb::Resize(PERMITS),
-    Verb::Resize(2),
-    Verb::Resize(7),
-];
+const ALL: [Verb; 10] = {
+    use Verb::*;
+    let [same, smaller, larger] = [Resize(PERMITS), Resize(2), Resize(7)];
+    [
+        Join, Join, Join, Renew, Release, Die, Rotate, same, smaller, larger,
+    ]
+};
 
 proptest! {
     #![proptest_config(config())]
@@ -105,11 +101,11 @@ proptest! {
             let outcome = cast.apply(&renew(id(who)));
             hear(&mut told, &outcome.events);
             let heavy = *take > to;
-            let heard = told.contains(&crate::kinds::cast::inbox(who));
+            let heard = told.contains(&inbox(who));
             match outcome.reply {
                 Reply::Mismatch { in_use: seen } => {
                     prop_assert!(heavy && !heard && seen == in_use);
-                    told.insert(crate::kinds::cast::inbox(who));
+                    told.insert(inbox(who));
                 }
                 Reply::Gone => prop_assert!(heavy && heard),
                 reply => prop_assert!(!heavy, "{:?} for {}", reply, take),
@@ -129,7 +125,7 @@ proptest! {
         }
         prop_assert!(cast.queue.is_empty(), "{:?}", cast.look());
         for (who, take) in (1..).zip(&takes) {
-            prop_assert_eq!(*take > to, told.contains(&crate::kinds::cast::inbox(who)));
+            prop_assert_eq!(*take > to, told.contains(&inbox(who)));
             prop_assert_eq!(*take <= to, granted.contains(&who));
         }
     }

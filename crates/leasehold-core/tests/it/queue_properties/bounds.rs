@@ -7,15 +7,19 @@ use leasehold_core::{
     TOMBSTONE_LIFE, TOMBSTONES,
 };
 
+use crate::common::release;
 use crate::queue_properties::histories::{inbox, ms};
 use crate::queue_properties::world::in_the_record;
 
+fn id(n: u64) -> ClaimId {
+    ClaimId::new(format!("{n:06}")).unwrap()
+}
+
 fn claim(n: u64, mode: Mode, waits: Duration) -> Command {
-    let id = ClaimId::new(format!("{n:06}")).unwrap();
     Command::Claim(Claim {
         waiter_ttl: waits,
         inbox: Some(inbox(1)),
-        ..Claim::new(id, mode, waits)
+        ..Claim::new(id(n), mode, waits)
     })
 }
 
@@ -50,14 +54,7 @@ fn a_crowd_of_dead_claims_is_dropped_in_bounded_steps() {
 fn tombstones_are_bounded() {
     let mut queue = Queue::default();
     let now = StoreTime(1_000_000_000);
-    let release = |n: u64| {
-        Command::Release(Release {
-            id: ClaimId::new(format!("{n:06}")).unwrap(),
-            hand_off: true,
-            settled: false,
-            unused: false,
-        })
-    };
+    let release = |n: u64| release(id(n));
     for n in 0..=TOMBSTONES as u64 {
         assert_eq!(queue.apply(&release(n), now).reply, Reply::Absent);
     }
@@ -88,7 +85,7 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     queue.apply(&claim(0, Mode::EXCLUSIVE, lease), now);
     queue.apply(&claim(1, Mode::EXCLUSIVE, lease), now);
     let leave = Command::Release(Release {
-        id: ClaimId::new("000000").unwrap(),
+        id: id(0),
         hand_off: false,
         settled: false,
         unused: false,

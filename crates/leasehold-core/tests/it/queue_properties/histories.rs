@@ -16,61 +16,32 @@ const SLOTS: usize = 14;
 const NEW_SLOTS: usize = 6;
 pub(crate) const INBOXES: usize = 4;
 const OWNERS: usize = 3;
+const KINDS: usize = 12;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Claim {
-        slot: usize,
-        kind: usize,
-        wait: bool,
-        ahead: bool,
-        lease: u64,
-        waiter: u64,
-        secret: usize,
-        min_hold: u64,
-        note: usize,
-        runs: bool,
-    },
-    Renew {
-        slot: usize,
-        ttl: u64,
-        downgrade: bool,
-        note: usize,
-        rotate: Option<Turn>,
-    },
-    Release {
-        slot: usize,
-        hand_off: bool,
-        unused: bool,
-    },
-    Break {
-        only: Option<usize>,
-    },
+    /// Of a mode of this kind.
+    Claim(usize, Box<Claim>),
+    Renew(Box<Renew>, Option<Turn>),
+    /// A request that is known without the state of the key.
+    Send(Box<Command>),
+    /// Of the claim at this slot, or of all.
+    Break(Option<usize>),
     Resize {
         right: bool,
         to: u32,
     },
-    Watch {
-        inbox: usize,
-        ttl: u64,
-    },
+    /// Whether all that are granted are named, or none.
     Unheard {
         inbox: usize,
-        granted: bool,
+        all: bool,
     },
-    Bury {
-        inbox: usize,
-    },
-    /// A request that was under way, or came twice.
-    Again {
-        back: usize,
-    },
+    /// A request that was under way, or came twice: the last but so many.
+    Again(usize),
     /// The record is lost.
     Lose,
     /// The store is closed for so long from now on.
-    Close {
-        lasts: u64,
-    },
+    Close(Duration),
 }
 
 /// A rotation; to a new id or to one that may be in use.
@@ -105,11 +76,15 @@ pub(crate) struct History {
     pub(crate) acts: Vec<Act>,
 }
 
+fn send(command: Command) -> Op {
+    Op::Send(Box::new(command))
+}
+
 fn op() -> impl Strategy<Value = Op> {
-    let ms = || prop_oneof![50_u64..3_000, 3_000_u64..40_000];
+    let ms = || prop_oneof![50_u64..3_000, 3_000_u64..40_000].prop_map(ms);
     let slot = || 0..SLOTS;
     // Among so many, those that are not there mean "none".
-    let note = || 0_usize..6;
+    let note = || (0_usize..6).prop_map(note);
     let rarely = || prop::bool::weighted(0.1);
     let mostly = || prop::bool::weighted(0.85);
     let turn = (0..SLOTS + 2 * NEW_SLOTS, mostly(), 0..2 * INBOXES).prop_map(|(to, right, by)| {
@@ -125,58 +100,52 @@ fn op() -> impl Strategy<Value = Op> {
         }
     });
     let rotate = prop_oneof![2 => Just(None), 1 => turn.prop_map(Some)];
-    let min_hold = prop_oneof![4 => Just(0), 1 => ms()];
-    let asks = (
-        slot(),
-        0_usize..12,
-        mostly(),
-        rarely(),
-        ms(),
-        ms(),
-        mostly(),
-    );
+    let min_hold = prop_oneof![4 => Just(Duration::ZERO), 1 => ms()];
+    let asks = (slot(), 0..KINDS, mostly(), rarely(), ms(), ms(), mostly());
     let claim = (asks, 0..2 * OWNERS, min_hold, note()).prop_map(
-        |((slot, kind, wait, ahead, lease, waiter, runs), secret, min_hold, note)| Op::Claim {
-            slot,
-            kind,
-            wait,
-            ahead,
-            lease,
-            waiter,
-            secret,
-            min_hold,
-            note,
-            runs,
+        |((slot, kind, wait, ahead, lease, waiter_ttl, runs), secret, min_hold, note)| {
+            let claim = Claim {
+                waiter_ttl,
+                wait,
+                ahead,
+                inbox: perhaps_inbox(slot % (INBOXES + 1)),
+                owner: owner(slot),
+                secret: (secret < OWNERS).then(|| OwnerSecret::from_random(secret as u128)),
+                min_hold,
+                note,
+                runs,
+                ..Claim::new(id(slot), Mode::EXCLUSIVE, lease)
+            };
+            Op::Claim(kind, Box::new(claim))
         },
     );
     // The new ids are renewed and released as well.
     let any_slot = || 0..SLOTS + NEW_SLOTS;
     let renew = (any_slot(), ms(), rarely(), note(), rotate).prop_map(
-        |(slot, ttl, downgrade, note, rotate)| Op::Renew {
-            slot,
-            ttl,
-            downgrade,
-            note,
-            rotate,
+        |(slot, ttl, downgrade, note, rotate)| {
+            let renew = Renew {
+                downgrade,
+                note,
+                ..Renew::new(id(slot), ttl)
+            };
+            Op::Renew(Box::new(renew), rotate)
         },
     );
     prop_oneof![
         30 => claim,
         24 => renew,
-        16 => (any_slot(), mostly(), mostly()).prop_map(|(slot, hand_off, used)| Op::Release {
-            slot,
-            hand_off,
-            unused: !used,
+        16 => (any_slot(), mostly(), mostly()).prop_map(|(slot, hand_off, used)| {
+            send(Command::Release(Release { id: id(slot), hand_off, settled: false, unused: !used }))
         }),
-        10 => (1_usize..12).prop_map(|back| Op::Again { back }),
-        2 => proptest::option::of(any_slot()).prop_map(|only| Op::Break { only }),
+        10 => (1_usize..12).prop_map(Op::Again),
+        2 => proptest::option::of(any_slot()).prop_map(Op::Break),
         4 => (mostly(), 1_u32..7).prop_map(|(right, to)| Op::Resize { right, to }),
-        3 => (0..INBOXES, prop_oneof![1 => Just(0), 4 => ms()])
-            .prop_map(|(inbox, ttl)| Op::Watch { inbox, ttl }),
-        2 => (0..INBOXES, any::<bool>()).prop_map(|(inbox, granted)| Op::Unheard { inbox, granted }),
-        2 => (0..INBOXES).prop_map(|inbox| Op::Bury { inbox }),
+        3 => (0..INBOXES, prop_oneof![1 => Just(Duration::ZERO), 4 => ms()])
+            .prop_map(|(n, ttl)| send(Command::Watch { inbox: inbox(n), ttl })),
+        2 => (0..INBOXES, any::<bool>()).prop_map(|(inbox, all)| Op::Unheard { inbox, all }),
+        2 => (0..INBOXES).prop_map(|n| send(Command::Bury { inboxes: vec![inbox(n)] })),
         1 => Just(Op::Lose),
-        2 => ms().prop_map(|lasts| Op::Close { lasts }),
+        2 => ms().prop_map(Op::Close),
     ]
 }
 
@@ -240,7 +209,7 @@ fn note(number: usize) -> Option<Note> {
 
 /// Most claims fit the key's kind; one kind in twelve is of the other.
 fn mode(permits: u32, kind: usize) -> Mode {
-    let lock = (permits == 0) != (kind == 11);
+    let lock = (permits == 0) != (kind == KINDS - 1);
     if lock && kind.is_multiple_of(2) {
         Mode::EXCLUSIVE
     } else if lock {
@@ -256,40 +225,13 @@ impl Op {
     /// semaphore's size now; the reference knows the versions of the claims.
     pub(crate) fn command(&self, permits: u32, reference: &Reference) -> Option<Command> {
         Some(match *self {
-            Self::Claim {
-                slot,
-                kind,
-                wait,
-                ahead,
-                lease,
-                waiter,
-                secret,
-                min_hold,
-                note: told,
-                runs,
-            } => Command::Claim(Claim {
-                waiter_ttl: ms(waiter),
-                wait,
-                ahead,
-                inbox: perhaps_inbox(slot % (INBOXES + 1)),
-                owner: owner(slot),
-                secret: (secret < OWNERS).then(|| OwnerSecret::from_random(secret as u128)),
-                min_hold: ms(min_hold),
-                note: note(told),
-                runs,
-                ..Claim::new(id(slot), mode(permits, kind), ms(lease))
+            Self::Claim(kind, ref claim) => Command::Claim(Claim {
+                mode: mode(permits, kind),
+                ..(**claim).clone()
             }),
-            Self::Renew {
-                slot,
-                ttl,
-                downgrade,
-                note: told,
-                ref rotate,
-            } => Command::Renew(Renew {
-                downgrade,
-                note: note(told),
+            Self::Renew(ref renew, ref rotate) => Command::Renew(Renew {
                 rotate: rotate.as_ref().map(|turn| {
-                    let known = reference.known(&id(slot)).map_or(0, |claim| claim.version);
+                    let known = reference.known(&renew.id).map_or(0, |claim| claim.version);
                     Rotate {
                         to: id(turn.to),
                         version: known + u64::from(!turn.right),
@@ -299,19 +241,10 @@ impl Op {
                         }),
                     }
                 }),
-                ..Renew::new(id(slot), ms(ttl))
+                ..(**renew).clone()
             }),
-            Self::Release {
-                slot,
-                hand_off,
-                unused,
-            } => Command::Release(Release {
-                id: id(slot),
-                hand_off,
-                settled: false,
-                unused,
-            }),
-            Self::Break { only } => Command::Break {
+            Self::Send(ref command) => (**command).clone(),
+            Self::Break(only) => Command::Break {
                 by: ClientInfo::unknown(),
                 only: only.map(|slot| {
                     let known = reference.known(&id(slot));
@@ -324,23 +257,16 @@ impl Op {
                 from: permits + u32::from(!right),
                 to,
             },
-            Self::Watch { inbox: n, ttl } => Command::Watch {
-                inbox: inbox(n),
-                ttl: ms(ttl),
-            },
-            Self::Unheard { inbox: n, granted } => Command::Unheard {
+            Self::Unheard { inbox: n, all } => Command::Unheard {
                 silent: vec![inbox(n)],
                 granted: reference
                     .held()
-                    .filter(|_| granted)
+                    .filter(|_| all)
                     .map(|claim| (claim.arrival, Duration::ZERO))
                     .collect(),
                 passed: Vec::new(),
             },
-            Self::Bury { inbox: n } => Command::Bury {
-                inboxes: vec![inbox(n)],
-            },
-            Self::Again { .. } | Self::Lose | Self::Close { .. } => return None,
+            Self::Again(_) | Self::Lose | Self::Close(_) => return None,
         })
     }
 }

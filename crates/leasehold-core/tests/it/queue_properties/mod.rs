@@ -19,24 +19,9 @@ mod told;
 pub(crate) mod world;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config() -> ProptestConfig {
-    let mut config = ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
-        config.rng_seed = RngSeed::Fixed(0x1ea5_e401d);
-    }
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 800;
-    }
-    config
-}
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::common::config(800, 0x1ea5_e401d))]
 
     #[test]
     fn histories_keep_every_invariant(history in histories::history()) {

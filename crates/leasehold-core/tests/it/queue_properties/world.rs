@@ -9,7 +9,7 @@ use leasehold_core::{
 };
 
 use crate::queue_properties::audited::Audited;
-use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox, ms};
+use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox};
 use crate::queue_properties::reference::{Expected, Reference};
 use crate::queue_properties::{invariants, told};
 
@@ -83,10 +83,10 @@ impl World {
             }
         }
         let command = match act.op {
-            Op::Again { back } => self.sent.iter().rev().nth(back - 1).cloned(),
+            Op::Again(back) => self.sent.iter().rev().nth(back - 1).cloned(),
             Op::Lose => return self.lose(),
-            Op::Close { lasts } => {
-                self.opens = self.clock + ms(lasts);
+            Op::Close(lasts) => {
+                self.opens = self.clock + lasts;
                 return;
             }
             ref op => op.command(self.permits, &self.reference),

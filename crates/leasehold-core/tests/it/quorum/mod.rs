@@ -17,28 +17,20 @@ mod world;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, RngSeed, TestRng};
+use proptest::test_runner::{Config, TestRng};
 
+use crate::common;
 use crate::quorum::checks::{Fault, Had};
 use crate::quorum::climate::{Broken, Climate};
 use crate::quorum::world::World;
 
-/// How many worlds are looked at.
-fn cases() -> u32 {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    cases.and_then(|n| n.parse().ok()).unwrap_or(1_500)
+fn config() -> Config {
+    common::config(1_500, 0x0f_5e7)
 }
 
-fn config() -> Config {
-    let mut config = Config {
-        failure_persistence: None,
-        cases: cases(),
-        ..Config::default()
-    };
-    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
-        config.rng_seed = RngSeed::Fixed(0x0f_5e7);
-    }
-    config
+/// How many worlds are looked at.
+fn cases() -> u32 {
+    config().cases
 }
 
 fn live(climate: &Climate) -> (Had, Vec<Fault>) {

@@ -98,10 +98,7 @@ fn a_loss_is_told_once() {
 #[test]
 fn what_was_not_granted_ends_with_its_reason() {
     let mut facts = Facts::default();
-    let (mut life, ask) = asked(Terms {
-        acknowledges: Acknowledges::Nothing,
-        ..terms()
-    });
+    let (mut life, ask) = asked(terms());
     assert_eq!(look(&mut facts, &life, 0), [Fact::Requested]);
     let busy = Reply::Busy {
         blocked_until: StoreTime(2_000_005),

@@ -44,25 +44,12 @@ fn due(keys: &Keys, number: ClaimNumber) -> Option<Moment> {
     keys.get(number).and_then(ClaimMachine::poll_timeout)
 }
 
-fn granted_to(arrival: u64, millis: u64, bits: u128) -> Push {
-    let event = Event::Granted {
-        inbox: Inbox::from_random(1),
-        arrival: Arrival(arrival),
-        id: id(bits),
-        token: Token(9),
-        behind: None,
-        deadline: StoreTime(0),
-        waited: Duration::ZERO,
-    };
-    Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
-}
-
 /// Once, what was kept for others filled the room, and a grant was missed until the next heartbeat.
 #[test]
 fn a_push_before_its_claim_is_kept_however_many_came_before() {
     let (mut keys, [one, two]) = asking();
     for arrival in (1..=1_000).rev() {
-        keys.handle_push(at(1), &granted_to(arrival, 1, 1));
+        keys.handle_push(at(1), &granted(arrival, 9, 1));
     }
     keys.handle_answer(at(2), ONE, &one, Ok(said(7, None, None)));
     assert_eq!(phase(&keys, ONE), Phase::Held);
@@ -72,7 +59,7 @@ fn a_push_before_its_claim_is_kept_however_many_came_before() {
         Phase::Waiting,
         "that push was the other's"
     );
-    keys.handle_push(at(3), &granted_to(8, 2, 2));
+    keys.handle_push(at(3), &granted_to(id(2), 8, 9, None, 2));
     assert_eq!(phase(&keys, TWO), Phase::Held);
     assert_eq!(keys.remembered, None, "nobody has to know anything more");
 }

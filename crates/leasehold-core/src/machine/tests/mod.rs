@@ -113,16 +113,31 @@ pub(super) fn held(terms: Terms) -> ClaimMachine {
 
 /// A grant of the claim with the id 1, in a step that the store took then.
 pub(super) fn granted(arrival: u64, token: u64, millis: u64) -> Push {
+    granted_to(id(1), arrival, token, None, millis)
+}
+
+/// The same of another claim, which may be granted behind one of its client.
+fn granted_to(id: ClaimId, arrival: u64, token: u64, behind: Option<u64>, millis: u64) -> Push {
     let event = Event::Granted {
         inbox: Inbox::from_random(1),
         arrival: Arrival(arrival),
-        id: id(1),
+        id,
         token: Token(token),
-        behind: None,
+        behind: behind.map(Arrival),
         deadline: StoreTime(0),
         waited: Duration::ZERO,
     };
     Push::of(&event, &key(), STORE + Duration::from_millis(millis), 1)
+}
+
+/// Somebody has broken the hold of the claim with the id 1.
+fn revocation() -> Push {
+    let event = Event::Revoked {
+        inbox: Inbox::from_random(1),
+        arrival: Arrival(7),
+        id: id(1),
+    };
+    Push::of(&event, &key(), STORE, 1)
 }
 
 pub(super) fn released(life: &mut ClaimMachine, millis: u64) -> Transmit {
@@ -247,12 +262,7 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
         assert_eq!(life.released(), Some(false), "{failure:?}");
     }
     let mut revoked = held(terms());
-    let event = Event::Revoked {
-        inbox: Inbox::from_random(1),
-        arrival: Arrival(7),
-        id: id(1),
-    };
-    revoked.handle_push(at(5), &Push::of(&event, &key(), STORE, 1));
+    revoked.handle_push(at(5), &revocation());
     revoked.release(at(10));
     assert_eq!(revoked.released(), Some(false), "nobody has to be asked");
     assert_eq!(revoked.phase(), Phase::Over);
@@ -400,15 +410,15 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         acknowledges: Acknowledges::Grants,
         ..terms()
     };
-    let told = |enough| Response {
-        enough,
-        ..heard(standing(Some(7)))
+    let told = |token, enough| Response {
+        enough: Some(enough),
+        ..heard(standing(Some(token)))
     };
     let (mut life, ask) = asked(acknowledged);
-    life.handle_answer(at(1), &ask, Ok(told(Some(true))));
+    life.handle_answer(at(1), &ask, Ok(told(7, true)));
     assert_eq!(life.collect(at(1)), Poll::Ready(Ok(())));
     let (mut life, ask) = asked(acknowledged);
-    life.handle_answer(at(1), &ask, Ok(told(Some(false))));
+    life.handle_answer(at(1), &ask, Ok(told(7, false)));
     assert_eq!(life.end(), Some(End::Unacknowledged));
     assert_eq!(life.phase(), Phase::Leaving, "it stands at the store");
     // One that was pushed has been told to nobody yet.
@@ -422,12 +432,7 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         assert_eq!(life.collect(at(2)), Poll::Pending);
         let confirm = send(&mut life, 2);
         assert!(matches!(&*confirm.command, Command::Renew(renew) if renew.confirms));
-        let reply = standing(Some(9));
-        let told = Response {
-            enough: Some(enough),
-            ..heard(reply)
-        };
-        life.handle_answer(at(3), &confirm, Ok(told));
+        life.handle_answer(at(3), &confirm, Ok(told(9, enough)));
         assert_eq!(life.collect(at(3)), expected);
     }
 }
@@ -752,12 +757,7 @@ fn a_shutdown_ends_whatever_there_is() {
     assert_eq!(late.phase(), Phase::Leaving);
     // What is known to have gone is nobody's to release.
     let mut revoked = held(terms());
-    let event = Event::Revoked {
-        inbox: Inbox::from_random(1),
-        arrival: Arrival(7),
-        id: id(1),
-    };
-    revoked.handle_push(at(5), &Push::of(&event, &key(), STORE, 1));
+    revoked.handle_push(at(5), &revocation());
     revoked.shut_down(at(10));
     assert_eq!(revoked.phase(), Phase::Over);
     assert_eq!(revoked.state(), Some(LeaseState::Lost(Loss::Revoked)));

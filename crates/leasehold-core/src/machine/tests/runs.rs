@@ -33,16 +33,7 @@ fn a_turn_in_a_run_that_has_ended_is_none() {
 #[test]
 fn a_push_can_say_that_a_claim_follows() {
     let mut life = waiting();
-    let event = Event::Granted {
-        inbox: Inbox::from_random(1),
-        arrival: Arrival(7),
-        id: id(1),
-        token: Token(4),
-        behind: Some(Arrival(6)),
-        deadline: StoreTime(0),
-        waited: Duration::ZERO,
-    };
-    life.handle_push(at(2), &Push::of(&event, &key(), STORE, 1));
+    life.handle_push(at(2), &granted_to(id(1), 7, 4, Some(6), 0));
     assert_eq!(
         (life.phase(), life.behind()),
         (Phase::Waiting, Some(Arrival(6)))
@@ -147,14 +138,7 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
         Some((Arrival(7), Token(7))),
         "the same server"
     );
-    let revoked = |life: &mut ClaimMachine| {
-        let event = Event::Revoked {
-            inbox: Inbox::from_random(1),
-            arrival: Arrival(7),
-            id: id(1),
-        };
-        life.handle_push(at(2), &Push::of(&event, &key(), STORE, 1));
-    };
+    let revoked = |life: &mut ClaimMachine| life.handle_push(at(2), &revocation());
     assert_eq!(passed(terms(), &revoked, 10), None, "it was lost");
 }
 

@@ -7,6 +7,7 @@ use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_
 
 const LEASE: Duration = Duration::from_secs(30);
 const WAITER: Duration = Duration::from_secs(9);
+const RENEW: Request = Request::Renew(WAITER);
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -51,6 +52,24 @@ fn answer(epoch: u64, reply: Reply, at: StoreTime) -> Response {
     }
 }
 
+/// The renewal that was sent then is answered, on this epoch.
+fn renewed(waiter: &mut Waiter, now: u64, sent: u64, epoch: u64, reply: Reply) {
+    waiter.handle_reply(at(now), at(sent), RENEW, &answer(epoch, reply, STORE));
+}
+
+#[track_caller]
+fn granted(waiter: &Waiter) -> Granted {
+    match waiter.outcome() {
+        Some(Ok(granted)) => granted,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Until when a wait is valid that was renewed by what was sent then.
+fn valid_from(sent: u64) -> Moment {
+    at(sent) + WAITER.saturating_sub(drift_allowance(WAITER))
+}
+
 fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Pushed {
     Pushed {
         epoch,
@@ -88,9 +107,7 @@ fn the_next_in_line_looks_first_and_the_others_one_after_another() {
 fn unheard(answers: &[(u64, u64)]) -> Waiter {
     let mut waiter = waiter(None);
     for &(time, position) in answers {
-        let reply = standing(position, 60_000);
-        let request = Request::Renew(WAITER);
-        waiter.handle_reply(at(time), at(time), request, &answer(0, reply, STORE));
+        renewed(&mut waiter, time, time, 0, standing(position, 60_000));
     }
     waiter
 }
@@ -115,13 +132,7 @@ fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
         assert_eq!(waiter.poll_timeout(), Some(at(next)), "{answers:?}");
     }
     let mut heard = unheard(&[(0, 1)]);
-    let reply = standing(1, 60_000);
-    heard.handle_reply(
-        at(20),
-        at(20),
-        Request::Renew(WAITER),
-        &answer(3, reply, STORE),
-    );
+    renewed(&mut heard, 20, 20, 3, standing(1, 60_000));
     assert_eq!(
         heard.poll_timeout(),
         Some(at(3_020)),
@@ -131,19 +142,13 @@ fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
 
 #[test]
 fn a_push_that_overtakes_its_answer_is_kept() {
-    let renew = Request::Renew(WAITER);
     let overtaken = |answer_epoch| {
         let mut waiter = waiting(1, 60_000, None);
         waiter.handle_reset(at(20));
-        assert_eq!(waiter.poll_transmit(at(20)), Some(renew));
+        assert_eq!(waiter.poll_transmit(at(20)), Some(RENEW));
         waiter.handle_granted(pushed(4, Arrival(7), STORE));
         assert_eq!(waiter.outcome(), None, "no answer on its epoch yet");
-        waiter.handle_reply(
-            at(30),
-            at(20),
-            renew,
-            &answer(answer_epoch, standing(1, 60_000), STORE),
-        );
+        renewed(&mut waiter, 30, 20, answer_epoch, standing(1, 60_000));
         waiter.outcome().is_some()
     };
     assert!(overtaken(4));
@@ -153,16 +158,10 @@ fn a_push_that_overtakes_its_answer_is_kept() {
 #[test]
 fn a_reset_asks_again_after_the_answer_under_way() {
     let mut waiter = waiting(1, 100, None);
-    let renew = Request::Renew(WAITER);
-    assert_eq!(waiter.poll_transmit(at(110)), Some(renew));
+    assert_eq!(waiter.poll_transmit(at(110)), Some(RENEW));
     waiter.handle_reset(at(120));
-    waiter.handle_reply(
-        at(130),
-        at(110),
-        renew,
-        &answer(3, standing(1, 60_000), STORE),
-    );
-    assert_eq!(waiter.poll_transmit(at(130)), Some(renew));
+    renewed(&mut waiter, 130, 110, 3, standing(1, 60_000));
+    assert_eq!(waiter.poll_transmit(at(130)), Some(RENEW));
 }
 
 #[test]
@@ -170,32 +169,20 @@ fn a_hint_does_not_put_off_what_is_due() {
     let mut waiter = waiting(1, 60_000, None);
     waiter.handle_reset(at(20));
     waiter.handle_next(at(20), Arrival(7), ms(500));
-    assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
+    assert_eq!(waiter.poll_transmit(at(20)), Some(RENEW));
 }
 
 #[test]
 fn a_grant_counts_from_the_sending() {
     let mut waiter = waiting(1, 100, None);
-    assert_eq!(waiter.poll_transmit(at(110)), Some(Request::Renew(WAITER)));
+    assert_eq!(waiter.poll_transmit(at(110)), Some(RENEW));
     assert!(waiter.in_flight());
     assert_eq!(waiter.poll_transmit(at(110)), None, "one at a time");
-    let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(900), at(110), renew, &answer(3, standing(0, 0), STORE));
-    let Some(Ok(Granted {
-        validity,
-        confirm_at,
-        token,
-        ..
-    })) = waiter.outcome()
-    else {
-        panic!("{:?}", waiter.outcome());
-    };
-    assert_eq!(token, Token(70));
-    assert_eq!(
-        validity.until(),
-        at(110) + WAITER.saturating_sub(drift_allowance(WAITER))
-    );
-    assert_eq!(confirm_at, Some(at(3_110)));
+    renewed(&mut waiter, 900, 110, 3, standing(0, 0));
+    let granted = granted(&waiter);
+    assert_eq!(granted.token, Token(70));
+    assert_eq!(granted.validity.until(), valid_from(110));
+    assert_eq!(granted.confirm_at, Some(at(3_110)));
     assert_eq!(waiter.poll_timeout(), None);
 }
 
@@ -211,19 +198,9 @@ fn a_push_counts_for_its_epoch_and_arrival_only() {
     }
     let mut waiter = waiting(1, 100, None);
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
-    let Some(Ok(Granted {
-        validity,
-        confirm_at,
-        ..
-    })) = waiter.outcome()
-    else {
-        panic!("{:?}", waiter.outcome());
-    };
-    assert_eq!(
-        validity.until(),
-        at(0) + WAITER.saturating_sub(drift_allowance(WAITER))
-    );
-    assert_eq!(confirm_at, Some(at(3_000)));
+    let granted = granted(&waiter);
+    assert_eq!(granted.validity.until(), valid_from(0));
+    assert_eq!(granted.confirm_at, Some(at(3_000)));
 }
 
 #[test]
@@ -233,8 +210,7 @@ fn the_epoch_of_the_last_answer_counts() {
     waiter.handle_granted(pushed(4, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
-    let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(60), at(50), renew, &answer(4, standing(1, 900), STORE));
+    renewed(&mut waiter, 60, 50, 4, standing(1, 900));
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "the old one is over");
     waiter.handle_granted(pushed(4, Arrival(7), STORE));
@@ -249,8 +225,8 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         waiter.handle_reset(at(50));
         assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
         waiter.handle_granted(pushed(4, Arrival(7), of));
-        let (renew, later) = (Request::Renew(WAITER), STORE + ms(60));
-        waiter.handle_reply(at(60), at(50), renew, &answer(4, standing(1, 900), later));
+        let later = STORE + ms(60);
+        waiter.handle_reply(at(60), at(50), RENEW, &answer(4, standing(1, 900), later));
         assert_eq!(waiter.outcome().is_some(), believed);
     }
 }
@@ -259,22 +235,16 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
 fn a_doubt_is_asked_about() {
     let mut waiter = waiting(1, 9_000, None);
     waiter.handle_doubt(at(20), at(20));
-    assert_eq!(waiter.poll_transmit(at(20)), Some(Request::Renew(WAITER)));
+    assert_eq!(waiter.poll_transmit(at(20)), Some(RENEW));
     waiter.handle_doubt(at(21), at(70));
-    let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(30), at(20), renew, &answer(3, standing(1, 9_000), STORE));
+    renewed(&mut waiter, 30, 20, 3, standing(1, 9_000));
     assert_eq!(waiter.poll_transmit(at(30)), None, "that was for later");
     assert!(waiter.poll_transmit(at(3_030)).is_some());
     waiter.handle_doubt(at(3_040), at(3_040));
-    waiter.handle_reply(
-        at(3_050),
-        at(3_030),
-        renew,
-        &answer(3, standing(1, 9_000), STORE),
-    );
+    renewed(&mut waiter, 3_050, 3_030, 3, standing(1, 9_000));
     assert_eq!(
         waiter.poll_transmit(at(3_050)),
-        Some(renew),
+        Some(RENEW),
         "the answer may be older"
     );
 }
@@ -287,8 +257,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
         unreachable!();
     };
     standing.arrival = Arrival(9);
-    let (renew, reply) = (Request::Renew(WAITER), Reply::Standing(standing));
-    waiter.handle_reply(at(3_010), at(3_000), renew, &answer(3, reply, STORE));
+    renewed(&mut waiter, 3_010, 3_000, 3, Reply::Standing(standing));
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
     waiter.handle_granted(pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None);
@@ -313,8 +282,7 @@ fn gives_up_on_time_whatever_is_under_way() {
     waiter.handle_timeout(at(700));
     assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
-    let renew = Request::Renew(WAITER);
-    waiter.handle_reply(at(701), at(690), renew, &answer(3, standing(0, 0), STORE));
+    renewed(&mut waiter, 701, 690, 3, standing(0, 0));
     assert_eq!(
         waiter.outcome(),
         Some(Err(End::TimedOut)),
@@ -326,32 +294,25 @@ fn gives_up_on_time_whatever_is_under_way() {
 #[test]
 fn a_store_that_has_not_answered_is_no_time_out() {
     type Before = fn(&mut Waiter);
-    let asked = |waiter: &mut Waiter, millis| {
+    fn asks(waiter: &mut Waiter, millis: u64) {
+        waiter.handle_doubt(at(millis), at(millis));
         assert!(waiter.poll_transmit(at(millis)).is_some());
-    };
+    }
+    use End::{TimedOut, Unreachable};
     let cases: [(&str, End, Before); 5] = [
-        ("nothing under way", End::TimedOut, |_| {}),
-        ("its answer may come", End::TimedOut, |waiter| {
-            waiter.handle_doubt(at(600), at(600));
-            assert!(waiter.poll_transmit(at(600)).is_some());
+        ("nothing under way", TimedOut, |_| {}),
+        ("its answer may come", TimedOut, |it| asks(it, 600)),
+        ("it had the time", Unreachable, |it| asks(it, 500)),
+        ("the last failed", Unreachable, |it| {
+            asks(it, 900);
+            it.handle_failure(at(990), Failure::Unanswered);
         }),
-        ("it had the time", End::Unreachable, |waiter| {
-            waiter.handle_doubt(at(500), at(500));
-            assert!(waiter.poll_transmit(at(500)).is_some());
-        }),
-        ("the last failed", End::Unreachable, |waiter| {
-            waiter.handle_doubt(at(900), at(900));
-            assert!(waiter.poll_transmit(at(900)).is_some());
-            waiter.handle_failure(at(990), Failure::Unanswered);
-        }),
-        ("answered since", End::TimedOut, |waiter| {
-            waiter.handle_doubt(at(100), at(100));
-            assert!(waiter.poll_transmit(at(100)).is_some());
-            waiter.handle_failure(at(110), Failure::Unanswered);
-            let due = waiter.poll_timeout().unwrap();
-            assert!(waiter.poll_transmit(due).is_some());
-            let renew = Request::Renew(WAITER);
-            waiter.handle_reply(at(200), due, renew, &answer(3, standing(1, 9_000), STORE));
+        ("answered since", TimedOut, |it| {
+            asks(it, 100);
+            it.handle_failure(at(110), Failure::Unanswered);
+            let due = it.poll_timeout().unwrap();
+            assert!(it.poll_transmit(due).is_some());
+            it.handle_reply(at(200), due, RENEW, &answer(3, standing(1, 9_000), STORE));
         }),
     ];
     for (why, expected, before) in cases {
@@ -361,10 +322,10 @@ fn a_store_that_has_not_answered_is_no_time_out() {
         assert_eq!(waiter.outcome(), Some(Err(expected)), "{why}");
     }
     let mut asking = waiter(Some(at(1_000)));
-    asked(&mut asking, 0);
+    assert!(asking.poll_transmit(at(0)).is_some());
     asking.handle_failure(at(1_000), Failure::Unanswered);
     asking.handle_timeout(at(1_000));
-    assert_eq!(asking.outcome(), Some(Err(End::Unreachable)), "no place");
+    assert_eq!(asking.outcome(), Some(Err(Unreachable)), "no place");
 }
 
 #[test]
@@ -394,10 +355,9 @@ fn a_pause_of_the_client_is_no_silence_of_the_store() {
     let late = at(10) + 10 * WAITER;
     waiter.handle_timeout(late);
     assert_eq!(waiter.outcome(), None);
-    let renew = Request::Renew(WAITER);
-    assert_eq!(waiter.poll_transmit(late), Some(renew));
+    assert_eq!(waiter.poll_transmit(late), Some(RENEW));
     assert_eq!(waiter.poll_timeout(), Some(late + WAITER));
-    waiter.handle_reply(late, late, renew, &answer(3, standing(2, 9_000), STORE));
+    waiter.handle_reply(late, late, RENEW, &answer(3, standing(2, 9_000), STORE));
     assert_eq!(waiter.position().map(|(_, position)| position), Some(2));
 }
 

@@ -243,36 +243,25 @@ fn why_a_connection_was_not_opened_is_said() {
     }
     let closed = kind(io::ErrorKind::UnexpectedEof);
     says(&closed, ["closed the connection"]);
-    let answered = |text: &str| {
-        let error = redis::parse_redis_value(text.as_bytes()).unwrap();
-        let redis::Value::ServerError(error) = error else {
-            panic!("no error: {error:?}")
-        };
-        of_opening(error.into(), &FIRST)
-    };
     for (text, code, kind) in [
         (
-            "-WRONGPASS invalid username-password pair\r\n",
+            "WRONGPASS invalid username-password pair",
             "WRONGPASS invalid",
             ErrorKind::Refused,
         ),
+        ("NOAUTH HELLO must be called", "NOAUTH", ErrorKind::Refused),
         (
-            "-NOAUTH HELLO must be called\r\n",
-            "NOAUTH",
-            ErrorKind::Refused,
-        ),
-        (
-            "-DENIED Redis is running in protected mode because\r\n",
+            "DENIED Redis is running in protected mode because",
             "protected mode",
             ErrorKind::Refused,
         ),
         (
-            "-ERR max number of clients reached\r\n",
+            "ERR max number of clients reached",
             "maxclients",
             ErrorKind::Unavailable,
         ),
     ] {
-        let error = answered(text);
+        let error = of_opening(server_error(text).into(), &FIRST);
         assert!(error.to_string().contains(code), "{error}");
         assert_eq!(error.kind(), kind, "{error}");
     }
@@ -283,40 +272,19 @@ fn why_a_connection_was_not_opened_is_said() {
 #[cfg(feature = "tls")]
 #[test]
 fn what_tls_says_passes_if_a_renewal_mends_it() {
-    use rustls::{AlertDescription, CertificateError, Error as Tls, InvalidMessage};
+    use rustls::AlertDescription as Alert;
+    use rustls::CertificateError::{Expired, NotValidForName, UnknownIssuer};
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    use rustls::InvalidMessage::InvalidContentType;
     let (stays, passes) = (ErrorKind::Refused, ErrorKind::Unavailable);
-    let untrusted = "not trusted";
+    let (untrusted, refuses, plain) = ("not trusted", "refuses the TLS", "does not speak TLS");
     for (failed, said, at_first) in [
-        (
-            Tls::InvalidCertificate(CertificateError::UnknownIssuer),
-            untrusted,
-            stays,
-        ),
-        (
-            Tls::InvalidCertificate(CertificateError::NotValidForName),
-            untrusted,
-            stays,
-        ),
-        (
-            Tls::InvalidCertificate(CertificateError::Expired),
-            untrusted,
-            passes,
-        ),
-        (
-            Tls::AlertReceived(AlertDescription::CertificateRequired),
-            "refuses the TLS",
-            stays,
-        ),
-        (
-            Tls::AlertReceived(AlertDescription::CertificateExpired),
-            "refuses the TLS",
-            passes,
-        ),
-        (
-            Tls::InvalidMessage(InvalidMessage::InvalidContentType),
-            "does not speak TLS",
-            stays,
-        ),
+        (InvalidCertificate(UnknownIssuer), untrusted, stays),
+        (InvalidCertificate(NotValidForName), untrusted, stays),
+        (InvalidCertificate(Expired), untrusted, passes),
+        (AlertReceived(Alert::CertificateRequired), refuses, stays),
+        (AlertReceived(Alert::CertificateExpired), refuses, passes),
+        (InvalidMessage(InvalidContentType), plain, stays),
     ] {
         for (worked, kind) in [(false, at_first), (true, passes)] {
             let error = io::Error::new(io::ErrorKind::InvalidData, failed.clone());

@@ -40,6 +40,11 @@ fn votes(ids: u64, longest_pause: u64, rare: u64) -> Mix {
     }
 }
 
+fn break_all() -> Command {
+    let by = ClientInfo::unknown();
+    Command::Break { by, only: None }
+}
+
 fn permits(take: u32) -> Mode {
     Mode::permits(5, take)
 }
@@ -47,7 +52,7 @@ fn permits(take: u32) -> Mode {
 fn mixes() -> Vec<Mix> {
     const EXCLUSIVE: Mode = Mode::EXCLUSIVE;
     const SHARED: Mode = Mode::SHARED;
-    let of_two = Mode::permits(2, 1);
+    let both = vec![permits(1), Mode::permits(2, 1), SHARED, EXCLUSIVE];
     vec![
         // A mutex, with little and with much time between the steps.
         mix(8, vec![EXCLUSIVE], 100, false, 0),
@@ -58,20 +63,8 @@ fn mixes() -> Vec<Mix> {
         // Readers and writers.
         mix(20, vec![SHARED, SHARED, SHARED, EXCLUSIVE], 2_000, false, 4),
         // Semaphores, of two sizes, and locks in between.
-        mix(
-            25,
-            vec![permits(1), permits(3), permits(5)],
-            1_000,
-            false,
-            4,
-        ),
-        mix(
-            12,
-            vec![permits(1), of_two, SHARED, EXCLUSIVE],
-            3_000,
-            false,
-            6,
-        ),
+        mix(25, [1, 3, 5].map(permits).into(), 1_000, false, 4),
+        mix(12, both, 3_000, false, 6),
         // Calm days, with and without anything special.
         mix(12, vec![EXCLUSIVE], 50, true, 0),
         mix(12, vec![EXCLUSIVE], 200, true, 12),
@@ -120,9 +113,9 @@ fn run(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
     }
 }
 
-fn assert_seen(twin: &Twin, kinds: &[&str]) {
+fn assert_seen(twin: &Twin, kinds: &str) {
     eprintln!("{:?}", twin.seen);
-    for kind in kinds {
+    for kind in kinds.split(", ") {
         let seen = twin.seen.get(kind).copied().unwrap_or(0);
         assert!(seen > 10, "too little of {kind}: {:?}", twin.seen);
     }
@@ -155,26 +148,12 @@ fn the_scripts_of_a_member_do_what_the_core_does() {
             run(&mut twin, 1_000_000 + 1_000 * number + seed, 200, &mix);
         }
     }
-    let kinds = [
-        "granted",
-        "busy",
-        "gone",
-        "released",
-        "absent",
-        "broken",
-        "taken",
-        "outbid",
-        "quarantined",
-        "unheard",
-        "told revoked",
-        "told changed",
-        "noted granted",
-        "noted released",
-        "noted returned",
-        "noted expired",
-        "noted broken",
-    ];
-    assert_seen(&twin, &kinds);
+    assert_seen(
+        &twin,
+        "granted, busy, gone, released, absent, broken, taken, outbid, quarantined, unheard, \
+         told revoked, told changed, noted granted, noted released, noted returned, \
+         noted expired, noted broken",
+    );
 }
 
 fn do_what_the_core_does(kind: Kind) {
@@ -186,41 +165,18 @@ fn do_what_the_core_does(kind: Kind) {
             run(&mut twin, 1_000 * number + seed, 200, &mix);
         }
     }
-    let replies = [
-        "granted",
-        "in a run",
-        "waiting",
-        "busy",
-        "gone",
-        "released",
-        "absent",
-        "mismatch",
-        "broken",
-        "superseded",
-        "taken",
-        "resized",
-        "done",
-    ];
-    let events = [
-        "heard",
-        "unheard",
-        "deaf",
-        "passed over",
-        "told granted",
-        "told in a run",
-        "told next",
-        "told revoked",
-        "told adopted",
-        "told unfit",
-        "told changed",
-        "granted together",
-        "held twice",
-        "kept",
-    ];
-    assert_seen(&twin, &replies);
-    assert_seen(&twin, &events);
+    assert_seen(
+        &twin,
+        "granted, in a run, waiting, busy, gone, released, absent, mismatch, broken, superseded, \
+         taken, resized, done",
+    );
+    assert_seen(
+        &twin,
+        "heard, unheard, deaf, passed over, told granted, told in a run, told next, told revoked, \
+         told adopted, told unfit, told changed, granted together, held twice, kept",
+    );
     if kind == Kind::Gated {
-        assert_seen(&twin, &["quarantined", "closed", "caught up"]);
+        assert_seen(&twin, "quarantined, closed, caught up");
     }
     if kind == Kind::InCluster {
         let done = server.stats().since(&before);
@@ -271,7 +227,7 @@ fn claims_on_several_keys_are_all_or_nothing() {
                 run_several(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
             }
         }
-        assert_seen(&twin, &["all", "not all", "told next", "told changed"]);
+        assert_seen(&twin, "all, not all, told next, told changed");
         server.command(&["FLUSHALL"]);
     }
 }
@@ -288,8 +244,7 @@ fn steps_that_travel_together_are_taken_one_after_the_other() {
                 run_together(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
             }
         }
-        let kinds = ["granted", "waiting", "released", "told granted", "unheard"];
-        assert_seen(&twin, &kinds);
+        assert_seen(&twin, "granted, waiting, released, told granted, unheard");
         server.command(&["FLUSHALL"]);
     }
 }
@@ -412,13 +367,7 @@ fn the_bounds_of_one_step_are_those_of_the_core() {
         for number in 800..1_000 {
             twin.step(&release(id(number)), clock);
         }
-        twin.step(
-            &Command::Break {
-                by: ClientInfo::unknown(),
-                only: None,
-            },
-            clock,
-        );
+        twin.step(&break_all(), clock);
     }
 }
 
@@ -505,13 +454,7 @@ fn a_break_of_nothing_works_when_the_memory_is_full() {
         // A server that is gated marks itself first.
         twin.step_at(1, &release(id(1)), start);
         twin.full = true;
-        let broken = twin.step(
-            &Command::Break {
-                by: ClientInfo::unknown(),
-                only: None,
-            },
-            start + Duration::from_secs(600),
-        );
+        let broken = twin.step(&break_all(), start + Duration::from_secs(600));
         assert!(
             matches!(broken, Reply::Broken { holders: 0, .. }),
             "{broken:?}"
@@ -545,10 +488,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
                 Command::Renew(Renew::new(id(from), second)),
                 release(id(from)),
                 release(id(from + 1)),
-                Command::Break {
-                    by: ClientInfo::unknown(),
-                    only: None,
-                },
+                break_all(),
             ]
         };
         let name = format!("too late {kind:?}");

@@ -24,23 +24,13 @@ impl World {
         for (per_mille, change) in changes {
             if self.dice.chance(per_mille) {
                 let at = self.now + self.dice.between(0, hold + 1);
-                let what = What::Change {
-                    client,
-                    request: end,
-                    change,
-                };
-                self.plan(at, what);
+                self.plan(at, What::Change(client, end, change));
             }
         }
     }
 
     pub(crate) fn plan_rotation(&mut self, client: usize, end: u64, at: u64) {
-        let what = What::Change {
-            client,
-            request: end,
-            change: Change::Rotate,
-        };
-        self.plan(at, what);
+        self.plan(at, What::Change(client, end, Change::Rotate));
     }
 
     pub(crate) fn change(&mut self, client: usize, end: u64, change: Change) {
@@ -115,7 +105,7 @@ impl World {
         self.tell(|| format!("client {client} gives its lease to {to}"));
         self.begin_again(client);
         let at = self.now + self.delay();
-        self.plan(at, What::Offer { client: to, offer });
+        self.plan(at, What::Offer(to, offer));
     }
 
     /// Whoever has something else to do lets the offer lapse.

@@ -58,7 +58,7 @@ impl World {
             // A process that is gone holds nothing by its own clock.
             self.clients[client].attempt = None;
         }
-        self.plan(self.now, What::Begin { client: 0 });
+        self.plan(self.now, What::Begin(0));
         let climate = self.climate.clone();
         // Requests that are still under way, a lease that was granted to one who
         // is dead by then, the dead who wait, promoted with 3 s each while they

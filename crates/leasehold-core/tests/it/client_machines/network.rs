@@ -3,18 +3,12 @@
 use leasehold_core::{Arrival, Command, Event, Now, Queue, Reply, StoreTime, Token};
 
 use crate::client_machines::climate::MS;
-use crate::client_machines::world::{Client, What, World};
+use crate::client_machines::world::{Client, Sent, What, World};
 use crate::queue_properties::world::granted_in;
 
 impl World {
-    pub(crate) fn reach(
-        &mut self,
-        client: usize,
-        epoch: u64,
-        request: u64,
-        command: &Command,
-        answered: bool,
-    ) {
+    pub(crate) fn reach(&mut self, sent: Sent, command: &Command, answered: bool) {
+        let (client, request) = (sent.client, sent.request);
         let (reply, at) = self.apply(command, Some(client));
         self.tell(|| {
             format!(
@@ -23,18 +17,11 @@ impl World {
             )
         });
         let process = &self.clients[client];
-        if answered && process.connected && process.epoch == epoch {
+        if answered && process.connected && process.epoch == sent.epoch {
             let due = self.now + self.delay();
             let due = due.max(self.clients[client].last_back);
             self.clients[client].last_back = due;
-            let what = What::Answer {
-                client,
-                epoch,
-                request,
-                reply,
-                at,
-            };
-            self.plan(due, what);
+            self.plan(due, What::Answer(sent, reply, at));
         }
     }
 
@@ -85,13 +72,7 @@ impl World {
                 self.clients[client].last_back = due;
             }
             let epoch = self.clients[client].epoch;
-            let what = What::Push {
-                client,
-                epoch,
-                event,
-                at: outcome.at,
-            };
-            self.plan(due, what);
+            self.plan(due, What::Push(client, epoch, event, outcome.at));
         }
         (outcome.reply, outcome.at)
     }
@@ -174,14 +155,12 @@ impl World {
             return;
         }
         let epoch = self.clients[client].epoch;
-        let what = What::Reach {
+        let sent = Sent {
             client,
             epoch,
             request,
-            command,
-            answered,
         };
-        self.plan(due, what);
+        self.plan(due, What::Reach(sent, command, answered));
     }
 
     pub(crate) fn cut(&mut self, client: usize) {
@@ -194,14 +173,14 @@ impl World {
             for request in requests {
                 // The client notices at once, or by its time-out.
                 if self.dice.chance(700) {
-                    self.plan(self.now, What::Overdue { client, request });
+                    self.plan(self.now, What::Overdue(client, request));
                 }
             }
             let back = self.dice.between(1, self.climate.lease_micros());
-            self.plan(self.now + back, What::Connect { client });
+            self.plan(self.now + back, What::Connect(client));
         }
         let next = self.dice.between(1, self.climate.cut_every * 2);
-        self.plan(self.now + next, What::Cut { client });
+        self.plan(self.now + next, What::Cut(client));
     }
 
     pub(crate) fn connect(&mut self, client: usize) {

@@ -8,7 +8,7 @@ use leasehold_core::{
 };
 
 use crate::client_machines::climate::MS;
-use crate::client_machines::world::{Attempt, Held, ONE, Pending, What, World};
+use crate::client_machines::world::{Attempt, Held, ONE, Pending, Sent, What, World};
 use crate::common::lock_mode;
 
 impl World {
@@ -105,7 +105,7 @@ impl World {
                 self.dice
                     .one_of(&[0, self.climate.op_timeout, self.climate.lease_micros()]);
             let at = self.now + self.dice.between(0, pause + 1);
-            self.plan(at, What::Begin { client });
+            self.plan(at, What::Begin(client));
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
             // never let the world go on.
             if self.clients[client].wakes_at != Some(at) {
                 self.clients[client].wakes_at = Some(at);
-                self.plan(at, What::Wake { client });
+                self.plan(at, What::Wake(client));
             }
         }
     }
@@ -191,7 +191,7 @@ impl World {
         }
         if connected {
             let at = self.now + climate.op_timeout;
-            self.plan(at, What::Overdue { client, request });
+            self.plan(at, What::Overdue(client, request));
         } else {
             self.unanswered(client, request);
         }
@@ -231,19 +231,13 @@ impl World {
         self.drive(client);
     }
 
-    pub(crate) fn answer(
-        &mut self,
-        client: usize,
-        epoch: u64,
-        request: u64,
-        reply: &Reply,
-        at: StoreTime,
-    ) {
+    pub(crate) fn answer(&mut self, sent: Sent, reply: &Reply, at: StoreTime) {
+        let (client, epoch) = (sent.client, sent.epoch);
         let now = self.moment(client);
         if self.clients[client].epoch != epoch {
             return;
         }
-        let Some(pending) = self.take_pending(client, request) else {
+        let Some(pending) = self.take_pending(client, sent.request) else {
             return;
         };
         let lease = self.climate.lease;
@@ -346,7 +340,7 @@ impl World {
                 });
                 self.over(client);
                 if self.healed {
-                    self.plan(self.now + MS, What::Begin { client });
+                    self.plan(self.now + MS, What::Begin(client));
                 }
             }
         }
@@ -357,7 +351,7 @@ impl World {
         self.had.bounded += u64::from(loss == Loss::MaxHold);
         self.over(client);
         if self.healed {
-            self.plan(self.now + MS, What::Begin { client });
+            self.plan(self.now + MS, What::Begin(client));
         }
     }
 
@@ -386,9 +380,7 @@ impl World {
         let hold = self.dice.between(low, high + 1);
         if !self.healed {
             self.plan_changes(client, end, hold);
-            let at = self.now + hold;
-            let request = end;
-            self.plan(at, What::End { client, request });
+            self.plan(self.now + hold, What::End(client, end));
         }
     }
 }

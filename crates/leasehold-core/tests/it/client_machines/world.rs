@@ -11,66 +11,36 @@ use leasehold_core::{
 use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
 use crate::common::break_all;
 
+/// A request of a client, on one of its connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) client: usize,
+    pub(crate) epoch: u64,
+    pub(crate) request: u64,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    /// A request reaches the store.
-    Reach {
-        client: usize,
-        epoch: u64,
-        request: u64,
-        command: Command,
-        answered: bool,
-    },
-    Answer {
-        client: usize,
-        epoch: u64,
-        request: u64,
-        reply: Reply,
-        at: StoreTime,
-    },
-    Push {
-        client: usize,
-        epoch: u64,
-        event: Event,
-        at: StoreTime,
-    },
-    /// The request was not answered in the operation time-out.
-    Overdue {
-        client: usize,
-        request: u64,
-    },
-    Wake {
-        client: usize,
-    },
-    Begin {
-        client: usize,
-    },
-    End {
-        client: usize,
-        request: u64,
-    },
-    Cut {
-        client: usize,
-    },
-    Connect {
-        client: usize,
-    },
-    Stall {
-        client: usize,
-    },
+    /// A request reaches the store; whether its answer gets out of there.
+    Reach(Sent, Command, bool),
+    Answer(Sent, Reply, StoreTime),
+    /// To a client, on its connection of that epoch.
+    Push(usize, u64, Event, StoreTime),
+    /// The request of a client was not answered in the operation time-out.
+    Overdue(usize, u64),
+    Wake(usize),
+    Begin(usize),
+    /// The caller gives back its lease: it names which by its end.
+    End(usize, u64),
+    Cut(usize),
+    Connect(usize),
+    Stall(usize),
     Forget,
     Break,
     /// The caller changes its lease: it names which by its end.
-    Change {
-        client: usize,
-        request: u64,
-        change: Change,
-    },
+    Change(usize, u64, Change),
     /// A lease is offered by the client that held it until now.
-    Offer {
-        client: usize,
-        offer: Offer,
-    },
+    Offer(usize, Offer),
 }
 
 /// What a caller does with its lease besides holding it.
@@ -93,15 +63,15 @@ impl What {
     /// Whose process must run for it to happen.
     pub(crate) fn process(&self) -> Option<usize> {
         match *self {
-            Self::Answer { client, .. }
-            | Self::Push { client, .. }
-            | Self::Overdue { client, .. }
-            | Self::Wake { client }
-            | Self::Begin { client }
-            | Self::End { client, .. }
-            | Self::Change { client, .. }
-            | Self::Offer { client, .. }
-            | Self::Connect { client } => Some(client),
+            Self::Answer(Sent { client, .. }, ..)
+            | Self::Push(client, ..)
+            | Self::Overdue(client, _)
+            | Self::Wake(client)
+            | Self::Begin(client)
+            | Self::End(client, _)
+            | Self::Change(client, ..)
+            | Self::Offer(client, _)
+            | Self::Connect(client) => Some(client),
             _ => None,
         }
     }
@@ -271,14 +241,14 @@ impl World {
         let climate = self.climate.clone();
         for client in 0..climate.clients {
             let at = self.dice.between(0, climate.lease_micros());
-            self.plan(at, What::Begin { client });
+            self.plan(at, What::Begin(client));
             if climate.cut_every > 0 {
                 let at = self.dice.between(0, climate.cut_every * 2);
-                self.plan(at, What::Cut { client });
+                self.plan(at, What::Cut(client));
             }
             if climate.stall_every > 0 {
                 let at = self.dice.between(0, climate.stall_every * 2);
-                self.plan(at, What::Stall { client });
+                self.plan(at, What::Stall(client));
             }
         }
         if climate.void {
@@ -356,52 +326,31 @@ impl World {
 
     pub(crate) fn happen(&mut self, what: What) {
         match what {
-            What::Reach {
-                client,
-                epoch,
-                request,
-                command,
-                answered,
-            } => self.reach(client, epoch, request, &command, answered),
-            What::Answer {
-                client,
-                epoch,
-                request,
-                reply,
-                at,
-            } => self.answer(client, epoch, request, &reply, at),
-            What::Push {
-                client,
-                epoch,
-                event,
-                at,
-            } => self.push(client, epoch, &event, at),
-            What::Overdue { client, request } => self.unanswered(client, request),
-            What::Wake { client } => {
+            What::Reach(sent, command, answered) => self.reach(sent, &command, answered),
+            What::Answer(sent, reply, at) => self.answer(sent, &reply, at),
+            What::Push(client, epoch, event, at) => self.push(client, epoch, &event, at),
+            What::Overdue(client, request) => self.unanswered(client, request),
+            What::Wake(client) => {
                 self.clients[client].wakes_at = None;
                 self.drive(client);
             }
-            What::Begin { client } => self.begin(client),
-            What::End { client, request } => {
-                if self.is_at(client, request) {
+            What::Begin(client) => self.begin(client),
+            What::End(client, end) => {
+                if self.is_at(client, end) {
                     self.leave(client);
                 }
             }
-            What::Change {
-                client,
-                request,
-                change,
-            } => self.change(client, request, change),
-            What::Offer { client, offer } => self.take(client, offer),
-            What::Cut { .. } | What::Stall { .. } if self.healed => {}
-            What::Cut { client } => self.cut(client),
-            What::Connect { client } => self.connect(client),
-            What::Stall { client } => {
+            What::Change(client, end, change) => self.change(client, end, change),
+            What::Offer(client, offer) => self.take(client, offer),
+            What::Cut(_) | What::Stall(_) if self.healed => {}
+            What::Cut(client) => self.cut(client),
+            What::Connect(client) => self.connect(client),
+            What::Stall(client) => {
                 let stall = self.dice.between(1, self.climate.stall_for);
                 self.tell(|| format!("client {client} stalls for {stall} µs"));
                 self.clients[client].stalled_until = self.now + stall;
                 let next = self.dice.between(1, self.climate.stall_every * 2);
-                self.plan(self.now + stall + next, What::Stall { client });
+                self.plan(self.now + stall + next, What::Stall(client));
             }
             What::Forget => {
                 self.tell(|| "the store forgets".into());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Command, Reply, StoreTime, Token, Void, Voided};
 
 use crate::quorum::checks::{Checks, Fault};
-use crate::quorum::client::{Client, Sent, Tag};
+use crate::quorum::client::{Client, Tag};
 use crate::quorum::climate::{Climate, MAX_TTL};
 use crate::quorum::server::Server;
 
@@ -44,28 +44,22 @@ impl Dice {
     }
 }
 
+/// A request between a client and a server.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    client: usize,
+    server: usize,
+    tag: Tag,
+}
+
 #[derive(Debug)]
 enum Event {
-    Ask {
-        client: usize,
-        server: usize,
-        generation: u64,
-        tag: Tag,
-        command: Command,
-    },
-    Answer {
-        client: usize,
-        server: usize,
-        tag: Tag,
-        /// Also the token that the server gave.
-        answer: (Reply, StoreTime, Token),
-    },
+    /// A command reaches the process of a server with that generation.
+    Ask(Call, u64, Command),
+    /// Also the token that the server gave.
+    Answer(Call, (Reply, StoreTime, Token)),
     /// The client has waited long enough for an answer.
-    Silence {
-        client: usize,
-        server: usize,
-        tag: Tag,
-    },
+    Silence(Call),
     Wake(usize),
     Restart,
 }
@@ -143,49 +137,30 @@ impl World {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Ask {
-                client,
-                server,
-                generation,
-                tag,
-                command,
-            } => {
-                if self.servers[server].generation != generation {
+            Event::Ask(call, generation, command) => {
+                let it = &mut self.servers[call.server];
+                if it.generation != generation {
                     return;
                 }
-                let it = &mut self.servers[server];
                 let lacks = it.queue.look(it.clock(self.now)).holders.is_empty();
-                let renews = matches!(tag, Tag::Extension(..));
+                let renews = matches!(call.tag, Tag::Extension(..));
                 let answer = it.take(&command, renews, self.now);
                 let votes = answer.0.has_token();
                 self.checks.had.repaired += u64::from(renews && lacks && votes);
-                let departed = |id| self.clients[client].departed().any(|gone| Some(gone) == id);
+                let client = &self.clients[call.client];
+                let departed = |id| client.departed().any(|gone| Some(gone) == id);
                 let late = !votes && matches!(command, Command::Claim(_));
                 self.checks.had.late += u64::from(late && departed(command.id()));
-                let event = || Event::Answer {
-                    client,
-                    server,
-                    tag,
-                    answer,
-                };
-                self.send(event);
+                self.send(|| Event::Answer(call, answer));
             }
-            Event::Answer {
-                client,
-                server,
-                tag,
-                answer,
-            } => {
-                self.clients[client].hear(self.now, server, tag, answer, &mut self.checks);
-                self.go_on(client);
+            Event::Answer(call, answer) => {
+                let client = &mut self.clients[call.client];
+                client.hear(self.now, call.server, call.tag, answer, &mut self.checks);
+                self.go_on(call.client);
             }
-            Event::Silence {
-                client,
-                server,
-                tag,
-            } => {
-                self.clients[client].give_up(self.now, server, tag);
-                self.go_on(client);
+            Event::Silence(call) => {
+                self.clients[call.client].give_up(self.now, call.server, call.tag);
+                self.go_on(call.client);
             }
             Event::Wake(client) if self.wakes[client] == self.now => self.go_on(client),
             Event::Wake(_) => {}
@@ -214,29 +189,17 @@ impl World {
         let wall = u64::try_from(wall).unwrap();
         let mut out = Vec::new();
         self.clients[client].go_on(self.now, wall, &mut self.dice, &mut self.checks, &mut out);
-        for Sent {
-            server,
-            tag,
-            command,
-        } in out
-        {
-            let generation = self.servers[server].generation;
-            self.send(|| Event::Ask {
+        for sent in out {
+            let (server, tag) = (sent.server, sent.tag);
+            let call = Call {
                 client,
                 server,
-                generation,
                 tag,
-                command: command.clone(),
-            });
+            };
+            let generation = self.servers[server].generation;
+            self.send(|| Event::Ask(call, generation, sent.command.clone()));
             let patience = self.now + u64::try_from(self.climate.ttl.as_micros()).unwrap() / 5;
-            self.at(
-                patience,
-                Event::Silence {
-                    client,
-                    server,
-                    tag,
-                },
-            );
+            self.at(patience, Event::Silence(call));
         }
         let wake_at = self.clients[client].wake_at(self.now);
         let wake_at = wake_at.max(self.now + 1);

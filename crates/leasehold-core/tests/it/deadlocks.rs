@@ -94,13 +94,10 @@ impl World {
             let (key, mode, _) = worker.plan[worker.claimed];
             let context = worker.contexts[worker.claimed].clone();
             let pid = u32::try_from(number).unwrap();
+            let id = Self::id(number, worker.claimed);
             let claim = Claim {
                 owner: ClientInfo::new("host", pid, None).within(context),
-                ..Claim::new(
-                    Self::id(number, worker.claimed),
-                    mode,
-                    Duration::from_secs(60),
-                )
+                ..Claim::new(id, mode, Duration::from_secs(60))
             };
             let asked_before = self.stands(number).is_some();
             self.queues[key].apply(&Command::Claim(claim), NOW);
@@ -296,25 +293,33 @@ proptest! {
     }
 }
 
-fn claim(context: Option<&ClaimContext>, id: &str, weight: u64) -> ClaimState {
+fn claim(context: &ClaimContext, id: &str) -> ClaimState {
+    ClaimState {
+        context: Some(context.clone()),
+        ..undeclared(id)
+    }
+}
+
+/// One that does not say for whom it is made.
+fn undeclared(id: &str) -> ClaimState {
     ClaimState {
         id: id.to_owned(),
         index: 0,
-        context: context.cloned(),
-        weight,
+        context: None,
+        weight: 1,
         token: Token::NONE,
         leaves: false,
     }
 }
 
-fn mutex(holder: &ClaimState, waiters: &[&ClaimState]) -> KeyClaims {
-    let with_index = |(index, claim): (usize, &&ClaimState)| ClaimState {
+fn mutex(holder: ClaimState, waiters: &[ClaimState]) -> KeyClaims {
+    let with_index = |(index, claim): (usize, &ClaimState)| ClaimState {
         index,
-        ..(*claim).clone()
+        ..claim.clone()
     };
     KeyClaims {
         units: 1,
-        holders: vec![holder.clone()],
+        holders: vec![holder],
         waiters: waiters.iter().enumerate().map(with_index).collect(),
     }
 }
@@ -324,34 +329,24 @@ fn mutex(holder: &ClaimState, waiters: &[&ClaimState]) -> KeyClaims {
 fn children_of_one_context_do_not_block_each_other() {
     let [outer, other] = [1, 2].map(ClaimContext::from_random);
     let [one, two] = [3, 4].map(|bits| outer.child(bits).unwrap());
-    let keys = |waiting: &ClaimContext| {
+    let keys = |holding: &ClaimContext, waiting: &ClaimContext| {
         [
-            mutex(&claim(Some(&one), "a", 1), &[&claim(Some(&other), "b", 1)]),
-            mutex(
-                &claim(Some(&other), "c", 1),
-                &[&claim(Some(waiting), "d", 1)],
-            ),
+            mutex(claim(holding, "a"), &[claim(&other, "b")]),
+            mutex(claim(&other, "c"), &[claim(waiting, "d")]),
         ]
     };
-    assert_eq!(Deadlocks::among(&keys(&two)), Deadlocks::default());
-    assert_eq!(Deadlocks::among(&keys(&one)).circles.len(), 1);
+    let circles = |keys: [KeyClaims; 2]| Deadlocks::among(&keys).circles.len();
+    assert_eq!(Deadlocks::among(&keys(&one, &two)), Deadlocks::default());
+    assert_eq!(circles(keys(&one, &one)), 1);
     // A holder waits for all that is within its context.
-    let held_outside = mutex(
-        &claim(Some(&outer), "a", 1),
-        &[&claim(Some(&other), "b", 1)],
-    );
-    let [_, second] = keys(&two);
-    assert_eq!(Deadlocks::among(&[held_outside, second]).circles.len(), 1);
+    assert_eq!(circles(keys(&outer, &two)), 1);
 }
 
 #[test]
 fn who_waits_for_itself_is_found() {
     let outer = ClaimContext::from_random(1);
     let inner = outer.child(2).unwrap();
-    let keys = [mutex(
-        &claim(Some(&outer), "a", 1),
-        &[&claim(Some(&inner), "b", 1)],
-    )];
+    let keys = [mutex(claim(&outer, "a"), &[claim(&inner, "b")])];
     let found = Deadlocks::among(&keys);
     assert_eq!(found.circles.len(), 1);
     assert_eq!(found.circles[0][0].holds, [(0, 0)]);
@@ -361,24 +356,16 @@ fn who_waits_for_itself_is_found() {
 #[test]
 fn who_waits_behind_a_deadlock_is_not_part_of_it() {
     let [a, b] = [1, 2].map(ClaimContext::from_random);
+    let waiters = [undeclared("x"), claim(&b, "b"), undeclared("y")];
     let keys = [
-        mutex(
-            &claim(Some(&a), "a", 1),
-            &[
-                &claim(None, "x", 1),
-                &claim(Some(&b), "b", 1),
-                &claim(None, "y", 1),
-            ],
-        ),
-        mutex(&claim(Some(&b), "c", 1), &[&claim(Some(&a), "d", 1)]),
-        mutex(&claim(None, "e", 1), &[&claim(Some(&a), "f", 1)]),
+        mutex(claim(&a, "a"), &waiters),
+        mutex(claim(&b, "c"), &[claim(&a, "d")]),
+        mutex(undeclared("e"), &[claim(&a, "f")]),
     ];
     let found = Deadlocks::among(&keys);
     assert_eq!(found.stuck, [0, 1]);
-    let mut circle: Vec<_> = found.circles[0]
-        .iter()
-        .map(|it| (it.key, it.waiter))
-        .collect();
+    let circle = found.circles[0].iter().map(|it| (it.key, it.waiter));
+    let mut circle: Vec<_> = circle.collect();
     circle.sort_unstable();
     assert_eq!((found.circles.len(), circle), (1, vec![(0, 1), (1, 0)]));
 }
@@ -387,23 +374,18 @@ fn who_waits_behind_a_deadlock_is_not_part_of_it() {
 #[test]
 fn who_leaves_by_itself_blocks_nobody() {
     let [a, b] = [1, 2].map(ClaimContext::from_random);
-    let circle = |first: ClaimState| {
-        [
-            mutex(&first, &[&claim(Some(&b), "b", 1)]),
-            mutex(&claim(Some(&b), "c", 1), &[&claim(Some(&a), "d", 1)]),
-        ]
+    let found = |first: ClaimState| {
+        Deadlocks::among(&[
+            mutex(first, &[claim(&b, "b")]),
+            mutex(claim(&b, "c"), &[claim(&a, "d")]),
+        ])
     };
-    assert_eq!(
-        Deadlocks::among(&circle(claim(Some(&a), "a", 1)))
-            .circles
-            .len(),
-        1
-    );
+    assert_eq!(found(claim(&a, "a")).circles.len(), 1);
     let kept = ClaimState {
         leaves: true,
-        ..claim(Some(&a), "a", 1)
+        ..claim(&a, "a")
     };
-    for first in [kept, claim(None, "a", 1)] {
-        assert_eq!(Deadlocks::among(&circle(first)), Deadlocks::default());
+    for first in [kept, undeclared("a")] {
+        assert_eq!(found(first), Deadlocks::default());
     }
 }

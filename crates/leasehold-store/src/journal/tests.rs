@@ -13,9 +13,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::copy::Copy;
 use super::entry::{self, Steps};
-use super::keys::Keys;
+use super::keys::{Keys, Slot};
 use super::{Entry, News, Position};
 use crate::error::ErrorKind;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn inbox(number: u64) -> Inbox {
     Inbox::from_random(number)
@@ -101,6 +103,23 @@ fn history() -> impl Iterator<Item = (StoreTime, u64, Steps<'static>)> {
     })
 }
 
+/// Of a client that has this inbox.
+fn claim(number: u64, by: Inbox, ttl: Duration) -> Claim {
+    Claim {
+        inbox: Some(by),
+        ..Claim::new(ClaimId::from_random(number.into()), Mode::EXCLUSIVE, ttl)
+    }
+}
+
+fn release(number: u64) -> Command {
+    Command::Release(Release {
+        id: ClaimId::from_random(number.into()),
+        hand_off: true,
+        settled: true,
+        unused: false,
+    })
+}
+
 fn news(base: Option<Vec<u8>>, entries: Vec<Entry>, offset: u64) -> News {
     News {
         base,
@@ -162,12 +181,7 @@ fn what_is_foretold_comes_true() {
             .collect();
         let claim = Claim {
             wait: false,
-            inbox: Some(inbox(dice(5))),
-            ..Claim::new(
-                ClaimId::from_random(99),
-                Mode::EXCLUSIVE,
-                Duration::from_secs(1),
-            )
+            ..claim(99, inbox(dice(5)), SECOND)
         };
         if let Some(reply) = copy.queue.refused(&claim, at) {
             refused += 1;
@@ -229,20 +243,11 @@ fn who_was_not_heard_learns_it_by_a_base() {
     };
     let mut copy = Copy::default();
     for number in 1..4 {
-        let claim = Claim {
-            inbox: Some(inbox(number)),
-            ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(60))
-        };
-        let claim = steps(Command::Claim(claim));
+        let claim = steps(Command::Claim(claim(number, inbox(number), 60 * SECOND)));
         copy.take(&claim, start, 0).unwrap();
     }
     let mut release = |number, dead| {
-        let release = steps(Command::Release(Release {
-            id: id(number),
-            hand_off: true,
-            settled: true,
-            unused: false,
-        }));
+        let release = steps(release(number));
         copy.take(&release, start, dead).unwrap();
         let holder = copy.queue.look(start).holders[0].claim.id_hint.clone();
         (holder, copy.base().unwrap())
@@ -338,6 +343,13 @@ fn an_impossible_time_is_no_step() {
     assert_eq!(copy.queue, Copy::default().queue);
 }
 
+/// A client with this inbox holds the key.
+fn hold(slot: &Slot, by: Inbox) {
+    let claim = Command::Claim(claim(1, by, SECOND));
+    let mut copy = slot.turn.try_lock().unwrap();
+    let _granted = copy.queue.apply(&claim, StoreTime(1));
+}
+
 /// Who is asked just now may concern the client, too: what was asked may have been on its way before
 /// others rang.
 #[test]
@@ -346,17 +358,7 @@ fn a_key_in_a_round_trip_is_looked_at_again() {
     let keys = Keys::new(mine.clone());
     let names = ["asked", "idle", "mine"].map(|name| Key::new(name).unwrap());
     let slots = names.each_ref().map(|name| keys.get(name));
-    let claim = Claim {
-        inbox: Some(mine),
-        ..Claim::new(
-            ClaimId::from_random(1),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(1),
-        )
-    };
-    let mut copy = slots[2].turn.try_lock().unwrap();
-    let _granted = copy.queue.apply(&Command::Claim(claim), StoreTime(1));
-    drop(copy);
+    hold(&slots[2], mine);
     let _turn = slots[0].turn.try_lock().unwrap();
     let mut found = keys.of_concern();
     found.sort_unstable();
@@ -370,17 +372,7 @@ fn what_concerns_a_client_is_not_forgotten() {
     let keys = Keys::new(mine.clone());
     let held = Key::new("held").unwrap();
     let slot = keys.get(&held);
-    let claim = Claim {
-        inbox: Some(mine),
-        ..Claim::new(
-            ClaimId::from_random(1),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(1),
-        )
-    };
-    let mut copy = slot.turn.try_lock().unwrap();
-    let _granted = copy.queue.apply(&Command::Claim(claim), StoreTime(1));
-    drop(copy);
+    hold(&slot, mine);
     drop(slot);
     for number in 0..3_000 {
         keys.get(&Key::new(format!("{number}")).unwrap());

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, ClaimId, Command, Inbox, Key, Mode, Push, Release, StoreTime};
+use leasehold_core::{Command, Inbox, Key, Push, StoreTime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::entry::{self, Steps};
 use super::super::{
     Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
 };
+use super::{SECOND, inbox, release};
 use crate::error::{ErrorKind, StoreError};
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records as _, Step};
@@ -152,24 +153,7 @@ struct Open;
 impl Listening for Open {}
 
 fn claim(number: u64) -> Command {
-    Command::Claim(Claim {
-        wait: true,
-        inbox: Some(Inbox::from_random(number)),
-        ..Claim::new(
-            ClaimId::from_random(number.into()),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(60),
-        )
-    })
-}
-
-fn release(number: u64) -> Command {
-    Command::Release(Release {
-        id: ClaimId::from_random(number.into()),
-        hand_off: true,
-        settled: true,
-        unused: false,
-    })
+    Command::Claim(super::claim(number, inbox(number), 60 * SECOND))
 }
 
 async fn step(store: &JournalStore<OneKey>, command: Command) {

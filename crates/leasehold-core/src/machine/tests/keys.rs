@@ -26,14 +26,7 @@ fn asking() -> (Keys, [Transmit; 2]) {
 
 /// What the store says of a claim of this arrival number.
 fn said(arrival: u64, token: Option<u64>, behind: Option<u64>) -> Response {
-    heard(Reply::Standing(Standing {
-        arrival: Arrival(arrival),
-        token: token.map(Token),
-        behind: behind.map(Arrival),
-        position: u64::from(token.is_none() || behind.is_some()),
-        deadline: StoreTime(0),
-        blocked_until: None,
-    }))
+    heard(Reply::Standing(place(arrival, token, behind)))
 }
 
 fn phase(keys: &Keys, number: ClaimNumber) -> Phase {

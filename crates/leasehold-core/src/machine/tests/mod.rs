@@ -74,27 +74,28 @@ pub(super) fn heard(reply: Reply) -> Response {
     }
 }
 
+/// What the store says of a claim with this arrival number.
+fn place(arrival: u64, token: Option<u64>, behind: Option<u64>) -> Standing {
+    Standing {
+        arrival: Arrival(arrival),
+        token: token.map(Token),
+        behind: behind.map(Arrival),
+        position: u64::from(token.is_none() || behind.is_some()),
+        deadline: StoreTime(0),
+        blocked_until: None,
+    }
+}
+
 pub(super) fn standing(token: Option<u64>) -> Reply {
     Reply::Standing(Standing {
-        arrival: Arrival(7),
-        token: token.map(Token),
-        behind: None,
-        position: u64::from(token.is_none()),
-        deadline: StoreTime(0),
         blocked_until: token.is_none().then_some(STORE + TTL),
+        ..place(7, token, None)
     })
 }
 
 /// Granted with this token, behind the claim with that number.
 pub(super) fn behind(token: u64, ahead: u64) -> Reply {
-    Reply::Standing(Standing {
-        arrival: Arrival(7),
-        token: Some(Token(token)),
-        behind: Some(Arrival(ahead)),
-        position: 1,
-        deadline: StoreTime(0),
-        blocked_until: None,
-    })
+    Reply::Standing(place(7, Some(token), Some(ahead)))
 }
 
 pub(super) fn waiting() -> ClaimMachine {

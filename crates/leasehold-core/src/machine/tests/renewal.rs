@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::terms;
+use super::{place, terms};
 use crate::machine::renewal::Renewal;
 use crate::machine::types::Granted;
 use crate::machine::{LeaseState, Loss, RenewalPolicy, Terms};
@@ -22,12 +22,8 @@ fn valid(sent: Moment, ttl: Duration) -> Validity {
 
 fn standing(arrival: u64, token: Option<u64>) -> Reply {
     Reply::Standing(Standing {
-        arrival: Arrival(arrival),
-        token: token.map(Token),
-        behind: None,
-        position: u64::from(token.is_none()),
-        deadline: StoreTime(0),
         blocked_until: token.is_none().then_some(StoreTime(0)),
+        ..place(arrival, token, None)
     })
 }
 

@@ -32,12 +32,9 @@ fn waiter(give_up: Option<Moment>) -> Waiter {
 
 fn standing(position: u64, left: u64) -> Reply {
     Reply::Standing(Standing {
-        arrival: Arrival(7),
-        token: (position == 0).then_some(Token(70)),
         position,
-        deadline: StoreTime(0),
-        behind: None,
         blocked_until: (position > 0).then(|| STORE + ms(left)),
+        ..super::place(7, (position == 0).then_some(70), None)
     })
 }
 

@@ -25,6 +25,14 @@ fn wants(who: usize) -> Claim {
     }
 }
 
+/// One that is held for so long at least.
+fn held_for(who: usize, min_hold: Duration) -> Command {
+    Command::Claim(Claim {
+        min_hold,
+        ..claim(who, id(who), Mode::EXCLUSIVE)
+    })
+}
+
 const ALL: [Verb; 12] = {
     use Verb::*;
     [
@@ -142,11 +150,8 @@ proptest! {
 #[test]
 fn a_minimum_hold_begins_with_the_grant() {
     let mut cast = Cast::new(wants);
-    cast.apply(&Command::Claim(claim(0, id(0), Mode::EXCLUSIVE)));
-    cast.apply(&Command::Claim(Claim {
-        min_hold: Duration::from_secs(5),
-        ..claim(1, id(1), Mode::EXCLUSIVE)
-    }));
+    cast.apply(&held_for(0, Duration::ZERO));
+    cast.apply(&held_for(1, Duration::from_secs(5)));
     cast.pass(Duration::from_secs(9));
     cast.apply(&release(id(0)));
     let granted = cast.clock;
@@ -164,10 +169,7 @@ fn a_minimum_hold_begins_with_the_grant() {
 #[test]
 fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
     let mut cast = Cast::new(wants);
-    cast.apply(&Command::Claim(Claim {
-        min_hold: 2 * LEASE,
-        ..claim(1, id(1), Mode::EXCLUSIVE)
-    }));
+    cast.apply(&held_for(1, 2 * LEASE));
     let granted = cast.look().holders[0].claim.arrival;
     let inbox = inbox(1);
     cast.apply(&Command::Unheard {
@@ -210,10 +212,7 @@ fn an_owner_does_not_enter_where_only_its_minimum_hold_is_left() {
 #[test]
 fn break_ends_a_minimum_hold() {
     let mut cast = Cast::new(wants);
-    cast.apply(&Command::Claim(Claim {
-        min_hold: LEASE,
-        ..claim(1, id(1), Mode::EXCLUSIVE)
-    }));
+    cast.apply(&held_for(1, LEASE));
     cast.apply(&release(id(1)));
     assert!(!cast.is_free());
     cast.apply(&break_all());
@@ -224,11 +223,8 @@ fn break_ends_a_minimum_hold() {
 #[test]
 fn voided_claims_leave_their_minimum_holds() {
     let mut cast = Cast::new(wants);
-    cast.apply(&Command::Claim(Claim {
-        min_hold: LEASE / 2,
-        ..claim(1, id(1), Mode::EXCLUSIVE)
-    }));
-    cast.apply(&Command::Claim(claim(2, id(2), Mode::EXCLUSIVE)));
+    cast.apply(&held_for(1, LEASE / 2));
+    cast.apply(&held_for(2, Duration::ZERO));
     cast.queue.void_claims();
     let seen = cast.look();
     assert_eq!((seen.holders.len(), seen.waiters.len()), (1, 0));

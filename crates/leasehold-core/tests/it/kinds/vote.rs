@@ -9,6 +9,7 @@ use leasehold_core::{
 
 const TTL: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(60);
+const RELEASED: Reply = Reply::Released { held: true };
 
 fn at(second: u64) -> StoreTime {
     StoreTime(1_000_000_000 + second * 1_000_000)
@@ -63,6 +64,13 @@ impl Server {
         }
     }
 
+    /// It is accepted with the token that it proposes, and lives for a TTL from then on.
+    #[track_caller]
+    fn accepts(&mut self, number: u64, token: u64, second: u64) {
+        let granted = self.granted(number, token, second);
+        assert_eq!(granted, Some((token, at(second) + TTL)));
+    }
+
     /// What has to be passed to be accepted, where a proposal is not.
     fn outbid(&mut self, number: u64, token: u64, second: u64) -> Option<u64> {
         match self.ask(&propose(number, token), second) {
@@ -84,27 +92,19 @@ impl Server {
 #[test]
 fn a_token_is_accepted_from_one_claim_and_only_above_all_others() {
     let mut server = Server::default();
-    assert_eq!(server.granted(1, 50, 0), Some((50, at(10))));
-    assert_eq!(
-        server.granted(1, 50, 1),
-        Some((50, at(11))),
-        "asking again raises"
-    );
+    server.accepts(1, 50, 0);
+    // Asking again raises.
+    server.accepts(1, 50, 1);
     let blocked_until = at(11);
-    assert_eq!(
-        server.ask(&propose(2, 60), 1),
-        Reply::Busy { blocked_until }
-    );
+    let busy = Reply::Busy { blocked_until };
+    assert_eq!(server.ask(&propose(2, 60), 1), busy);
     // Its lease is over, and its token is not to be had again.
     for token in [49, 50] {
         assert_eq!(server.outbid(2, token, 20), Some(50));
     }
-    assert_eq!(server.granted(2, 51, 20), Some((51, at(30))));
-    assert_eq!(
-        server.granted(2, 52, 20),
-        Some((52, at(30))),
-        "upgraded in place"
-    );
+    server.accepts(2, 51, 20);
+    // Upgraded in place.
+    server.accepts(2, 52, 20);
     assert_eq!(server.outbid(2, 51, 20), Some(52), "and not downgraded");
     assert_eq!(server.holders(20), [52]);
 }
@@ -116,9 +116,8 @@ fn what_comes_after_its_own_release_is_refused() {
     assert_eq!(server.ask(&void(1, 50, false), 0), Reply::Absent);
     assert_eq!(server.outbid(1, 50, 0), Some(50));
     assert_eq!(server.renewed(1, 0), Reply::Gone);
-    assert_eq!(server.granted(1, 51, 0), Some((51, at(10))));
-    let released = Reply::Released { held: true };
-    assert_eq!(server.ask(&void(1, 51, true), 0), released);
+    server.accepts(1, 51, 0);
+    assert_eq!(server.ask(&void(1, 51, true), 0), RELEASED);
     assert_eq!(server.ask(&void(1, 51, true), 0), Reply::Absent);
     // The id stays released, whatever it proposes.
     assert_eq!(server.ask(&propose(1, 60), 0), Reply::Gone);
@@ -132,20 +131,11 @@ fn a_contender_that_gives_up_does_not_disturb_the_holder() {
     server.ask(&propose(2, 70), 1);
     assert_eq!(server.ask(&void(2, 70, false), 1), Reply::Absent);
     assert!(server.renewed(1, 2).is_grant());
-    assert_eq!(
-        server.granted(1, 50, 3),
-        Some((50, at(13))),
-        "a lost answer"
-    );
-    assert_eq!(
-        server.ask(&void(1, 50, true), 4),
-        Reply::Released { held: true }
-    );
-    assert_eq!(
-        server.outbid(3, 70, 4),
-        Some(70),
-        "what was given up is void"
-    );
+    // A lost answer.
+    server.accepts(1, 50, 3);
+    assert_eq!(server.ask(&void(1, 50, true), 4), RELEASED);
+    let outbid = server.outbid(3, 70, 4);
+    assert_eq!(outbid, Some(70), "what was given up is void");
 }
 
 #[test]
@@ -154,39 +144,30 @@ fn a_renewal_brings_nothing_back() {
     server.ask(&propose(1, 50), 0);
     server.ask(&propose(2, 60), 11);
     assert_eq!(server.renewed(1, 12), Reply::Gone);
-    assert!(matches!(
-        server.ask(&propose(1, 50), 12),
-        Reply::Busy { .. }
-    ));
+    let busy = server.ask(&propose(1, 50), 12);
+    assert!(matches!(busy, Reply::Busy { .. }));
     server.ask(&void(2, 60, true), 13);
     assert_eq!(server.outbid(1, 50, 14), Some(60));
     // A server that lost its data takes the claim up again, if it is asked to.
     let mut empty = Server::default();
     assert_eq!(empty.renewed(1, 1), Reply::Gone);
-    assert_eq!(empty.granted(1, 50, 1), Some((50, at(11))));
+    empty.accepts(1, 50, 1);
 }
 
 #[test]
 fn a_clock_gone_mad_does_not_use_up_the_numbers() {
     let mut server = Server::default();
     let most = at(60).0;
-    let (highest, beyond) = (Token::NONE, propose(1, most + 1));
-    let most_of_all = Token::from(most);
-    assert_eq!(
-        server.ask(&beyond, 0),
-        Reply::Outbid {
-            highest,
-            most: most_of_all
-        }
-    );
-    assert_eq!(server.granted(1, most, 0), Some((most, at(10))));
+    let outbid = Reply::Outbid {
+        highest: Token::NONE,
+        most: Token::from(most),
+    };
+    assert_eq!(server.ask(&propose(1, most + 1), 0), outbid);
+    server.accepts(1, most, 0);
     server.ask(&void(1, most, true), 0);
     assert_eq!(server.outbid(2, most + 2, 0), Some(most));
-    assert_eq!(
-        server.granted(2, most + 1, 0),
-        Some((most + 1, at(10))),
-        "the next one"
-    );
+    // The next one.
+    server.accepts(2, most + 1, 0);
 }
 
 #[test]
@@ -219,7 +200,7 @@ fn a_release_wakes_the_first_that_listens() {
     });
     assert_eq!(told, [called(2), called(3)]);
     // Whoever has it does not wait, and who waits is forgotten after a while.
-    assert_eq!(server.granted(4, 61, 2), Some((61, at(12))));
+    server.accepts(4, 61, 2);
     assert_eq!(server.apply(&void(4, 61, true), 3).events, []);
     server.ask(&propose(5, 62), 3);
     server.ask(&propose(6, 63), 3);
@@ -256,5 +237,5 @@ fn breaking_fences_the_holder_and_tells_it() {
     assert_eq!(server.renewed(1, 2), Reply::Gone);
     assert_ne!(server.granted(1, 50, 2), Some((50, at(12))));
     assert_eq!(server.outbid(2, 80, 2), Some(80));
-    assert_eq!(server.granted(2, 81, 2), Some((81, at(12))));
+    server.accepts(2, 81, 2);
 }

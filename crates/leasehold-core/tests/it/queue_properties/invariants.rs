@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::{
     Arrival, BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP,
     Event, Holder, Mode, Queue, Release, ReleaseReply, Renew, RenewReply, Reply, ResizeReply,
-    Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WatchReply,
+    Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WaiterView, WatchReply,
 };
 
 use crate::queue_properties::histories::{id_shown_as, ms};
@@ -109,21 +109,18 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
     let (mut held, behind): (Vec<_>, Vec<_>) =
         reference.held().partition(|claim| reference.holds(claim));
     held.sort_by_key(|claim| (claim.token, claim.arrival));
-    let holders: Vec<_> = held.iter().map(|c| (view(c), c.token.unwrap())).collect();
-    let seen_holders: Vec<_> = seen
-        .holders
-        .iter()
-        .map(|h| (h.claim.clone(), h.token))
-        .collect();
-    assert_eq!(holders, seen_holders, "holders");
+    let holder = |c: &&Known| Holder {
+        claim: view(c),
+        token: c.token.unwrap(),
+    };
+    let holders: Vec<_> = held.iter().map(holder).collect();
+    assert_eq!(holders, seen.holders, "holders");
     let line = behind.into_iter().chain(reference.waiting());
-    let waiters: Vec<_> = line.map(view).zip(1_u64..).collect();
-    let seen_waiters: Vec<_> = seen
-        .waiters
-        .iter()
-        .map(|w| (w.claim.clone(), w.position))
+    let line = line.map(view).zip(1_u64..);
+    let waiters: Vec<_> = line
+        .map(|(claim, position)| WaiterView { claim, position })
         .collect();
-    assert_eq!(waiters, seen_waiters, "waiters");
+    assert_eq!(waiters, seen.waiters, "waiters");
     assert_eq!(seen.capacity, reference.capacity(), "capacity");
     assert_eq!(seen.last_token, reference.last_token, "last token");
     // A key that nobody has used keeps no time either.

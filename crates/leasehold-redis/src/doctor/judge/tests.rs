@@ -152,10 +152,7 @@ fn all_servers_together() {
     let one = together(&[a.clone(), Facts::default()], Some(&trial), 2);
     assert!(one.iter().all(|it| it.check != CLOCK), "of one: {one:?}");
     let error = StoreError::new(ErrorKind::Unavailable, "nobody answered");
-    let failed = Trial {
-        failed: Some(("acquire a lock", error)),
-        ..Trial::default()
-    };
+    let failed = Trial::failed("acquire a lock", error);
     assert_eq!(worst(&[a], &failed), Some(Severity::Unsafe));
     assert_eq!(worst(&[], &failed), Some(Severity::Unsafe));
 }
@@ -188,10 +185,7 @@ fn servers_that_are_new_are_not_tried() {
 fn nothing_is_promised_where_locks_cannot_be_used() {
     assert!(promised(&good()).starts_with("Exclusion"));
     let refused = StoreError::new(ErrorKind::Refused, "no");
-    let failed = || Trial {
-        failed: Some(("open the store", refused.clone())),
-        ..Trial::default()
-    };
+    let failed = || Trial::failed("open the store", refused.clone());
     for unusable in [
         with("role=slave", ""),
         with("cluster_enabled=1", ""),
@@ -313,10 +307,7 @@ fn what_could_not_be_asked_is_not_complained_of() {
 fn a_missing_right_comes_with_the_rule_that_would_do() {
     let mut facts = good();
     let error = StoreError::new(ErrorKind::Refused, "the user may not do this: evalsha");
-    facts.trial = Some(Trial {
-        failed: Some(("acquire a lock", error)),
-        ..Trial::default()
-    });
+    facts.trial = Some(Trial::failed("acquire a lock", error));
     let findings = judge(&facts);
     let scripts = findings.iter().find(|finding| finding.check == "scripts");
     let remedy = scripts.unwrap().remedy.clone().unwrap();

@@ -435,29 +435,20 @@ impl Twin {
 
     /// What the core makes of the time, and of the server's restarts.
     fn now(&mut self, clock: StoreTime, full: bool, looks: bool) -> Now {
-        let last_token = self.kind.has_last_token().then_some(self.last_token);
-        let (audited, listens) = (self.audit.is_some(), self.listens);
-        if !self.kind.is_gated() {
-            return Now {
-                last_token,
-                audited,
-                listens,
-                ..Now::from(clock)
-            };
-        }
-        let before = self.boot.marker.clone();
-        let now = self
-            .boot
-            .admit(clock, looks)
-            .expect("the terms are its own");
-        if full {
-            // There is no room for a new mark: it is closed all the same.
-            self.boot.marker = before;
+        let mut now = Now::from(clock);
+        if self.kind.is_gated() {
+            let before = self.boot.marker.clone();
+            let admitted = self.boot.admit(clock, looks);
+            now = admitted.expect("the terms are its own");
+            if full {
+                // There is no room for a new mark: it is closed all the same.
+                self.boot.marker = before;
+            }
         }
         Now {
-            last_token,
-            audited,
-            listens,
+            last_token: self.kind.has_last_token().then_some(self.last_token),
+            audited: self.audit.is_some(),
+            listens: self.listens,
             ..now
         }
     }

@@ -13,6 +13,7 @@ use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox};
 use crate::queue_properties::reference::{Expected, Reference};
 use crate::queue_properties::{invariants, told};
 
+#[derive(Default)]
 pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) reference: Reference,
@@ -54,22 +55,9 @@ pub(crate) struct Taken<'a> {
 impl World {
     pub(crate) fn new(permits: u32) -> Self {
         Self {
-            queue: Queue::default(),
-            reference: Reference::default(),
             clock: StoreTime(1_700_000_000_000_000),
-            opens: StoreTime(0),
-            listens: false,
-            passed: BTreeSet::new(),
-            floor: StoreTime(0),
             permits,
-            sent: Vec::new(),
-            audited: Audited::default(),
-            last_at: StoreTime(0),
-            highest_token: Token::NONE,
-            held: BTreeSet::new(),
-            highest_held: Token::NONE,
-            highest_arrival: Arrival(0),
-            grants: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -105,41 +105,37 @@ fn a_turn_that_comes_too_late_is_none() {
 
 #[test]
 fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
-    let passed = |terms: Terms, before: &dyn Fn(&mut ClaimMachine), millis| {
-        let mut life = held(terms);
+    type Before = fn(&mut ClaimMachine);
+    let cases: [(&str, bool, u64, Before); 7] = [
+        ("at once", true, 10, |_| {}),
+        ("not valid any more", false, 40_000, |_| {}),
+        ("others may have broken or adopted it", false, 10, |it| {
+            assert_eq!(it.expose().0, &id(1));
+        }),
+        ("another server may answer", false, 10, |it| {
+            it.handle_reconnection(at(5));
+        }),
+        ("no server answers", false, 10, |it| {
+            it.handle_disconnection();
+        }),
+        ("the same server", true, 10, |it| it.handle_reset(at(5))),
+        ("it was lost", false, 10, |it| {
+            it.handle_push(at(2), &revocation());
+        }),
+    ];
+    for (why, passes, millis, before) in cases {
+        let mut life = held(terms());
         before(&mut life);
         life.release(at(millis));
-        life.passed()
-    };
-    assert_eq!(passed(terms(), &|_| {}, 10), Some((Arrival(7), Token(7))));
-    assert_eq!(passed(terms(), &|_| {}, 40_000), None, "not valid any more");
-    let told = |life: &mut ClaimMachine| assert_eq!(life.expose().0, &id(1));
-    assert_eq!(
-        passed(terms(), &told, 10),
-        None,
-        "others may have broken or adopted it"
-    );
-    let unfair = Terms {
+        let passed = passes.then_some((Arrival(7), Token(7)));
+        assert_eq!(life.passed(), passed, "{why}");
+    }
+    let mut unfair = held(Terms {
         hand_off: false,
         ..terms()
-    };
-    assert_eq!(passed(unfair, &|_| {}, 10), None, "others may come first");
-    let lost = |life: &mut ClaimMachine| life.handle_reconnection(at(5));
-    assert_eq!(
-        passed(terms(), &lost, 10),
-        None,
-        "another server may answer"
-    );
-    let lost = |life: &mut ClaimMachine| life.handle_disconnection();
-    assert_eq!(passed(terms(), &lost, 10), None, "no server answers");
-    let missed = |life: &mut ClaimMachine| life.handle_reset(at(5));
-    assert_eq!(
-        passed(terms(), &missed, 10),
-        Some((Arrival(7), Token(7))),
-        "the same server"
-    );
-    let revoked = |life: &mut ClaimMachine| life.handle_push(at(2), &revocation());
-    assert_eq!(passed(terms(), &revoked, 10), None, "it was lost");
+    });
+    unfair.release(at(10));
+    assert_eq!(unfair.passed(), None, "others may come first");
 }
 
 /// The release of the one ahead may not have reached the store yet.

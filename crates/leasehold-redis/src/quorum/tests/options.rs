@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::RedlockOptions;
+use crate::options::RedisOptions;
 
 fn refused(url: &str) -> String {
     RedlockOptions::from_url(url).unwrap_err().message
@@ -22,12 +23,8 @@ fn a_url_says_everything() {
     assert_eq!(a.access.password.as_deref(), Some("s:cret"));
     assert_eq!((&b.access.user, &b.access.password), (&None, &None));
     assert_eq!(c.access.password.as_deref(), Some("hunter2"));
-    assert!(
-        options
-            .servers
-            .iter()
-            .all(|s| s.db == 2 && s.prefix == "p:")
-    );
+    let alike = |server: &RedisOptions| server.db == 2 && server.prefix == "p:";
+    assert!(options.servers.iter().all(alike));
     assert_eq!(options.size().unwrap().quorum(), 3);
     assert_eq!(options.max_ttl, Duration::from_secs(10));
     assert_eq!(options.node_timeout, Duration::from_millis(50));
@@ -42,10 +39,8 @@ fn a_url_says_everything() {
         .set("blue");
     assert_eq!(options, wanted);
     let shown = options.redacted_url();
-    assert!(
-        !shown.contains("cret") && !shown.contains("hunter2"),
-        "{shown}"
-    );
+    let hidden = ["cret", "hunter2"].iter().all(|it| !shown.contains(it));
+    assert!(hidden, "{shown}");
     let mut again = RedlockOptions::from_url(&shown).unwrap();
     for (server, other) in again.servers.iter_mut().zip(&options.servers) {
         let password = &other.access.password;
@@ -81,10 +76,8 @@ fn what_cannot_work_is_named() {
 fn all_who_name_the_same_servers_are_of_one_set() {
     let terms = |url| RedlockOptions::from_url(url).unwrap().terms();
     let usual = terms("redlock://a,b,c");
-    assert_eq!(
-        usual,
-        terms("redlock://:pw@c,b:6379,a/?node_timeout=1s&quorum=3")
-    );
+    let same = "redlock://:pw@c,b:6379,a/?node_timeout=1s&quorum=3";
+    assert_eq!(usual, terms(same));
     for other in [
         "redlock://a,b,d",
         "redlock://a,b,c/1",
@@ -94,21 +87,15 @@ fn all_who_name_the_same_servers_are_of_one_set() {
     ] {
         assert_ne!(usual, terms(other), "{other}");
     }
-    assert_eq!(
-        terms("redlock://a,b,c?set=blue"),
-        terms("redlock://x,y,z?set=blue")
-    );
+    let blue = terms("redlock://a,b,c?set=blue");
+    assert_eq!(blue, terms("redlock://x,y,z?set=blue"));
 }
 
 #[test]
 fn a_member_is_one_server_and_answers_for_itself() {
     let refused = RedlockOptions::from_url("redlock://h1,h2,h3/?acknowledge=1");
-    assert!(
-        refused
-            .unwrap_err()
-            .to_string()
-            .contains("each member is one server")
-    );
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("each member is one server"), "{refused}");
 }
 
 #[test]
@@ -131,7 +118,7 @@ fn a_classic_set_has_no_quarantine() {
         assert!(refused.message.contains(name), "{refused}");
     }
     let mut mixed = options;
-    mixed.servers[1] = crate::options::RedisOptions::tcp("b", 2).prefix("");
+    mixed.servers[1] = RedisOptions::tcp("b", 2).prefix("");
     assert!(mixed.check().is_err());
 }
 

@@ -16,3 +16,4 @@ mod kinds;
 mod queue_holds;
 mod queue_properties;
 mod quorum;
+mod simulation;

@@ -51,7 +51,7 @@ impl World {
             Change::Downgrade => {
                 // It reads from the sending on: the store may let readers in any time.
                 attempt.mode = Mode::SHARED;
-                self.had.downgrades += 1;
+                self.had.add("downgrades", 1);
                 attempt.update(now, |claim| claim.change(Wanted::Downgrade, now))
             }
         };
@@ -84,7 +84,7 @@ impl World {
         });
         for (change, changed) in settled {
             match (change, changed) {
-                (Change::Rotate, Changed::Done) => self.had.rotations += 1,
+                (Change::Rotate, Changed::Done) => self.had.add("rotations", 1),
                 (Change::Give { to }, Changed::Done) => self.give(client, to),
                 (Change::Give { .. }, _) => self.over(client),
                 _ => {}

@@ -2,38 +2,13 @@
 
 use std::time::Duration;
 
+use crate::simulation::Dice;
+
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
 /// Real time, in microseconds since the world began.
 pub(crate) type Real = u64;
-
-/// SplitMix64.
-#[derive(Clone)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.draw() % (high - low).max(1)
-    }
-
-    /// Whether something with so many chances in a thousand happens.
-    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
-        self.draw() % 1000 < per_mille
-    }
-
-    pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.draw()).unwrap_or(0) % of.len()]
-    }
-}
 
 /// What this world is like.
 #[derive(Debug, Clone)]

@@ -46,7 +46,7 @@ impl World {
             if adopts && self.grants.get(&arrival).is_some_and(|(c, _)| *c != client) {
                 // Another client's now, under a token of its own.
                 self.grants.remove(&arrival);
-                self.had.adoptions += 1;
+                self.had.add("adoptions", 1);
             }
             self.granted(arrival, token, client);
         }
@@ -98,7 +98,7 @@ impl World {
                 let stays = self.grants.get(arrival).map(|(_, token)| token) == left.get(arrival);
                 if !stays {
                     self.grants.remove(arrival);
-                    self.had.passed += 1;
+                    self.had.add("grants not heard", 1);
                 }
             }
         }

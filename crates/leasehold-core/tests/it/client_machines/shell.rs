@@ -265,7 +265,7 @@ impl World {
             let same = matches!(reply, Reply::Standing(s) if s.arrival == arrival);
             let no_answer = matches!(reply, Reply::Superseded | Reply::Gone | Reply::Taken);
             if no_answer && !lost {
-                self.had.stale += 1;
+                self.had.add("stale answers", 1);
                 held.ask_again = true;
             }
             self.require(lost || same || no_answer, || {
@@ -348,7 +348,8 @@ impl World {
 
     fn lose(&mut self, client: usize, loss: Loss) {
         self.tell(|| format!("client {client} lost its lease: {loss:?}"));
-        self.had.bounded += u64::from(loss == Loss::MaxHold);
+        let longest = u64::from(loss == Loss::MaxHold);
+        self.had.add("longest holds", longest);
         self.over(client);
         if self.healed {
             self.plan(self.now + MS, What::Begin(client));
@@ -373,7 +374,7 @@ impl World {
             ask_again: false,
         });
         attempt.end = end;
-        self.had.leases += 1;
+        self.had.add("leases", 1);
         self.tell(|| format!("client {client} holds {arrival} by {token} until {until:?}"));
         self.granted(arrival, token, client);
         let (low, high) = climate.hold;

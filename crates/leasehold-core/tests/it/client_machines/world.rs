@@ -8,8 +8,9 @@ use leasehold_core::{
     Mode, Moment, Queue, Reply, StoreTime, Token, Transmit,
 };
 
-use crate::client_machines::climate::{Climate, Dice, Real, SECOND};
+use crate::client_machines::climate::{Climate, Real, SECOND};
 use crate::common::break_all;
+use crate::simulation::{Counts, Dice};
 
 /// A request of a client, on one of its connections.
 #[derive(Debug, Clone, Copy)]
@@ -159,20 +160,6 @@ pub(crate) struct Client {
     pub(crate) causes: Vec<Real>,
 }
 
-/// How often what happened.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Had {
-    pub(crate) leases: u64,
-    pub(crate) rotations: u64,
-    pub(crate) adoptions: u64,
-    /// Grants that were not heard, and went on to others.
-    pub(crate) passed: u64,
-    pub(crate) downgrades: u64,
-    pub(crate) bounded: u64,
-    /// Answers about an id that was replaced meanwhile.
-    pub(crate) stale: u64,
-}
-
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) story: bool,
@@ -187,7 +174,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) highest: Token,
     pub(crate) grants: BTreeMap<Arrival, (usize, Token)>,
-    pub(crate) had: Had,
+    pub(crate) had: Counts,
     pub(crate) healed: bool,
     pub(crate) healed_at: Real,
     /// How much has happened at this very instant.
@@ -228,7 +215,7 @@ impl World {
             clients,
             highest: Token::NONE,
             grants: BTreeMap::new(),
-            had: Had::default(),
+            had: Counts::default(),
             healed: false,
             healed_at: 0,
             restless: 0,
@@ -361,17 +348,5 @@ impl World {
                 self.apply(&break_all(), None);
             }
         }
-    }
-}
-
-impl Had {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.leases += other.leases;
-        self.rotations += other.rotations;
-        self.adoptions += other.adoptions;
-        self.passed += other.passed;
-        self.downgrades += other.downgrades;
-        self.bounded += other.bounded;
-        self.stale += other.stale;
     }
 }

@@ -2,6 +2,8 @@
 
 use leasehold_core::{ClaimId, Token};
 
+use crate::simulation::Counts;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(dead_code, reason = "shown when a world fails")]
 pub(crate) enum Fault {
@@ -16,35 +18,6 @@ pub(crate) enum Fault {
     Orphan { at: u64, id: ClaimId },
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Had {
-    pub(crate) leases: u64,
-    pub(crate) leases_after_loss: u64,
-    pub(crate) renewals: u64,
-    pub(crate) busy: u64,
-    pub(crate) unanswered: u64,
-    pub(crate) reproposals: u64,
-    pub(crate) losses: u64,
-    pub(crate) quarantined: u64,
-    pub(crate) repaired: u64,
-    pub(crate) late: u64,
-}
-
-impl Had {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.leases += other.leases;
-        self.leases_after_loss += other.leases_after_loss;
-        self.renewals += other.renewals;
-        self.busy += other.busy;
-        self.unanswered += other.unanswered;
-        self.reproposals += other.reproposals;
-        self.losses += other.losses;
-        self.quarantined += other.quarantined;
-        self.repaired += other.repaired;
-        self.late += other.late;
-    }
-}
-
 /// What was seen, by the world's own time.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
@@ -53,7 +26,7 @@ pub(crate) struct Checks {
     /// Who relies on the key: until when, and with which token.
     believers: Vec<Option<(u64, Token)>>,
     pub(crate) faults: Vec<Fault>,
-    pub(crate) had: Had,
+    pub(crate) had: Counts,
 }
 
 impl Checks {
@@ -84,9 +57,9 @@ impl Checks {
             });
         }
         self.completed.push((now, token));
-        self.had.leases += 1;
-        if self.had.losses > 0 {
-            self.had.leases_after_loss += 1;
+        self.had.add("leases", 1);
+        if self.had.of("data losses") > 0 {
+            self.had.add("leases after a loss", 1);
         }
     }
 

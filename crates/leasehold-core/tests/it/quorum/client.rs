@@ -10,7 +10,7 @@ use leasehold_core::{
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::climate::{Broken, Climate, MAX_TTL};
-use crate::quorum::world::Dice;
+use crate::simulation::Dice;
 
 /// What an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Client {
             State::Idle { .. } => {
                 let wall = self.counts_from(wall);
                 let counts = self.climate.broken == Broken::CountersOnly;
-                if counts || dice.of_thousand(300) {
+                if counts || dice.chance(300) {
                     // Another process takes its place.
                     self.seen = Token::NONE;
                 }
@@ -224,7 +224,7 @@ impl Client {
                 let valid = !it.validity.remaining(moment).is_zero();
                 if !valid || now >= it.release_at || self.retired {
                     checks.ends(self.number);
-                    if !dice.of_thousand(self.climate.deaths) {
+                    if !dice.chance(self.climate.deaths) {
                         self.leave(it.id, it.token, moment, (true, valid), dice);
                     }
                     return (self.pause(now, dice), false);
@@ -237,7 +237,7 @@ impl Client {
                 match ended {
                     Some((RoundVerdict::Held { .. }, sent)) => {
                         it.validity.confirm(sent, self.climate.ttl);
-                        checks.had.renewals += 1;
+                        checks.had.add("renewals", 1);
                         let until = self.real(it.validity.until());
                         checks.believes(self.number, it.token, now, until);
                         it.renew_at = now + dice.up_to(self.climate.ttl / 2);
@@ -322,10 +322,10 @@ impl Client {
                 };
                 return (State::Held(held), true);
             }
-            RoundVerdict::Busy { .. } => checks.had.busy += 1,
+            RoundVerdict::Busy { .. } => checks.had.add("busy bids", 1),
             RoundVerdict::Unanswered => {
-                checks.had.unanswered += 1;
-                if dice.of_thousand(500) && !self.retired {
+                checks.had.add("bids without an answer", 1);
+                if dice.chance(500) && !self.retired {
                     let (token, at, held) = (it.bid.token(), self.moment(it.began), false);
                     let before = Proposed { token, at, held };
                     let wall = self.counts_from(wall);
@@ -392,7 +392,7 @@ impl Client {
     ) {
         let moment = self.moment(now);
         if matches!(reply, Reply::Quarantined { .. }) {
-            checks.had.quarantined += 1;
+            checks.had.add("quarantined votes", 1);
         }
         match tag {
             Tag::Bid(number, token) => {
@@ -405,7 +405,7 @@ impl Client {
                     }
                     it.bid.handle_reply(moment, server, token, reply, at);
                     if it.bid.token() != before {
-                        checks.had.reproposals += 1;
+                        checks.had.add("further proposals", 1);
                     }
                 }
             }

@@ -20,9 +20,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRng};
 
 use crate::common;
-use crate::quorum::checks::{Fault, Had};
+use crate::quorum::checks::Fault;
 use crate::quorum::climate::{Broken, Climate};
 use crate::quorum::world::World;
+use crate::simulation::Counts;
 
 fn config() -> Config {
     common::config(1_500, 0x0f_5e7)
@@ -33,7 +34,7 @@ fn cases() -> u32 {
     config().cases
 }
 
-fn live(climate: &Climate) -> (Had, Vec<Fault>) {
+fn live(climate: &Climate) -> (Counts, Vec<Fault>) {
     let mut world = World::new(climate);
     world.run();
     (world.checks.had, world.checks.faults)
@@ -51,16 +52,16 @@ proptest! {
 
 /// The worlds of `broken`, as many as are needed to have such a fault, and what
 /// happened in all of them.
-fn worlds(broken: Broken, wanted: impl Fn(&Fault) -> bool) -> (Had, Option<(u32, Fault)>) {
+fn worlds(broken: Broken, wanted: impl Fn(&Fault) -> bool) -> (Counts, Option<(u32, Fault)>) {
     let strategy = climate::worlds(broken);
     let config = config();
     let rng = TestRng::deterministic_rng(config.rng_algorithm);
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
-    let mut all = Had::default();
+    let mut all = Counts::default();
     for number in 0..cases() {
         let climate = strategy.new_tree(&mut runner).unwrap().current();
         let (had, faults) = live(&climate);
-        all.add(had);
+        all.add_all(&had);
         if let Some(fault) = faults.into_iter().find(&wanted) {
             return (all, Some((number, fault)));
         }
@@ -80,19 +81,19 @@ fn enough_happens_in_these_worlds() {
     assert_eq!(found, None);
     eprintln!("{had:?}");
     let worlds = u64::from(cases());
-    for (what, count) in [
-        ("leases", had.leases),
-        ("renewals", had.renewals),
-        ("busy bids", had.busy),
-        ("bids without an answer", had.unanswered),
-        ("further proposals", had.reproposals),
-        ("data losses", had.losses),
-        ("quarantined votes", had.quarantined),
-        ("repaired votes", had.repaired),
-        ("messages after their release", had.late),
-        ("leases after a loss", had.leases_after_loss),
+    for what in [
+        "leases",
+        "renewals",
+        "busy bids",
+        "bids without an answer",
+        "further proposals",
+        "data losses",
+        "quarantined votes",
+        "repaired votes",
+        "messages after their release",
+        "leases after a loss",
     ] {
-        assert!(count > worlds / 2, "too few {what}: {had:?}");
+        assert!(had.of(what) > worlds / 2, "too few {what}: {had:?}");
     }
 }
 

@@ -10,39 +10,13 @@ use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::client::{Client, Tag};
 use crate::quorum::climate::{Climate, MAX_TTL};
 use crate::quorum::server::Server;
+use crate::simulation::Dice;
 
 /// When the world begins: a time of day with room to both sides.
 const START: u64 = 10_000_000_000;
 
 /// For how long clients begin something new.
 const LIFE: u64 = 12_000_000;
-
-/// Numbers from a seed (SplitMix64).
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides
-    }
-
-    pub(crate) fn of_thousand(&mut self, times: u64) -> bool {
-        self.roll(1_000) < times
-    }
-
-    pub(crate) fn up_to(&mut self, most: Duration) -> u64 {
-        self.roll(u64::try_from(most.as_micros()).unwrap() + 1)
-    }
-
-    /// Between `-most` and `most`.
-    pub(crate) fn around(&mut self, most: u64) -> i64 {
-        i64::try_from(self.roll(2 * most + 1)).unwrap() - i64::try_from(most).unwrap()
-    }
-}
 
 /// A request between a client and a server.
 #[derive(Debug, Clone, Copy)]
@@ -146,11 +120,14 @@ impl World {
                 let renews = matches!(call.tag, Tag::Extension(..));
                 let answer = it.take(&command, renews, self.now);
                 let votes = answer.0.has_token();
-                self.checks.had.repaired += u64::from(renews && lacks && votes);
+                self.checks
+                    .had
+                    .add("repaired votes", u64::from(renews && lacks && votes));
                 let client = &self.clients[call.client];
                 let departed = |id| client.departed().any(|gone| Some(gone) == id);
                 let late = !votes && matches!(command, Command::Claim(_));
-                self.checks.had.late += u64::from(late && departed(command.id()));
+                let late = u64::from(late && departed(command.id()));
+                self.checks.had.add("messages after their release", late);
                 self.send(|| Event::Answer(call, answer));
             }
             Event::Answer(call, answer) => {
@@ -169,7 +146,7 @@ impl World {
                 // No more than the quorum bears at once, for data that is lost.
                 let lose = self.climate.loses_data;
                 self.servers[server].restart(lose);
-                self.checks.had.losses += u64::from(lose);
+                self.checks.had.add("data losses", u64::from(lose));
                 if let Some(every) = self.climate.restarts
                     && !self.ends()
                 {
@@ -211,13 +188,13 @@ impl World {
 
     /// Lost, doubled, late, out of order.
     fn send(&mut self, event: impl Fn() -> Event) {
-        let copies = 1 + u64::from(self.dice.of_thousand(self.climate.doubled));
+        let copies = 1 + u64::from(self.dice.chance(self.climate.doubled));
         for _ in 0..copies {
-            if self.dice.of_thousand(self.climate.lost) {
+            if self.dice.chance(self.climate.lost) {
                 continue;
             }
             let usual = Duration::from_millis(1 + self.dice.roll(6));
-            let longest = if self.dice.of_thousand(self.climate.late) {
+            let longest = if self.dice.chance(self.climate.late) {
                 self.climate.latest
             } else {
                 usual

@@ -20,6 +20,16 @@ pub(crate) enum Tag {
     Farewell(u64),
 }
 
+/// What a client goes on with: the time, and where it draws, reports and sends.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: u64,
+    /// The time of day, as the client has it.
+    pub(crate) wall: u64,
+    pub(crate) dice: &'a mut Dice,
+    pub(crate) checks: &'a mut Checks,
+    pub(crate) out: Vec<Sent>,
+}
+
 /// A request to a server.
 pub(crate) struct Sent {
     pub(crate) server: usize,
@@ -140,19 +150,12 @@ impl Client {
         self.climate.ttl / 5
     }
 
-    /// Goes on as far as it can at `now`.
-    pub(crate) fn go_on(
-        &mut self,
-        now: u64,
-        wall: u64,
-        dice: &mut Dice,
-        checks: &mut Checks,
-        out: &mut Vec<Sent>,
-    ) {
-        let moment = self.moment(now);
+    /// Goes on as far as it can now.
+    pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        let moment = self.moment(turn.now);
         loop {
-            let state = std::mem::replace(&mut self.state, State::Idle { until: now });
-            let (next, again) = self.step(state, now, wall, moment, dice, checks, out);
+            let state = std::mem::replace(&mut self.state, State::Idle { until: turn.now });
+            let (next, again) = self.step(state, turn);
             self.state = next;
             if !again {
                 break;
@@ -160,7 +163,7 @@ impl Client {
         }
         for leaving in &mut self.leaving {
             while let Some(server) = leaving.farewell.poll_transmit(moment) {
-                out.push(Sent {
+                turn.out.push(Sent {
                     server,
                     tag: Tag::Farewell(leaving.number),
                     command: Command::Void(leaving.void.clone()),
@@ -169,23 +172,14 @@ impl Client {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the world hands all of it in")]
-    fn step(
-        &mut self,
-        state: State,
-        now: u64,
-        wall: u64,
-        moment: Moment,
-        dice: &mut Dice,
-        checks: &mut Checks,
-        out: &mut Vec<Sent>,
-    ) -> (State, bool) {
+    fn step(&mut self, state: State, turn: &mut Turn<'_>) -> (State, bool) {
+        let (now, moment) = (turn.now, self.moment(turn.now));
         match state {
             State::Idle { until } if now < until || self.retired => (State::Idle { until }, false),
             State::Idle { .. } => {
-                let wall = self.counts_from(wall);
+                let wall = self.counts_from(turn.wall);
                 let counts = self.climate.broken == Broken::CountersOnly;
-                if counts || dice.chance(300) {
+                if counts || turn.dice.chance(300) {
                     // Another process takes its place.
                     self.seen = Token::NONE;
                 }
@@ -207,7 +201,7 @@ impl Client {
                 it.bid.handle_timeout(moment);
                 let first = it.bid.token();
                 while let Some((server, token)) = it.bid.poll_transmit() {
-                    out.push(Sent {
+                    turn.out.push(Sent {
                         server,
                         tag: Tag::Bid(it.number, token),
                         command: self.claim(&it.id, token),
@@ -216,18 +210,18 @@ impl Client {
                 debug_assert_eq!(first, it.bid.token());
                 self.seen = self.seen.max(it.bid.seen());
                 match it.bid.verdict() {
-                    Some(verdict) => self.after_bid(verdict, it, (now, wall), dice, checks),
+                    Some(verdict) => self.after_bid(verdict, it, turn),
                     None => (State::Bidding(it), false),
                 }
             }
             State::Held(mut it) => {
                 let valid = !it.validity.remaining(moment).is_zero();
                 if !valid || now >= it.release_at || self.retired {
-                    checks.ends(self.number);
-                    if !dice.chance(self.climate.deaths) {
-                        self.leave(it.id, it.token, moment, (true, valid), dice);
+                    turn.checks.ends(self.number);
+                    if !turn.dice.chance(self.climate.deaths) {
+                        self.leave(it.id, it.token, true, valid, turn);
                     }
-                    return (self.pause(now, dice), false);
+                    return (self.pause(turn), false);
                 }
                 if let Some((asked, _, _)) = &mut it.extension {
                     asked.handle_timeout(moment);
@@ -237,24 +231,24 @@ impl Client {
                 match ended {
                     Some((RoundVerdict::Held { .. }, sent)) => {
                         it.validity.confirm(sent, self.climate.ttl);
-                        checks.had.add("renewals", 1);
+                        turn.checks.had.add("renewals", 1);
                         let until = self.real(it.validity.until());
-                        checks.believes(self.number, it.token, now, until);
-                        it.renew_at = now + dice.up_to(self.climate.ttl / 2);
+                        turn.checks.believes(self.number, it.token, now, until);
+                        it.renew_at = now + turn.dice.up_to(self.climate.ttl / 2);
                         it.extension = None;
                     }
                     Some((RoundVerdict::Unanswered, _)) => {
-                        it.renew_at = now + dice.up_to(self.climate.ttl / 10);
+                        it.renew_at = now + turn.dice.up_to(self.climate.ttl / 10);
                         it.extension = None;
                     }
                     Some(_) => {
                         if self.climate.restarts.is_none() {
                             let (at, token) = (now, it.token);
-                            checks.faults.push(Fault::LostForNothing { at, token });
+                            turn.checks.faults.push(Fault::LostForNothing { at, token });
                         }
-                        checks.ends(self.number);
-                        self.leave(it.id, it.token, moment, (true, false), dice);
-                        return (self.pause(now, dice), false);
+                        turn.checks.ends(self.number);
+                        self.leave(it.id, it.token, true, false, turn);
+                        return (self.pause(turn), false);
                     }
                     None => {}
                 }
@@ -264,7 +258,7 @@ impl Client {
                     let before = Proposed { token, at, held };
                     let mut asked = QuorumRound::again(self.config(), before, 0, moment);
                     while let Some((server, token)) = asked.poll_transmit() {
-                        out.push(Sent {
+                        turn.out.push(Sent {
                             server,
                             tag: Tag::Extension(number, token),
                             command: match self.climate.repair {
@@ -294,11 +288,9 @@ impl Client {
         &mut self,
         verdict: RoundVerdict,
         it: Bidding,
-        (now, wall): (u64, u64),
-        dice: &mut Dice,
-        checks: &mut Checks,
+        turn: &mut Turn<'_>,
     ) -> (State, bool) {
-        let moment = self.moment(now);
+        let (now, moment) = (turn.now, self.moment(turn.now));
         match verdict {
             RoundVerdict::Held { token } => {
                 let token = match self.climate.broken {
@@ -310,25 +302,26 @@ impl Client {
                 };
                 let mut validity = Validity::default();
                 validity.confirm(it.sent, self.climate.ttl);
-                checks.completed(it.began, now, token);
-                checks.believes(self.number, token, now, self.real(validity.until()));
+                turn.checks.completed(it.began, now, token);
+                turn.checks
+                    .believes(self.number, token, now, self.real(validity.until()));
                 let held = Held {
                     id: it.id,
                     token,
                     validity,
-                    renew_at: now + dice.up_to(self.climate.ttl / 2),
-                    release_at: now + dice.up_to(4 * self.climate.ttl),
+                    renew_at: now + turn.dice.up_to(self.climate.ttl / 2),
+                    release_at: now + turn.dice.up_to(4 * self.climate.ttl),
                     extension: None,
                 };
                 return (State::Held(held), true);
             }
-            RoundVerdict::Busy { .. } => checks.had.add("busy bids", 1),
+            RoundVerdict::Busy { .. } => turn.checks.had.add("busy bids", 1),
             RoundVerdict::Unanswered => {
-                checks.had.add("bids without an answer", 1);
-                if dice.chance(500) && !self.retired {
+                turn.checks.had.add("bids without an answer", 1);
+                if turn.dice.chance(500) && !self.retired {
                     let (token, at, held) = (it.bid.token(), self.moment(it.began), false);
                     let before = Proposed { token, at, held };
-                    let wall = self.counts_from(wall);
+                    let wall = self.counts_from(turn.wall);
                     let again = Bidding {
                         bid: QuorumRound::again(self.config(), before, wall, moment),
                         number: self.number(),
@@ -344,29 +337,27 @@ impl Client {
             Broken::ServersCount => it.counted,
             _ => it.bid.token(),
         };
-        self.leave(it.id, token, moment, (false, false), dice);
-        (self.pause(now, dice), false)
+        self.leave(it.id, token, false, false, turn);
+        (self.pause(turn), false)
     }
 
-    fn pause(&self, now: u64, dice: &mut Dice) -> State {
+    fn pause(&self, turn: &mut Turn<'_>) -> State {
         State::Idle {
-            until: now + dice.up_to(self.climate.ttl / 2),
+            until: turn.now + turn.dice.up_to(self.climate.ttl / 2),
         }
     }
 
     /// `held`, and whether it still does by its own clock.
-    fn leave(
-        &mut self,
-        id: ClaimId,
-        token: Token,
-        now: Moment,
-        (held, valid): (bool, bool),
-        dice: &mut Dice,
-    ) {
-        let number = self.number();
+    fn leave(&mut self, id: ClaimId, token: Token, held: bool, valid: bool, turn: &mut Turn<'_>) {
+        let (number, now) = (self.number(), self.moment(turn.now));
         let until = now + 20 * self.climate.ttl;
-        let farewell =
-            QuorumRelease::new(self.climate.size, now, until, valid, dice.roll(u64::MAX));
+        let farewell = QuorumRelease::new(
+            self.climate.size,
+            now,
+            until,
+            valid,
+            turn.dice.roll(u64::MAX),
+        );
         self.leaving.push(Leaving {
             number,
             farewell,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_core::{Command, Reply, StoreTime, Token, Void, Voided};
 
 use crate::quorum::checks::{Checks, Fault};
-use crate::quorum::client::{Client, Tag};
+use crate::quorum::client::{Client, Tag, Turn};
 use crate::quorum::climate::{Climate, MAX_TTL};
 use crate::quorum::server::Server;
 use crate::simulation::Dice;
@@ -164,9 +164,15 @@ impl World {
         let skew = u64::try_from(self.climate.skew.as_micros()).unwrap();
         let wall = i64::try_from(self.now).unwrap() + self.dice.around(skew);
         let wall = u64::try_from(wall).unwrap();
-        let mut out = Vec::new();
-        self.clients[client].go_on(self.now, wall, &mut self.dice, &mut self.checks, &mut out);
-        for sent in out {
+        let mut turn = Turn {
+            now: self.now,
+            wall,
+            dice: &mut self.dice,
+            checks: &mut self.checks,
+            out: Vec::new(),
+        };
+        self.clients[client].go_on(&mut turn);
+        for sent in turn.out {
             let (server, tag) = (sent.server, sent.tag);
             let call = Call {
                 client,

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_core::{Arrival, AuditEntry, AuditEvent, Queue, Token};
 use serde_json::Value;
 
+use crate::queue_properties::world::{arrival, granted};
+
 /// Those who hold, by what the entries have said so far.
 #[derive(Debug, Default)]
 pub(crate) struct Audited {
@@ -64,15 +66,8 @@ impl Audited {
 
 /// Those in the record who are granted and have not left.
 fn holds(queue: &Queue) -> BTreeMap<Arrival, Token> {
-    let record = serde_json::to_value(queue).unwrap();
-    let granted = record["granted"].as_array().unwrap().iter();
-    let live = granted.filter(|pair| pair[1]["kept"] != Value::Bool(true));
-    let number = |value: &Value| value.as_u64().unwrap();
-    live.map(|pair| {
-        (
-            Arrival(number(&pair[1]["arrival"])),
-            Token::from(number(&pair[0])),
-        )
-    })
-    .collect()
+    let granted = granted(queue).into_iter();
+    let live = granted.filter(|(_, entry)| entry["kept"] != Value::Bool(true));
+    live.map(|(token, entry)| (arrival(&entry), token))
+        .collect()
 }

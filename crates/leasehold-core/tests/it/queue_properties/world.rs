@@ -7,6 +7,7 @@ use leasehold_core::{
     Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Now, Outcome, Queue, Snapshot,
     StoreTime, Token, UNHEARD_CUT,
 };
+use serde_json::Value;
 
 use crate::queue_properties::audited::Audited;
 use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox};
@@ -223,31 +224,32 @@ pub(crate) fn adopts(command: &Command) -> bool {
         if renew.rotate.as_ref().is_some_and(|rotate| rotate.adopt.is_some()))
 }
 
-/// The tokens of all that are granted, those in runs and the dead as well.
+/// All that are granted, those in runs and the dead as well, as they are written down.
+pub(crate) fn granted(queue: &Queue) -> Vec<(Token, Value)> {
+    let mut record = serde_json::to_value(queue).unwrap();
+    serde_json::from_value(record["granted"].take()).unwrap()
+}
+
+pub(crate) fn arrival(entry: &Value) -> Arrival {
+    Arrival(entry["arrival"].as_u64().unwrap())
+}
+
 pub(crate) fn granted_in(queue: &Queue) -> BTreeMap<Arrival, Token> {
-    let record = serde_json::to_value(queue).unwrap();
-    let granted = record["granted"].as_array().unwrap().iter();
-    let numbers = granted.map(|granted| {
-        let (token, arrival) = (&granted[0], &granted[1]["arrival"]);
-        (
-            Arrival(arrival.as_u64().unwrap()),
-            Token::from(token.as_u64().unwrap()),
-        )
-    });
-    numbers.collect()
+    let granted = granted(queue).into_iter();
+    granted
+        .map(|(token, entry)| (arrival(&entry), token))
+        .collect()
 }
 
 /// Those that are granted behind others, as far as the queue has looked.
 pub(crate) fn followers_in(queue: &Queue) -> BTreeSet<Arrival> {
-    let record = serde_json::to_value(queue).unwrap();
     let exclusive = serde_json::to_value(Mode::EXCLUSIVE).unwrap();
-    let granted = record["granted"].as_array().unwrap();
-    let first = granted.first().map(|first| &first[0]);
+    let granted = granted(queue);
+    let first = granted.first().map(|(token, _)| *token);
     let behind = granted
         .iter()
-        .filter(|granted| Some(&granted[0]) != first && granted[1]["mode"] == exclusive);
-    let arrivals = behind.map(|granted| Arrival(granted[1]["arrival"].as_u64().unwrap()));
-    arrivals.collect()
+        .filter(|(token, entry)| Some(*token) != first && entry["mode"] == exclusive);
+    behind.map(|(_, entry)| arrival(entry)).collect()
 }
 
 /// Every claim that is in the record, dead or alive.

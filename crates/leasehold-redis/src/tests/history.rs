@@ -160,19 +160,14 @@ impl History {
             }
             23 if !calm && self.dice.one_in(3) => Command::Break {
                 by: an_owner(&mut self.dice),
-                only: match self.dice.one_in(2) {
-                    true => {
-                        let holders = queue.look(self.clock).holders;
-                        let held: Vec<_> = holders.iter().map(|holder| holder.token).collect();
-                        let gone = self.dice.one_in(4) || held.is_empty();
-                        Some(if gone {
-                            Token::from(1)
-                        } else {
-                            *self.dice.pick(&held)
-                        })
+                only: self.dice.one_in(2).then(|| {
+                    let holders = queue.look(self.clock).holders;
+                    let held: Vec<_> = holders.iter().map(|holder| holder.token).collect();
+                    match self.dice.one_in(4) || held.is_empty() {
+                        true => Token::from(1),
+                        false => *self.dice.pick(&held),
                     }
-                    false => None,
-                },
+                }),
             },
             _ => Command::Release(Release {
                 id: self.some_id(),

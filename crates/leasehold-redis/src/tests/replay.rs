@@ -474,11 +474,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
         let steps = |from: u64| {
             let claim = |number| Claim {
                 inbox: Some(Inbox::new(HEARD[0]).unwrap()),
-                min_hold: if number % 2 == 0 {
-                    second
-                } else {
-                    Duration::ZERO
-                },
+                min_hold: second * u32::from(number % 2 == 0),
                 ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * second)
             };
             [

@@ -19,6 +19,12 @@ const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', A
 const FENCED_RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
+/// Of how many keys a claim and a release are measured.
+const KEYS: usize = 2_000;
+
+/// The claims, and the releases.
+type Calls = (Vec<redis::Cmd>, Vec<redis::Cmd>);
+
 struct Bench {
     server: RedisServer,
     connection: redis::Connection,
@@ -124,15 +130,13 @@ fn calls(
     steps.chunks(together).map(call).collect()
 }
 
-fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
+fn fenced(bench: &mut Bench) -> Calls {
     let (claim, release) = (bench.load(FENCED_CLAIM), bench.load(FENCED_RELEASE));
     let mut pair = (Vec::new(), Vec::new());
-    for key in 0..keys {
+    for number in 0..KEYS {
         let id = bench.id();
-        let (key, counter) = (
-            format!("leasehold:lock:{key}"),
-            format!("leasehold:fence:{key}"),
-        );
+        let key = format!("leasehold:lock:{number}");
+        let counter = format!("leasehold:fence:{number}");
         let mut command = redis::cmd("EVALSHA");
         command
             .arg(&claim)
@@ -149,16 +153,10 @@ fn fenced(bench: &mut Bench, keys: usize) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) 
     pair
 }
 
-fn ours(
-    bench: &mut Bench,
-    keys: usize,
-    together: usize,
-    kind: Kind,
-    audit: Option<&Audit>,
-) -> (Vec<redis::Cmd>, Vec<redis::Cmd>) {
+fn ours(bench: &mut Bench, together: usize, kind: Kind, audit: Option<&Audit>) -> Calls {
     bench.load(&SCRIPTS.step.text);
     let (mut claims, mut releases) = (Vec::new(), Vec::new());
-    for key in 0..keys {
+    for key in 0..KEYS {
         let id = bench.id();
         let key = key_of(&format!("ours {key} {kind:?}"));
         let claim = claim(id.clone(), Mode::EXCLUSIVE);
@@ -172,14 +170,15 @@ fn ours(
 }
 
 /// µs of a claim and a release: in scripts, and of the whole thread.
-fn pair(
-    bench: &mut Bench,
-    (claims, releases): &(Vec<redis::Cmd>, Vec<redis::Cmd>),
-    steps: usize,
-) -> [f64; 2] {
-    let (claim, claim_cpu) = bench.cost(claims, steps);
-    let (release, release_cpu) = bench.cost(releases, steps);
+fn pair(bench: &mut Bench, (claims, releases): &Calls) -> [f64; 2] {
+    let (claim, claim_cpu) = bench.cost(claims, KEYS);
+    let (release, release_cpu) = bench.cost(releases, KEYS);
     [claim + release, claim_cpu + release_cpu]
+}
+
+/// Measures in 12 rounds at least, and in 48 at most, until what is measured is within its bounds.
+fn settles(mut is_within: impl FnMut() -> bool) -> bool {
+    (0..48).any(|round| is_within() && round >= 11)
 }
 
 fn least(rounds: &[[f64; 2]], at: usize) -> f64 {
@@ -201,7 +200,6 @@ fn ratio(ours: &[[f64; 2]], theirs: &[[f64; 2]]) -> f64 {
 
 #[test]
 fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
-    const KEYS: usize = 2_000;
     // How many travel together, where, and how many times the fenced minimum it may cost.
     const OURS: [(usize, Kind, f64); 5] = [
         (16, Kind::Alone, 1.0),
@@ -212,22 +210,17 @@ fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
     ];
     let mut bench = Bench::new();
     let (mut theirs, mut ours_all) = (Vec::new(), OURS.map(|_| Vec::new()));
-    let mut within = false;
-    for round in 0..48 {
-        let fenced = fenced(&mut bench, KEYS);
-        theirs.push(pair(&mut bench, &fenced, KEYS));
+    let within = settles(|| {
+        let fenced = fenced(&mut bench);
+        theirs.push(pair(&mut bench, &fenced));
         for ((together, kind, _), costs) in OURS.iter().zip(&mut ours_all) {
-            let ours = ours(&mut bench, KEYS, *together, *kind, None);
-            costs.push(pair(&mut bench, &ours, KEYS));
+            let ours = ours(&mut bench, *together, *kind, None);
+            costs.push(pair(&mut bench, &ours));
         }
-        within = OURS
-            .iter()
+        OURS.iter()
             .zip(&ours_all)
-            .all(|((.., bound), costs)| ratio(costs, &theirs) <= *bound);
-        if round >= 11 && within {
-            break;
-        }
-    }
+            .all(|((.., bound), costs)| ratio(costs, &theirs) <= *bound)
+    });
     let (script, cpu) = (least(&theirs, 0), least(&theirs, 1));
     eprintln!("µs a pair, fenced minimum: in scripts {script:.2}, in all {cpu:.2}");
     for ((together, kind, bound), costs) in OURS.iter().zip(&ours_all) {
@@ -245,7 +238,6 @@ fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
 /// with its networking, it is less: `docs/audit.md`.
 #[test]
 fn an_audit_log_costs_a_part_of_a_pair() {
-    const KEYS: usize = 2_000;
     // How many travel together, where, and how many times the pair without a log it may cost.
     const OURS: [(usize, Kind, f64); 3] = [
         (1, Kind::Alone, 1.5),
@@ -255,22 +247,17 @@ fn an_audit_log_costs_a_part_of_a_pair() {
     let audit = Audit::new("leasehold:", AuditLimit::Entries(10_000));
     let mut bench = Bench::new();
     let mut costs = OURS.map(|_| [Vec::new(), Vec::new()]);
-    let mut within = false;
-    for round in 0..48 {
+    let within = settles(|| {
         for ((together, kind, _), costs) in OURS.iter().zip(&mut costs) {
             for (costs, audit) in costs.iter_mut().zip([None, Some(&audit)]) {
-                let ours = ours(&mut bench, KEYS, *together, *kind, audit);
-                costs.push(pair(&mut bench, &ours, KEYS));
+                let ours = ours(&mut bench, *together, *kind, audit);
+                costs.push(pair(&mut bench, &ours));
             }
         }
-        within = OURS
-            .iter()
+        OURS.iter()
             .zip(&costs)
-            .all(|((.., bound), [without, with])| ratio(with, without) <= *bound);
-        if round >= 11 && within {
-            break;
-        }
-    }
+            .all(|((.., bound), [without, with])| ratio(with, without) <= *bound)
+    });
     for ((together, kind, bound), [without, with]) in OURS.iter().zip(&costs) {
         let [(script, all), (script_with, all_with)] =
             [without, with].map(|costs| (least(costs, 0), least(costs, 1)));

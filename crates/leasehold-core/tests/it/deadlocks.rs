@@ -123,14 +123,9 @@ impl World {
         let (key, ..) = worker.plan[worker.claimed];
         let hint = Self::id(number, worker.claimed).to_string();
         let look = self.queues[key].look(NOW);
-        let holds = look
-            .holders
-            .iter()
-            .any(|holder| holder.claim.id_hint == hint);
-        let waits = look
-            .waiters
-            .iter()
-            .any(|waiter| waiter.claim.id_hint == hint);
+        let is_it = |claim: &ClaimView| claim.id_hint == hint;
+        let holds = look.holders.iter().any(|holder| is_it(&holder.claim));
+        let waits = look.waiters.iter().any(|waiter| is_it(&waiter.claim));
         (holds || waits).then_some(holds)
     }
 

@@ -1,21 +1,20 @@
 //! Invariants that must always hold.
 
-use leasehold_core::{ClaimId, Token};
+use leasehold_core::Token;
 
 use crate::simulation::Counts;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(dead_code, reason = "shown when a world fails")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Two clients rely on the key at once.
-    TwoHolders { at: u64, tokens: (Token, Token) },
+    TwoHolders,
     /// A token that is not above those of all bids completed before it began.
-    TokenFell { at: u64, before: Token, now: Token },
+    TokenFell,
     /// A lease ended although its holder lives, its time was not over, no server
     /// had lost anything and nobody took the key.
-    LostForNothing { at: u64, token: Token },
+    LostForNothing,
     /// A server votes for a claim after it has confirmed that it left.
-    Orphan { at: u64, id: ClaimId },
+    Orphan,
 }
 
 /// What was seen, by the world's own time.
@@ -25,7 +24,8 @@ pub(crate) struct Checks {
     completed: Vec<(u64, Token)>,
     /// Who relies on the key: until when, and with which token.
     believers: Vec<Option<(u64, Token)>>,
-    pub(crate) faults: Vec<Fault>,
+    /// Each with what it is about.
+    pub(crate) faults: Vec<(Fault, String)>,
     pub(crate) had: Counts,
 }
 
@@ -43,18 +43,12 @@ impl Checks {
         if let Some(before) = before.map(|(_, token)| *token).max()
             && before >= token
         {
-            self.faults.push(Fault::TokenFell {
-                at: now,
-                before,
-                now: token,
-            });
+            let what = format!("{token:?} after {before:?} at {now}");
+            self.faults.push((Fault::TokenFell, what));
         }
         if self.completed.iter().any(|(_, other)| *other == token) {
-            self.faults.push(Fault::TokenFell {
-                at: now,
-                before: token,
-                now: token,
-            });
+            let what = format!("{token:?} twice at {now}");
+            self.faults.push((Fault::TokenFell, what));
         }
         self.completed.push((now, token));
         self.had.add("leases", 1);
@@ -73,10 +67,8 @@ impl Checks {
             .filter(|(other, _)| *other != client)
             .find_map(|(_, believer)| believer.filter(|(until, _)| *until > now));
         if let Some((_, other)) = rival {
-            self.faults.push(Fault::TwoHolders {
-                at: now,
-                tokens: (other, token),
-            });
+            let what = format!("{other:?} and {token:?} at {now}");
+            self.faults.push((Fault::TwoHolders, what));
         }
         self.believers[client] = Some((until, token));
     }

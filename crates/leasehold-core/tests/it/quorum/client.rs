@@ -243,8 +243,8 @@ impl Client {
                     }
                     Some(_) => {
                         if self.climate.restarts.is_none() {
-                            let (at, token) = (now, it.token);
-                            turn.checks.faults.push(Fault::LostForNothing { at, token });
+                            let what = format!("{:?} at {now}", it.token);
+                            turn.checks.faults.push((Fault::LostForNothing, what));
                         }
                         turn.checks.ends(self.number);
                         self.leave(it.id, it.token, true, false, turn);

@@ -34,7 +34,7 @@ fn cases() -> u32 {
     config().cases
 }
 
-fn live(climate: &Climate) -> (Counts, Vec<Fault>) {
+fn live(climate: &Climate) -> (Counts, Vec<(Fault, String)>) {
     let mut world = World::new(climate);
     world.run();
     (world.checks.had, world.checks.faults)
@@ -50,9 +50,9 @@ proptest! {
     }
 }
 
-/// The worlds of `broken`, as many as are needed to have such a fault, and what
-/// happened in all of them.
-fn worlds(broken: Broken, wanted: impl Fn(&Fault) -> bool) -> (Counts, Option<(u32, Fault)>) {
+/// What happens in the worlds of `broken`, as many as are needed to have such a fault, and that
+/// fault.
+fn worlds(broken: Broken, wanted: impl Fn(Fault) -> bool) -> (Counts, Option<String>) {
     let strategy = climate::worlds(broken);
     let config = config();
     let rng = TestRng::deterministic_rng(config.rng_algorithm);
@@ -62,17 +62,18 @@ fn worlds(broken: Broken, wanted: impl Fn(&Fault) -> bool) -> (Counts, Option<(u
         let climate = strategy.new_tree(&mut runner).unwrap().current();
         let (had, faults) = live(&climate);
         all.add_all(&had);
-        if let Some(fault) = faults.into_iter().find(&wanted) {
-            return (all, Some((number, fault)));
+        let found = faults.into_iter().find(|(fault, _)| wanted(*fault));
+        if let Some((fault, what)) = found {
+            return (all, Some(format!("{fault:?} in world {number}: {what}")));
         }
     }
     (all, None)
 }
 
-fn is_found(broken: Broken, wanted: impl Fn(&Fault) -> bool) {
-    let (_, found) = worlds(broken, wanted);
-    let (number, fault) = found.unwrap_or_else(|| panic!("{broken:?} went unnoticed"));
-    eprintln!("{broken:?}: {fault:?} in world {number}");
+fn is_found(broken: Broken, wanted: &[Fault]) {
+    let (_, found) = worlds(broken, |fault| wanted.contains(&fault));
+    let found = found.unwrap_or_else(|| panic!("{broken:?} went unnoticed"));
+    eprintln!("{broken:?}: {found}");
 }
 
 #[test]
@@ -99,42 +100,30 @@ fn enough_happens_in_these_worlds() {
 
 #[test]
 fn without_quarantine_two_hold_at_once() {
-    is_found(Broken::NoQuarantine, |fault| {
-        matches!(fault, Fault::TwoHolders { .. } | Fault::TokenFell { .. })
-    });
+    is_found(Broken::NoQuarantine, &[Fault::TwoHolders, Fault::TokenFell]);
 }
 
 #[test]
 fn a_quarantine_does_not_help_tokens_that_only_count() {
-    is_found(Broken::CountersOnly, |fault| {
-        matches!(fault, Fault::TokenFell { .. })
-    });
+    is_found(Broken::CountersOnly, &[Fault::TokenFell]);
 }
 
 #[test]
 fn counters_of_the_servers_give_a_token_twice() {
-    is_found(Broken::ServersCount, |fault| {
-        matches!(fault, Fault::TokenFell { .. })
-    });
+    is_found(Broken::ServersCount, &[Fault::TokenFell]);
 }
 
 #[test]
 fn a_tombstone_among_the_accepted_tokens_ends_leases_for_nothing() {
-    is_found(Broken::OneRegister, |fault| {
-        matches!(fault, Fault::LostForNothing { .. })
-    });
+    is_found(Broken::OneRegister, &[Fault::LostForNothing]);
 }
 
 #[test]
 fn without_a_tombstone_a_late_request_leaves_an_orphan() {
-    is_found(Broken::NoTombstone, |fault| {
-        matches!(fault, Fault::Orphan { .. })
-    });
+    is_found(Broken::NoTombstone, &[Fault::Orphan]);
 }
 
 #[test]
 fn renewals_that_bring_back_are_found() {
-    is_found(Broken::Resurrect, |fault| {
-        matches!(fault, Fault::Orphan { .. } | Fault::TwoHolders { .. })
-    });
+    is_found(Broken::Resurrect, &[Fault::Orphan, Fault::TwoHolders]);
 }

@@ -224,8 +224,8 @@ impl World {
                 // Whether its time is over does not matter.
                 let outcome = server.queue.clone().apply(&again, StoreTime(0));
                 if outcome.reply == (Reply::Released { held: true }) {
-                    let (at, id) = (self.now, id.clone());
-                    self.checks.faults.push(Fault::Orphan { at, id });
+                    let what = format!("{id:?} at {}", self.now);
+                    self.checks.faults.push((Fault::Orphan, what));
                 }
             }
         }

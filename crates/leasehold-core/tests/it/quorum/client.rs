@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Claim, ClaimId, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, StoreTime, Token,
-    Validity, Void, Voided,
+    Claim, ClaimId, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, Token, Validity, Void,
+    Voided,
 };
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::climate::{Broken, Climate, MAX_TTL};
+use crate::quorum::server::Answer;
 use crate::simulation::Dice;
 
 /// What an answer belongs to.
@@ -18,6 +19,14 @@ pub(crate) enum Tag {
     Bid(u64, Token),
     Extension(u64, Token),
     Farewell(u64),
+}
+
+/// A request between a client and a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) client: usize,
+    pub(crate) server: usize,
+    pub(crate) tag: Tag,
 }
 
 /// What a client goes on with: the time, and where it draws, reports and sends.
@@ -373,19 +382,13 @@ impl Client {
     }
 
     /// An answer.
-    pub(crate) fn hear(
-        &mut self,
-        now: u64,
-        server: usize,
-        tag: Tag,
-        (reply, at, given): (Reply, StoreTime, Token),
-        checks: &mut Checks,
-    ) {
+    pub(crate) fn hear(&mut self, now: u64, call: Call, answer: Answer, checks: &mut Checks) {
+        let (server, (reply, at, given)) = (call.server, answer);
         let moment = self.moment(now);
         if matches!(reply, Reply::Quarantined { .. }) {
             checks.had.add("quarantined votes", 1);
         }
-        match tag {
+        match call.tag {
             Tag::Bid(number, token) => {
                 if let State::Bidding(it) = &mut self.state
                     && it.number == number
@@ -420,12 +423,12 @@ impl Client {
     }
 
     /// A request for a farewell went unanswered for long.
-    pub(crate) fn give_up(&mut self, now: u64, server: usize, tag: Tag) {
+    pub(crate) fn give_up(&mut self, now: u64, call: Call) {
         let moment = self.moment(now);
-        if let Tag::Farewell(number) = tag {
+        if let Tag::Farewell(number) = call.tag {
             for leaving in &mut self.leaving {
                 if leaving.number == number {
-                    leaving.farewell.handle_silence(moment, server);
+                    leaving.farewell.handle_silence(moment, call.server);
                 }
             }
         }

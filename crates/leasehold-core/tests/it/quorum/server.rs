@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, Command, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime, Token, Void, Voided,
+    Claim, Closed, Command, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime, Token, Void,
+    Voided,
 };
 
 use crate::quorum::climate::Broken;
+
+/// The reply and its time; also the token that the server gave, where servers count.
+pub(crate) type Answer = (Reply, StoreTime, Token);
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -58,28 +62,14 @@ impl Server {
         }
     }
 
-    /// One step: the reply and its time; also the token that the server gave, where servers count.
-    pub(crate) fn take(
-        &mut self,
-        command: &Command,
-        renews: bool,
-        now: u64,
-    ) -> (Reply, StoreTime, Token) {
-        let at = self.clock(now);
-        let closed = ServerMarker::admit(
-            &mut self.marker,
-            &self.generation.to_string(),
-            &self.terms,
-            at,
-        );
-        let closed = match closed {
-            Err(leasehold_core::Closed::Quarantined { left }) => left,
-            _ => Duration::ZERO,
-        };
+    /// One step.
+    pub(crate) fn take(&mut self, command: &Command, renews: bool, now: u64) -> Answer {
+        let (at, run) = (self.clock(now), self.generation.to_string());
+        let admitted = ServerMarker::admit(&mut self.marker, &run, &self.terms, at);
         let now = Now {
-            closed: match self.broken {
-                Broken::NoQuarantine => Duration::ZERO,
-                _ => closed,
+            closed: match admitted {
+                Err(Closed::Quarantined { left }) if self.broken != Broken::NoQuarantine => left,
+                _ => Duration::ZERO,
             },
             ..Now::from(at)
         };
@@ -90,7 +80,7 @@ impl Server {
         }
     }
 
-    fn claim(&mut self, claim: &Claim, renews: bool, now: Now) -> (Reply, StoreTime, Token) {
+    fn claim(&mut self, claim: &Claim, renews: bool, now: Now) -> Answer {
         let mut claim = claim.clone();
         let mut proposal = claim.proposal.unwrap();
         let asked = proposal.token;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use leasehold_core::{Command, Reply, StoreTime, Token, Void, Voided};
 
 use crate::quorum::checks::{Checks, Fault};
-use crate::quorum::client::{Client, Tag, Turn};
+use crate::quorum::client::{Call, Client, Tag, Turn};
 use crate::quorum::climate::{Climate, MAX_TTL};
-use crate::quorum::server::Server;
+use crate::quorum::server::{Answer, Server};
 use crate::simulation::Dice;
 
 /// When the world begins: a time of day with room to both sides.
@@ -18,20 +18,11 @@ const START: u64 = 10_000_000_000;
 /// For how long clients begin something new.
 const LIFE: u64 = 12_000_000;
 
-/// A request between a client and a server.
-#[derive(Debug, Clone, Copy)]
-struct Call {
-    client: usize,
-    server: usize,
-    tag: Tag,
-}
-
 #[derive(Debug)]
 enum Event {
     /// A command reaches the process of a server with that generation.
     Ask(Call, u64, Command),
-    /// Also the token that the server gave.
-    Answer(Call, (Reply, StoreTime, Token)),
+    Answer(Call, Answer),
     /// The client has waited long enough for an answer.
     Silence(Call),
     Wake(usize),
@@ -132,11 +123,11 @@ impl World {
             }
             Event::Answer(call, answer) => {
                 let client = &mut self.clients[call.client];
-                client.hear(self.now, call.server, call.tag, answer, &mut self.checks);
+                client.hear(self.now, call, answer, &mut self.checks);
                 self.go_on(call.client);
             }
             Event::Silence(call) => {
-                self.clients[call.client].give_up(self.now, call.server, call.tag);
+                self.clients[call.client].give_up(self.now, call);
                 self.go_on(call.client);
             }
             Event::Wake(client) if self.wakes[client] == self.now => self.go_on(client),

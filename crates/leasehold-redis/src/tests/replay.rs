@@ -219,32 +219,28 @@ fn who_joins_after_a_quarantine_lets_the_owners_claims_in() {
 /// Claims on several keys at once, among steps on each of them.
 #[test]
 fn claims_on_several_keys_are_all_or_nothing() {
-    let server = RedisServer::start();
-    for kind in [Kind::Alone, Kind::Gated] {
-        let mut twin = Twin::of(&server, &HEARD, kind);
-        for (number, mix) in (0..).zip(mixes()) {
-            for seed in 0..runs() / (1 + u64::from(kind == Kind::Gated)) {
-                run_several(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
-            }
-        }
-        assert_seen(&twin, "all, not all, told next, told changed");
-        server.command(&["FLUSHALL"]);
-    }
+    run_mixes(1, run_several, "all, not all, told next, told changed");
 }
 
 /// What a client sends at the same time is one call: several keys, and some of them more than
 /// once.
 #[test]
 fn steps_that_travel_together_are_taken_one_after_the_other() {
+    let kinds = "granted, waiting, released, told granted, unheard";
+    run_mixes(3, run_together, kinds);
+}
+
+/// So many times fewer runs of each mix, on servers of two kinds.
+fn run_mixes(fewer: u64, run: fn(&mut Twin, u64, u64, &Mix), kinds: &str) {
     let server = RedisServer::start();
     for kind in [Kind::Alone, Kind::Gated] {
         let mut twin = Twin::of(&server, &HEARD, kind);
         for (number, mix) in (0..).zip(mixes()) {
-            for seed in 0..runs() / (3 + u64::from(kind == Kind::Gated)) {
-                run_together(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
+            for seed in 0..runs() / (fewer + u64::from(kind == Kind::Gated)) {
+                run(&mut twin, 100_000 * (number + 1) + seed, 60, &mix);
             }
         }
-        assert_seen(&twin, "granted, waiting, released, told granted, unheard");
+        assert_seen(&twin, kinds);
         server.command(&["FLUSHALL"]);
     }
 }

@@ -220,7 +220,7 @@ pub(crate) fn arrivals_held(seen: &Snapshot) -> BTreeSet<Arrival> {
     seen.holders.iter().map(|h| h.claim.arrival).collect()
 }
 
-fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
+pub(crate) fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
     let holders = seen.holders.iter().map(|h| &h.claim);
     holders.chain(seen.waiters.iter().map(|w| &w.claim))
 }
@@ -294,10 +294,8 @@ fn fair_holders_came_before_all_who_wait(reference: &Reference, seen: &Snapshot)
     };
     for holder in &seen.holders {
         let arrival = holder.claim.arrival;
-        let passed = reference
-            .claims
-            .iter()
-            .any(|claim| claim.arrival == arrival && claim.passed);
+        let mut claims = reference.claims.iter();
+        let passed = claims.any(|claim| claim.arrival == arrival && claim.passed);
         assert!(
             passed || arrival < first,
             "{arrival:?} holds while {first:?} waits"

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold_core::{Arrival, Command, Event, Inbox, Queue, Reply, Snapshot, StoreTime};
 
-use crate::queue_properties::invariants::arrivals_held;
+use crate::queue_properties::invariants::{arrivals_held, claims};
 use crate::queue_properties::world::{Taken, World, claim_id, granted_in};
 
 /// `watching` are those who watched before the step.
@@ -98,13 +98,8 @@ fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
             .iter()
             .any(|e| matches!(e, Event::Unfit { arrival: a, .. } if *a == arrival))
     };
-    let after: BTreeSet<_> = taken
-        .seen_after
-        .waiters
-        .iter()
-        .map(|w| w.claim.arrival)
-        .chain(taken.seen_after.holders.iter().map(|h| h.claim.arrival))
-        .collect();
+    let after = claims(&taken.seen_after);
+    let after: BTreeSet<_> = after.map(|claim| claim.arrival).collect();
     let actor = claim_id(taken.command).map(ToString::to_string);
     for waiter in &taken.seen_before.waiters {
         let claim = &waiter.claim;
@@ -118,12 +113,8 @@ fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
             "{claim:?} was dropped in silence"
         );
     }
-    let adopted: Vec<_> = taken
-        .outcome
-        .events
-        .iter()
-        .filter(|event| matches!(event, Event::Adopted { .. }))
-        .collect();
+    let adopted = |event: &&Event| matches!(event, Event::Adopted { .. });
+    let adopted: Vec<_> = taken.outcome.events.iter().filter(adopted).collect();
     for event in &adopted {
         let arrival = event.arrival().unwrap();
         let former = record_inbox(taken.before, arrival);
@@ -176,13 +167,9 @@ fn watchers_hear_of_every_change_and_of_nothing_else(
         .filter(|(inbox, until)| changed && *until > taken.outcome.at && !dead.contains(inbox))
         .map(|(inbox, _)| inbox)
         .collect();
-    let mut told: Vec<_> = taken
-        .outcome
-        .events
-        .iter()
-        .filter(|event| matches!(event, Event::Changed { .. }))
-        .map(Event::inbox)
-        .collect();
+    let changed = |event: &&Event| matches!(event, Event::Changed { .. });
+    let told = taken.outcome.events.iter().filter(changed);
+    let mut told: Vec<_> = told.map(Event::inbox).collect();
     expected.sort();
     told.sort();
     assert_eq!(told, expected, "{:?}", taken.command);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Claim, ClaimId, ClaimView, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue,
-    Renew, Reply, Rotate, Snapshot, StoreTime,
+    Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue, Renew, Reply,
+    Rotate, Snapshot, StoreTime,
 };
 use proptest::prelude::*;
 
@@ -259,20 +259,14 @@ impl Cast {
         id(self.made)
     }
 
-    /// The client's claim as the key shows it.
-    pub(crate) fn view(&self, who: usize) -> Option<ClaimView> {
-        let part = self.parts[who].as_ref()?;
-        let seen = self.look();
-        let holders = seen.holders.into_iter().map(|h| h.claim);
-        let mut all = holders.chain(seen.waiters.into_iter().map(|w| w.claim));
-        all.find(|claim| claim.id_hint == part.id.to_string())
+    /// Whether the claim with this id holds.
+    pub(crate) fn is_held(&self, id: &ClaimId) -> bool {
+        let (hint, holders) = (id.to_string(), self.look().holders);
+        holders.iter().any(|h| h.claim.id_hint == hint)
     }
 
-    pub(crate) fn holds(&self, who: usize) -> bool {
-        let Some(view) = self.view(who) else {
-            return false;
-        };
-        let holders = self.look().holders;
-        holders.iter().any(|h| h.claim.arrival == view.arrival)
+    fn holds(&self, who: usize) -> bool {
+        let part = self.parts[who].as_ref();
+        part.is_some_and(|part| self.is_held(&part.id))
     }
 }

@@ -70,14 +70,8 @@ proptest! {
             }
             they_do_not_overlap(&cast.look());
             they_come_in_turn(&cast.look());
-            let holders: Vec<_> = inside
-                .iter()
-                .copied()
-                .filter(|who| {
-                    let hint = id(*who).to_string();
-                    cast.look().holders.iter().any(|h| h.claim.id_hint == hint)
-                })
-                .collect();
+            let held = |who: &usize| cast.is_held(&id(*who));
+            let holders: Vec<_> = inside.iter().copied().filter(held).collect();
             if !holders.is_empty() {
                 let who = *pick.get(&holders);
                 cast.apply(&release(id(who)));

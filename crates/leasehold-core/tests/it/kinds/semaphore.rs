@@ -115,8 +115,7 @@ proptest! {
         let mut granted = BTreeSet::new();
         for _ in 0..=takes.len() {
             for who in 0..=takes.len() {
-                let hint = id(who).to_string();
-                if cast.look().holders.iter().any(|h| h.claim.id_hint == hint) {
+                if cast.is_held(&id(who)) {
                     granted.insert(who);
                     let outcome = cast.apply(&release(id(who)));
                     hear(&mut told, &outcome.events);

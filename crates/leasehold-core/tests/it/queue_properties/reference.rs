@@ -82,30 +82,14 @@ pub(crate) struct Reference {
 /// choose (they only have to rise), positions are bounds.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Expected {
-    Standing {
-        token: Option<Token>,
-        behind: Option<Arrival>,
-        deadline: StoreTime,
-        place: u64,
-    },
+    /// Token, claim ahead and deadline; and the least position.
+    Standing((Option<Token>, Option<Arrival>, StoreTime), u64),
     Busy,
     Quarantined,
-    Gone,
-    Released {
-        held: bool,
-    },
-    Absent,
-    Superseded,
-    Taken,
-    Resized,
-    Mismatch {
-        in_use: Capacity,
-    },
-    Broken {
-        at_least: u64,
-        token: Token,
-    },
-    Done,
+    /// So many at least, and the token that fences them.
+    Broken(u64, Token),
+    /// This and no other.
+    Exactly(Reply),
 }
 
 impl Reference {
@@ -338,12 +322,7 @@ impl Reference {
                     + self.waiting().take_while(|claim| claim.id != *id).count() as u64
             }
         };
-        Expected::Standing {
-            token,
-            behind,
-            deadline,
-            place,
-        }
+        Expected::Standing((token, behind, deadline), place)
     }
 
     // ---- the verbs ----
@@ -378,7 +357,7 @@ impl Reference {
                 if !ttl.is_zero() {
                     self.watchers.push((inbox.clone(), self.now + *ttl));
                 }
-                Expected::Done
+                Expected::Exactly(Reply::Done)
             }
             Command::Unheard {
                 silent,
@@ -386,7 +365,7 @@ impl Reference {
                 passed,
             } => {
                 self.unheard(silent, granted, passed);
-                Expected::Done
+                Expected::Exactly(Reply::Done)
             }
             Command::Bury { inboxes } => {
                 let is_dead = |inbox: &Inbox| inboxes.contains(inbox);
@@ -397,7 +376,7 @@ impl Reference {
                     self.leave(&claim.id);
                 }
                 self.promote();
-                Expected::Done
+                Expected::Exactly(Reply::Done)
             }
         }
     }
@@ -444,8 +423,8 @@ impl Reference {
             }
             self.promote();
             return match (known.kept, theirs) {
-                (true, _) => Expected::Gone,
-                (_, false) => Expected::Taken,
+                (true, _) => Expected::Exactly(Reply::Gone),
+                (_, false) => Expected::Exactly(Reply::Taken),
                 _ => self.standing(&claim.id, claim.lease_ttl, claim.waiter_ttl),
             };
         }
@@ -460,10 +439,10 @@ impl Reference {
             self.promote();
         }
         if buried {
-            return Expected::Gone;
+            return Expected::Exactly(Reply::Gone);
         }
         if let Some(in_use) = other(self) {
-            return Expected::Mismatch { in_use };
+            return Expected::Exactly(Reply::Mismatch { in_use });
         }
         let nested = self
             .held()
@@ -527,7 +506,7 @@ impl Reference {
         let in_use = self.capacity().filter(|_| self.is_unfit(known))?;
         self.claims.retain(|claim| claim.id != known.id);
         self.promote();
-        Some(Expected::Mismatch { in_use })
+        Some(Expected::Exactly(Reply::Mismatch { in_use }))
     }
 
     fn renew(&mut self, renew: &Renew, seen: &Reply) -> Expected {
@@ -541,9 +520,9 @@ impl Reference {
         let Some(known) = self.known(id).filter(|claim| !claim.kept).cloned() else {
             self.promote();
             return if self.was_rotated(&renew.id) {
-                Expected::Superseded
+                Expected::Exactly(Reply::Superseded)
             } else {
-                Expected::Gone
+                Expected::Exactly(Reply::Gone)
             };
         };
         if let Some(unfit) = self.unfit(&known) {
@@ -570,13 +549,13 @@ impl Reference {
 
     fn rotate(&mut self, known: &Known, rotate: &Rotate, seen: &Reply) -> Option<Expected> {
         if known.version != rotate.version {
-            return Some(Expected::Superseded);
+            return Some(Expected::Exactly(Reply::Superseded));
         }
         let perhaps =
             self.lapsed.contains(&rotate.to) || self.perhaps_buried.contains_key(&rotate.to);
         let in_use = self.known(&rotate.to).is_some() || self.is_buried(&rotate.to);
         if in_use || (perhaps && *seen == Reply::Taken) {
-            return Some(Expected::Taken);
+            return Some(Expected::Exactly(Reply::Taken));
         }
         self.lapsed.remove(&rotate.to);
         self.perhaps_buried.remove(&rotate.to);
@@ -618,7 +597,8 @@ impl Reference {
         if release.hand_off || found != Some(true) {
             self.promote();
         }
-        found.map_or(Expected::Absent, |held| Expected::Released { held })
+        let reply = found.map_or(Reply::Absent, |held| Reply::Released { held });
+        Expected::Exactly(reply)
     }
 
     fn break_holds(&mut self, only: Option<Token>) -> Expected {
@@ -629,10 +609,7 @@ impl Reference {
                 .held()
                 .any(|claim| named(claim) && self.behind(claim).is_none())
             {
-                return Expected::Broken {
-                    at_least: 0,
-                    token: self.last_token,
-                };
+                return Expected::Broken(0, self.last_token);
             }
         }
         let token = self.next_token();
@@ -649,22 +626,19 @@ impl Reference {
         self.claims
             .retain(|claim| claim.token.is_none() || !named(claim));
         self.promote();
-        Expected::Broken {
-            at_least: held.len() as u64,
-            token,
-        }
+        Expected::Broken(held.len() as u64, token)
     }
 
     fn resize(&mut self, from: u32, to: u32) -> Expected {
         self.promote();
         match self.capacity() {
-            None => Expected::Absent,
+            None => Expected::Exactly(Reply::Absent),
             Some(Capacity::Permits(n)) if n == from || n == to => {
                 self.capacity = Some(Capacity::Permits(to));
                 self.promote();
-                Expected::Resized
+                Expected::Exactly(Reply::Resized)
             }
-            Some(in_use) => Expected::Mismatch { in_use },
+            Some(in_use) => Expected::Exactly(Reply::Mismatch { in_use }),
         }
     }
 

@@ -91,10 +91,7 @@ impl World {
             self.serial += 1;
             let request = self.serial;
             self.send(client, request, (*transmit.command).clone());
-            let unanswered = Err(Failure::Unanswered);
-            attempt
-                .machine
-                .handle_answer(now, ONE, &transmit, unanswered);
+            attempt.hear(now, &transmit, Err(Failure::Unanswered));
         }
         self.begin_again(client);
     }
@@ -224,10 +221,7 @@ impl World {
         if let Some(held) = &mut attempt.held {
             held.ask_again = true;
         }
-        let unanswered = Err(Failure::Unanswered);
-        attempt
-            .machine
-            .handle_answer(now, ONE, &pending.transmit, unanswered);
+        attempt.hear(now, &pending.transmit, Err(Failure::Unanswered));
         self.drive(client);
     }
 
@@ -253,9 +247,7 @@ impl World {
             epoch,
             enough: None,
         };
-        attempt
-            .machine
-            .handle_answer(now, ONE, &pending.transmit, Ok(heard));
+        attempt.hear(now, &pending.transmit, Ok(heard));
         let state = attempt.life().state();
         if let (Some(held), Command::Renew(renew)) = (&mut attempt.held, &*pending.transmit.command)
         {

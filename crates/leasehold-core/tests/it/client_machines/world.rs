@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use leasehold_core::{
-    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Inbox, Key, KeyMachine,
-    Mode, Moment, Queue, Reply, StoreTime, Token, Transmit,
+    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Failure, Inbox, Key,
+    KeyMachine, Mode, Moment, Queue, Reply, Response, StoreTime, Token, Transmit,
 };
 
 use crate::client_machines::climate::{Climate, Real, SECOND};
@@ -116,6 +116,10 @@ impl Attempt {
         change: impl FnOnce(&mut ClaimMachine) -> T,
     ) -> T {
         self.machine.update(now, ONE, change).unwrap()
+    }
+
+    pub(crate) fn hear(&mut self, now: Moment, to: &Transmit, answer: Result<Response, Failure>) {
+        self.machine.handle_answer(now, ONE, to, answer);
     }
 
     pub(crate) fn new(mut machine: KeyMachine<()>, mode: Mode, now: Moment) -> Self {

@@ -37,6 +37,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Whether its client has one of these inboxes.
+    fn is_of(&self, inboxes: &[Inbox]) -> bool {
+        let inbox = self.inbox.as_ref();
+        inbox.is_some_and(|inbox| inboxes.contains(inbox))
+    }
+
     /// A claim that waited is granted.
     fn hold_from(&mut self, now: StoreTime, token: Token) {
         let lease = self.deadline.max(now + PROMOTED_FLOOR);
@@ -202,15 +208,10 @@ impl Reference {
         self.now = self.now + clock.since(self.last_clock);
         self.last_clock = clock;
         let now = self.now;
-        let dead: Vec<_> = self
-            .claims
-            .iter()
-            .filter(|claim| claim.deadline <= now)
-            .map(|claim| claim.id.clone())
-            .collect();
+        let dead = self.claims.iter().filter(|claim| claim.deadline <= now);
+        self.lapsed.extend(dead.map(|claim| claim.id.clone()));
         self.claims.retain(|claim| claim.deadline > now);
         self.watchers.retain(|(_, until)| *until > now);
-        self.lapsed.extend(dead);
         self.perhaps_buried.retain(|_, forget| *forget > now);
     }
 
@@ -242,22 +243,14 @@ impl Reference {
         if !self.closed {
             self.catch_up();
         }
-        let is_gone = |claim: &Known| {
-            let gone = claim
-                .inbox
-                .as_ref()
-                .is_some_and(|inbox| gone.contains(inbox));
-            gone && claim.secret.is_none()
-        };
-        let unfit = |of: &Self, claim: &Known| of.is_unfit(claim);
+        let is_gone = |claim: &Known| claim.is_of(gone) && claim.secret.is_none();
         while let Some(next) = self
             .claims
             .iter()
-            .position(|claim| claim.token.is_none() && (!is_gone(claim) || unfit(self, claim)))
+            .position(|claim| claim.token.is_none() && (!is_gone(claim) || self.is_unfit(claim)))
         {
-            let passes = self.claims[..next]
-                .iter()
-                .any(|claim| claim.token.is_none());
+            let mut ahead = self.claims[..next].iter();
+            let passes = ahead.any(|claim| claim.token.is_none());
             if self.is_unfit(&self.claims[next]) {
                 self.claims.remove(next);
                 continue;
@@ -368,9 +361,9 @@ impl Reference {
                 Expected::Exactly(Reply::Done)
             }
             Command::Bury { inboxes } => {
-                let is_dead = |inbox: &Inbox| inboxes.contains(inbox);
-                self.watchers.retain(|(watcher, _)| !is_dead(watcher));
-                let theirs = |claim: &&Known| claim.inbox.as_ref().is_some_and(is_dead);
+                self.watchers
+                    .retain(|(watcher, _)| !inboxes.contains(watcher));
+                let theirs = |claim: &&Known| claim.is_of(inboxes);
                 let dead: Vec<_> = self.claims.iter().filter(theirs).cloned().collect();
                 for claim in dead {
                     self.leave(&claim.id);
@@ -384,14 +377,10 @@ impl Reference {
     /// `granted`: which of the silent were granted just now, and for how long these had waited.
     fn unheard(&mut self, silent: &[Inbox], granted: &[(Arrival, Duration)], gone: &[Inbox]) {
         let cut = self.now + UNHEARD_CUT;
-        let is_in = |claim: &Known, inboxes: &[Inbox]| {
-            let inbox = claim.inbox.as_ref();
-            inbox.is_some_and(|inbox| inboxes.contains(inbox))
-        };
         self.watchers
             .retain(|(watcher, _)| !silent.contains(watcher));
         let mut back = None;
-        for claim in self.claims.iter_mut().filter(|claim| is_in(claim, silent)) {
+        for claim in self.claims.iter_mut().filter(|claim| claim.is_of(silent)) {
             let told = granted
                 .iter()
                 .find(|(arrival, _)| *arrival == claim.arrival);
@@ -401,7 +390,7 @@ impl Reference {
             if let Some((arrival, waited)) = told
                 && claim.token.is_some()
                 && claim.secret.is_none()
-                && is_in(claim, gone)
+                && claim.is_of(gone)
             {
                 let joined = claim.since.before(*waited);
                 (claim.token, claim.since, claim.renewed) = (None, joined, None);

@@ -453,15 +453,10 @@ impl Client {
                 Some(next.min(it.release_at).min(self.real(it.validity.until())))
             }
         };
-        let leaving = self
-            .leaving
-            .iter()
-            .filter_map(|l| l.farewell.poll_timeout(self.moment(now)));
-        let leaving = leaving.min().map(|at| self.real(at));
-        of_state
-            .into_iter()
-            .chain(leaving)
-            .min()
-            .unwrap_or(u64::MAX)
+        let due = |leaving: &Leaving| leaving.farewell.poll_timeout(self.moment(now));
+        let leaving = self.leaving.iter().filter_map(due).min();
+        let leaving = leaving.map(|at| self.real(at));
+        let wakes = of_state.into_iter().chain(leaving);
+        wakes.min().unwrap_or(u64::MAX)
     }
 }

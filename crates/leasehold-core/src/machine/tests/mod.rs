@@ -65,6 +65,13 @@ pub(super) fn send(life: &mut ClaimMachine, millis: u64) -> Transmit {
         .expect("it has something to send")
 }
 
+/// What it sends at that moment is answered at once.
+#[track_caller]
+fn answered_at(life: &mut ClaimMachine, now: Moment, answer: Result<Response, Failure>) {
+    let sent = life.poll_transmit(now, || None);
+    life.handle_answer(now, &sent.expect("it asks"), answer);
+}
+
 pub(super) fn heard(reply: Reply) -> Response {
     Response {
         reply,
@@ -196,8 +203,7 @@ fn what_leaves_is_released_until_confirmed_or_lapsed() {
     let due = life.poll_timeout().unwrap();
     assert!(due > at(20) && due < until, "it tries again");
     let mut confirmed = life.clone();
-    let again = confirmed.poll_transmit(due, || None).unwrap();
-    confirmed.handle_answer(due, &again, Ok(heard(Reply::Absent)));
+    answered_at(&mut confirmed, due, Ok(heard(Reply::Absent)));
     assert_eq!(
         (confirmed.phase(), confirmed.has_left()),
         (Phase::Over, false)
@@ -244,9 +250,8 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
         life.release(at(10));
         let mut now = at(10);
         for reply in replies {
-            let release = life.poll_transmit(now, || None).unwrap();
             let answer = reply.map(heard).ok_or(Failure::Unanswered);
-            life.handle_answer(now, &release, answer);
+            answered_at(&mut life, now, answer);
             now = life.poll_timeout().unwrap_or(now);
         }
         assert_eq!(life.released(), Some(expected), "{replies:?}");
@@ -287,8 +292,7 @@ fn what_may_have_been_made_is_released() {
     let (mut life, ask) = asked(terms());
     life.handle_answer(at(1), &ask, Err(Failure::Unanswered));
     let due = life.poll_timeout().unwrap();
-    let again = life.poll_transmit(due, || None).unwrap();
-    life.handle_answer(due, &again, Ok(heard(busy)));
+    answered_at(&mut life, due, Ok(heard(busy)));
     assert_eq!(life.phase(), Phase::Leaving);
     let release = life.poll_transmit(due, || None).unwrap();
     let Command::Release(release) = &*release.command else {
@@ -541,8 +545,7 @@ fn a_change_is_asked_for_until_it_is_answered() {
     assert_eq!(life.state(), Some(LeaseState::Unknown));
     assert_eq!(life.changed(change), None);
     let due = life.poll_timeout().unwrap();
-    let again = life.poll_transmit(due, || None).unwrap();
-    life.handle_answer(due, &again, Ok(heard(standing(Some(7)))));
+    answered_at(&mut life, due, Ok(heard(standing(Some(7)))));
     assert_eq!(life.changed(change), Some(Changed::Done));
     // Its time is over, or the store says no, or there is nothing left to change.
     let change = life.change(Change::Renew(Some(TTL)), at(100));
@@ -559,12 +562,10 @@ fn a_change_is_asked_for_until_it_is_answered() {
     assert!((4..30).contains(&tries), "{tries} in {OPERATION:?}");
     let now = at(5_000);
     let change = life.change(Change::Downgrade, now);
-    let sent = life.poll_transmit(now, || None).unwrap();
-    life.handle_answer(now, &sent, Err(Failure::Refused));
+    answered_at(&mut life, now, Err(Failure::Refused));
     assert_eq!(life.changed(change), Some(Changed::Refused));
     let change = life.change(Change::Renew(Some(TTL)), now);
-    let sent = life.poll_transmit(now, || None).unwrap();
-    life.handle_answer(now, &sent, Ok(heard(Reply::Gone)));
+    answered_at(&mut life, now, Ok(heard(Reply::Gone)));
     assert_eq!(life.changed(change), Some(Changed::Lost));
     assert_eq!(life.state(), Some(LeaseState::Lost(Loss::Gone)));
 }
@@ -575,16 +576,14 @@ fn an_answer_about_a_replaced_id_says_nothing() {
     let beat_at = life.poll_timeout().unwrap();
     let beat = life.poll_transmit(beat_at, || None).unwrap();
     let change = life.change(Change::Rotate(id(2)), beat_at);
-    let rotation = life.poll_transmit(beat_at, || None).unwrap();
-    life.handle_answer(beat_at, &rotation, Ok(heard(standing(Some(7)))));
+    answered_at(&mut life, beat_at, Ok(heard(standing(Some(7)))));
     assert_eq!(life.changed(change), Some(Changed::Done));
     assert_eq!(life.identity(), (&id(2), 1));
     life.handle_answer(beat_at, &beat, Ok(heard(Reply::Superseded)));
     assert_eq!(life.state(), Some(LeaseState::Unknown), "asked again");
     // An id that is another claim's is not asked for again by itself.
     let change = life.change(Change::Rotate(id(3)), beat_at);
-    let rotation = life.poll_transmit(beat_at, || None).unwrap();
-    life.handle_answer(beat_at, &rotation, Ok(heard(Reply::Taken)));
+    answered_at(&mut life, beat_at, Ok(heard(Reply::Taken)));
     assert_eq!(life.changed(change), Some(Changed::Taken));
     assert_eq!(life.identity(), (&id(2), 1));
 }
@@ -683,8 +682,7 @@ fn what_is_handed_over_holds_at_the_store() {
     life.handle_answer(at(11), &settle, Ok(heard(behind(7, 1))));
     assert_eq!(life.changed(change), None);
     let due = life.poll_timeout().expect("it asks again");
-    let settle = life.poll_transmit(due, || None).expect("it asks again");
-    life.handle_answer(due, &settle, Ok(heard(standing(Some(7)))));
+    answered_at(&mut life, due, Ok(heard(standing(Some(7)))));
     assert_eq!(life.changed(change), Some(Changed::Done));
 }
 

@@ -1,13 +1,11 @@
 use std::time::Duration;
 
-use super::{place, terms};
+use super::{TTL, WAITER, place, terms};
 use crate::machine::renewal::Renewal;
 use crate::machine::types::Granted;
 use crate::machine::{LeaseState, Loss, RenewalPolicy, Terms};
 use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
-const TTL: Duration = Duration::from_secs(30);
-const WAITER: Duration = Duration::from_secs(9);
 const THIRD: RenewalPolicy = RenewalPolicy::Automatic(1.0 / 3.0);
 
 fn at(seconds: u64) -> Moment {

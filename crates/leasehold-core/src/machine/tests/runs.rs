@@ -153,8 +153,7 @@ fn a_downgrade_is_asked_for_until_the_store_sees_its_lease_hold() {
     assert_eq!(life.outcome(change), None);
     let again = life.poll_timeout().expect("it asks again");
     life.handle_timeout(again);
-    let ask = life.poll_transmit(again, || None).expect("it asks again");
-    life.handle_answer(again, &ask, Ok(heard(standing(Some(9)))));
+    answered_at(&mut life, again, Ok(heard(standing(Some(9)))));
     assert_eq!(life.outcome(change), Some(Changed::Done));
 }
 
@@ -195,15 +194,11 @@ fn who_follows_what_its_client_does_not_know_asks_from_time_to_time() {
     life.handle_run(at(5), RunNews::Unknown(Arrival(6)));
     let soon = life.poll_timeout().expect("it asks");
     assert!(soon > at(5) && soon < at(100), "it may be known at once");
-    let ask = life.poll_transmit(soon, || None).expect("it asks");
-    life.handle_answer(soon, &ask, Ok(heard(behind(9, 6))));
+    answered_at(&mut life, soon, Ok(heard(behind(9, 6))));
     let again = life.poll_timeout().expect("it asks again");
     assert!(again < at(2_000), "and long before its wait lapses");
     life.handle_run(soon, RunNews::Known);
-    let ask = life
-        .poll_transmit(again, || None)
-        .expect("it asks once more");
-    life.handle_answer(again, &ask, Ok(heard(behind(9, 6))));
+    answered_at(&mut life, again, Ok(heard(behind(9, 6))));
     assert!(
         life.poll_timeout().is_some_and(|due| due > at(2_000)),
         "its client tells it"

@@ -1,40 +1,30 @@
 use std::time::Duration;
 
+use super::{DEADLINES, WAITER, at, place, terms};
 use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::{Pushed, Waiter};
-use crate::machine::{Deadlines, End, Failure, Response, Terms};
+use crate::machine::{Deadlines, End, Failure, Response};
 use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
 
-const LEASE: Duration = Duration::from_secs(30);
-const WAITER: Duration = Duration::from_secs(9);
 const RENEW: Request = Request::Renew(WAITER);
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn at(millis: u64) -> Moment {
-    Moment(1_000_000_000) + ms(millis)
-}
-
 fn waiter(give_up: Option<Moment>) -> Waiter {
-    let terms = Terms {
-        ttl: LEASE,
-        waiter_ttl: WAITER,
-        ..super::terms()
-    };
     let deadlines = Deadlines {
         give_up,
-        ..super::DEADLINES
+        ..DEADLINES
     };
-    Waiter::new(&terms, &deadlines, at(0))
+    Waiter::new(&terms(), &deadlines, at(0))
 }
 
 fn standing(position: u64, left: u64) -> Reply {
     Reply::Standing(Standing {
         position,
         blocked_until: (position > 0).then(|| STORE + ms(left)),
-        ..super::place(7, (position == 0).then_some(70), None)
+        ..place(7, (position == 0).then_some(70), None)
     })
 }
 

@@ -47,10 +47,8 @@ fn no_hint_takes_a_directory_away_from_others() {
 fn a_directory_of_the_system_is_left_as_it_is() {
     for path in ["/tmp", "/usr", "/etc", "/"].map(Path::new) {
         let open = fs::File::open(path).unwrap().into();
-        let hint = refusal(
-            user_dir::check_owner(path, &open, &fstat(&open).unwrap()),
-            "",
-        );
+        let checked = user_dir::check_owner(path, &open, &fstat(&open).unwrap());
+        let hint = refusal(checked, "");
         assert!(
             hint.starts_with("name a directory of your own below it"),
             "{hint}"

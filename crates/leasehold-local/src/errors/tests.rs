@@ -8,20 +8,9 @@ use super::*;
 
 #[test]
 fn a_command_means_its_arguments_whatever_is_in_them() {
-    for name in [
-        "plain",
-        "a b",
-        "it's",
-        "$(touch ran)",
-        "`touch ran`",
-        "a;touch ran",
-        "-n",
-        "*",
-        "a\nb",
-        "",
-        "\\",
-        "é",
-    ] {
+    let commands = ["$(touch ran)", "`touch ran`", "a;touch ran"];
+    let odd = ["plain", "a b", "it's", "-n", "*", "a\nb", "", "\\", "é"];
+    for name in commands.into_iter().chain(odd) {
         let said = command("printf %s", &[name]);
         let output = Command::new("sh").args(["-c", &said]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), name, "{said}");

@@ -75,10 +75,8 @@ async fn tasks_take_turns_of_few_steps() {
         tasks.spawn(async move {
             for number in 0..steps {
                 let step = [release(number)];
-                take(&store, &[&key(name)], &step, false)
-                    .await
-                    .unwrap()
-                    .unwrap();
+                let step = take(&store, &[&key(name)], &step, false).await;
+                step.unwrap().unwrap();
                 taken.lock().unwrap().push(name);
             }
         });

@@ -187,6 +187,7 @@ fn a_set_has_no_server_that_is_cut_short() {
 /// A password that is not encoded ends up anywhere in a URL; it is not repeated.
 #[test]
 fn what_may_be_a_password_is_not_repeated() {
+    let schemes = "redis redis-sentinel redis-cluster redlock redis+unix";
     for rest in [
         "u:1/hush@h/0",
         "u:1?hush@h/0",
@@ -197,13 +198,7 @@ fn what_may_be_a_password_is_not_repeated() {
         "u:1/0?max_ttl=hush@h",
         "u:1/hush@h",
     ] {
-        for scheme in [
-            "redis",
-            "redis-sentinel",
-            "redis-cluster",
-            "redlock",
-            "redis+unix",
-        ] {
+        for scheme in schemes.split(' ') {
             let url = format!("{scheme}://{rest}");
             for invalid in [
                 RedisOptions::from_url(&url).err(),

@@ -82,18 +82,10 @@ fn enough_happens_in_these_worlds() {
     assert_eq!(found, None);
     eprintln!("{had:?}");
     let worlds = u64::from(cases());
-    for what in [
-        "leases",
-        "renewals",
-        "busy bids",
-        "bids without an answer",
-        "further proposals",
-        "data losses",
-        "quarantined votes",
-        "repaired votes",
-        "messages after their release",
-        "leases after a loss",
-    ] {
+    let often = "leases, renewals, busy bids, bids without an answer, further proposals, \
+                 data losses, quarantined votes, repaired votes, \
+                 messages after their release, leases after a loss";
+    for what in often.split(", ") {
         assert!(had.of(what) > worlds / 2, "too few {what}: {had:?}");
     }
 }

@@ -118,16 +118,11 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
     let mut voter = with("aof_enabled=0", "");
     (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
     assert_eq!(complaints(&voter), [(Note, "persistence")]);
-    for vote in [
-        Vote::Unmarked,
-        Vote::Restarted,
-        Vote::After(Duration::from_secs(9)),
-    ] {
+    let later = Vote::After(Duration::from_secs(9));
+    for vote in [Vote::Unmarked, Vote::Restarted, later] {
         voter.vote = Some(vote);
-        assert_eq!(
-            complaints(&voter),
-            [(Warning, "vote"), (Note, "persistence")]
-        );
+        let expected = [(Warning, "vote"), (Note, "persistence")];
+        assert_eq!(complaints(&voter), expected);
     }
     let mut node = with("cluster_enabled=1", "");
     (node.part, node.trial) = (Part::Node, None);

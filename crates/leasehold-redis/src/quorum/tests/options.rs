@@ -105,14 +105,8 @@ fn a_classic_set_has_no_quarantine() {
     assert!(options.is_classic());
     assert_eq!(options.quarantine(), Duration::ZERO);
     assert_eq!(options.redacted_url(), url);
-    for parameter in [
-        "audit=1000",
-        "quarantine=2m",
-        "max_ttl=1m",
-        "set=blue",
-        "repair=yes",
-        "retention=1h",
-    ] {
+    let parameters = "audit=1000 quarantine=2m max_ttl=1m set=blue repair=yes retention=1h";
+    for parameter in parameters.split(' ') {
         let refused = RedlockOptions::from_url(&format!("{url}&{parameter}")).unwrap_err();
         let name = parameter.split('=').next().unwrap();
         assert!(refused.message.contains(name), "{refused}");

@@ -10,7 +10,7 @@ use leasehold_core::{
 };
 use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
-use redis::{Commands, Value};
+use redis::{Commands, FromRedisValue, Value};
 
 use super::super::errors;
 use super::record;
@@ -267,10 +267,14 @@ impl Twin {
         patched.query(&mut self.connection)
     }
 
+    /// What the server answers to a plain command.
+    fn ask<T: FromRedisValue>(&mut self, command: &str, arguments: &[&str]) -> T {
+        let mut command = redis::cmd(command);
+        command.arg(arguments).query(&mut self.connection).unwrap()
+    }
+
     fn limit_memory(&mut self, bytes: u8) {
-        let mut limit = redis::cmd("CONFIG");
-        limit.arg("SET").arg("maxmemory").arg(bytes);
-        limit.query::<()>(&mut self.connection).unwrap();
+        let () = self.ask("CONFIG", &["SET", "maxmemory", &bytes.to_string()]);
     }
 
     /// One step on the only place.
@@ -357,8 +361,7 @@ impl Twin {
     /// What lies at the key, byte by byte.
     fn record(&mut self, place: usize) -> Option<Vec<u8>> {
         let key = self.places[place].redis_key();
-        let mut dump = redis::cmd("DUMP");
-        dump.arg(key).query(&mut self.connection).unwrap()
+        self.ask("DUMP", &[&key])
     }
 
     /// Claims on the first so many places, of both; panics where they differ.
@@ -507,12 +510,8 @@ impl Twin {
         };
         let key = self.places[place].redis_key();
         let log = audit.log(&key, self.kind == Kind::InCluster);
-        let mut read = redis::cmd("XRANGE");
-        read.arg(&log).arg("-").arg("+");
-        let entries: Vec<(String, Vec<Vec<u8>>)> = read.query(&mut self.connection).unwrap();
-        let mut trim = redis::cmd("XTRIM");
-        trim.arg(&log).arg("MAXLEN").arg(0);
-        let _: u64 = trim.query(&mut self.connection).unwrap();
+        let entries: Vec<(String, Vec<Vec<u8>>)> = self.ask("XRANGE", &[&log, "-", "+"]);
+        let _: u64 = self.ask("XTRIM", &[&log, "MAXLEN", "0"]);
         assert!(entries.len() < 2, "a call adds one entry");
         let fields: Vec<_> = entries.into_iter().flat_map(|(_, fields)| fields).collect();
         match &fields[..] {

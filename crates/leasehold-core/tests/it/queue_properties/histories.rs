@@ -135,7 +135,8 @@ fn op() -> impl Strategy<Value = Op> {
         30 => claim,
         24 => renew,
         16 => (any_slot(), mostly(), mostly()).prop_map(|(slot, hand_off, used)| {
-            send(Command::Release(Release { id: id(slot), hand_off, settled: false, unused: !used }))
+            let (id, settled, unused) = (id(slot), false, !used);
+            send(Command::Release(Release { id, hand_off, settled, unused }))
         }),
         10 => (1_usize..12).prop_map(Op::Again),
         2 => proptest::option::of(any_slot()).prop_map(Op::Break),

@@ -366,20 +366,17 @@ fn who_acknowledges_is_counted() {
             .map(|number| format!("slave{number}=ip=h,port=1,state=online,lag=0"))
             .collect();
         let mut facts = with(&online.join("; "), "min-replicas-to-write=1");
+        let time = Duration::from_secs(1);
+        let acknowledged = Acknowledged::new(replicas, wanted, (wanted == 0).then_some(true), time);
         facts.trial = Some(Trial {
-            acknowledged: Some(Acknowledged::new(
-                replicas,
-                wanted,
-                (wanted == 0).then_some(true),
-                Duration::from_secs(1),
-            )),
+            acknowledged: Some(acknowledged),
             push: Some(Duration::ZERO),
             ..Trial::default()
         });
         let found = judge(&facts);
-        let one = found.iter().find(|found| found.check == "acknowledged");
-        let one = one.unwrap();
-        (one.severity, one.consequence.clone())
+        let mut found = found.into_iter();
+        let one = found.find(|found| found.check == "acknowledged").unwrap();
+        (one.severity, one.consequence)
     };
     assert_eq!(judged(0, 0, 0).0, Severity::Fine);
     let (severity, means) = judged(1, 2, 2);

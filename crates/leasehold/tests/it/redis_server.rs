@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::core::{
-    BreakReply, Claim, ClaimReply, Command, Key, Mode, Note, Release, ReleaseReply, Renew,
-    RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
+    BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Mode, Note, Release, ReleaseReply,
+    Renew, RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
-use leasehold::{Access, Client, ErrorKind, Settings, StoreError, TlsOptions};
+use leasehold::{Access, ErrorKind, Settings, StoreError, TlsOptions};
 use tokio::time::Instant;
 
 fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
@@ -23,34 +23,32 @@ fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
     }
 }
 
+#[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> String {
-    failed(answer, ErrorKind::Refused, named)
+    format!("{:?}", fails(answer, ErrorKind::Refused, &[named]))
 }
 
 /// It cannot do it now, and has carried out nothing.
+#[track_caller]
 fn not_now<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) {
-    let again = answer.as_ref().err().and_then(StoreError::retry_after);
-    assert!(again.is_some(), "{answer:?}");
-    failed(answer, ErrorKind::Unavailable, named);
+    let error = fails(answer, ErrorKind::Unavailable, &[named]);
+    assert!(error.retry_after().is_some(), "{error:?}");
 }
 
-fn failed<T: std::fmt::Debug>(
-    answer: Result<T, StoreError>,
-    kind: ErrorKind,
-    named: &str,
-) -> String {
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error:?}");
-    assert!(error.to_string().contains(named), "{error:?}");
-    format!("{error:?}")
+/// A release by a client that waits for nothing.
+fn settled(number: u128) -> Release {
+    Release {
+        settled: true,
+        ..release(number)
+    }
 }
 
 #[tokio::test]
 async fn every_verb_with_any_name() {
     let server = RedisServer::start();
     let (alice, bob) = (store(&server).await, store(&server).await);
-    let (heard, mut pushes) = sink();
-    let _ear = bob.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&bob).await;
+    let by = ClientInfo::unknown();
     for name in ["orders/42", "a b lock: {x} é 🦀 *?[", &"x".repeat(512)] {
         let key = key(name);
         let holds = standing(&alice.claim(&key, &claim(&alice, 1)).await.unwrap());
@@ -82,17 +80,14 @@ async fn every_verb_with_any_name() {
         // To the last digit, though Lua prints such numbers rounded.
         let renewed = standing(&bob.renew(&key, &renew(2)).await.unwrap());
         assert_eq!(renewed.token, Some(token));
-        let broken = alice
-            .break_key(&key, &leasehold::ClientInfo::unknown())
-            .await
-            .unwrap();
+        let broken = alice.break_key(&key, &by).await.unwrap().reply;
         // To the last digit.
         let raised = alice.inspect(&key).await.unwrap().last_token;
         let reply = BreakReply::Broken {
             holders: 1,
             token: raised,
         };
-        assert!(broken.reply == reply && raised > token, "{broken:?}");
+        assert!(broken == reply && raised > token, "{broken:?}");
         assert!(matches!(next(&mut pushes).await, Push::Revoked { .. }));
         assert!(alice.list("*").await.unwrap().is_empty());
     }
@@ -101,8 +96,8 @@ async fn every_verb_with_any_name() {
 #[tokio::test]
 async fn lists_by_pattern_under_its_own_prefix() {
     let server = RedisServer::start();
-    let odd = options(&server).prefix("app[1]*:");
-    let odd = RedisStore::connect(odd).await.unwrap();
+    let odd = RedisStore::connect(options(&server).prefix("app[1]*:"));
+    let odd = odd.await.unwrap();
     let plain = store(&server).await;
     for name in ["a/1", "a/2", "b/1", "idle"] {
         odd.claim(&key(name), &claim(&odd, 1)).await.unwrap();
@@ -133,8 +128,7 @@ async fn a_listing_takes_as_long_as_it_takes() {
     let server = RedisServer::start();
     let limit = Duration::from_millis(500);
     let settings = Settings::default().with_operation_timeout(limit);
-    let client = Client::builder().store(server.url()).settings(settings);
-    let client = client.connect().await.unwrap();
+    let client = client_with(&server.url(), settings).await;
     let _held = client.mutex("held").unwrap().lock().await.unwrap();
     for round in 1.. {
         make_idle_keys(&server, &format!("idle/{round}/"), 20_000);
@@ -180,11 +174,7 @@ async fn a_listing_names_what_it_passes_over() {
     }
     assert_eq!(found, ["held"]);
     skipped.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let told: Vec<_> = skipped
-        .iter()
-        .map(|(name, error)| (name.as_str(), error.to_string()))
-        .collect();
-    for ((name, said), (wanted, why)) in told.iter().zip([
+    for ((name, error), (wanted, why)) in skipped.iter().zip([
         ("bytes\u{fffd}", "not UTF-8"),
         ("damaged", "is damaged"),
         ("hash", "a hash that is not leasehold's"),
@@ -193,22 +183,17 @@ async fn a_listing_names_what_it_passes_over() {
         ("string", "a string that is not leasehold's"),
         ("tab\there", "control character"),
     ]) {
-        assert_eq!(*name, wanted, "{told:?}");
-        assert!(said.contains(why), "{said}");
+        assert_eq!(name, wanted, "{skipped:?}");
+        says(error, [why]);
     }
-    assert_eq!(told.len(), 7, "{told:?}");
+    assert_eq!(skipped.len(), 7, "{skipped:?}");
 }
 
 /// So many keys, each with a claim that does not wait.
 fn parts(store: &RedisStore, names: &[&str]) -> Vec<(Key, Claim)> {
-    let part = |(number, name): (u128, &&str)| {
-        let claim = Claim {
-            wait: false,
-            ..claim(store, number)
-        };
-        (key(name), claim)
-    };
-    (1..).zip(names).map(part).collect()
+    let parts = (1..).zip(names);
+    let parts = parts.map(|(number, name)| (key(name), trying(store, number)));
+    parts.collect()
 }
 
 #[tokio::test]
@@ -231,27 +216,24 @@ async fn several_keys_are_claimed_at_once_or_not_at_all() {
     };
     assert!(matches!(answer.reply, Reply::Busy { .. }), "{answer:?}");
     server.command(&["RPUSH", "leasehold:lock:f", "x"]);
-    let foreign = parts(&store, &["d", "f"]);
-    let error = store.claim_all(&foreign).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let foreign = store.claim_all(&parts(&store, &["d", "f"])).await;
+    fails(foreign, ErrorKind::Corrupt, &[]);
     let held: Vec<String> = server.query(&["KEYS", "leasehold:lock:[de]"]);
     assert_eq!(held, Vec::<String>::new());
 
-    let twice = parts(&store, &["g", "g"]);
-    let error = store.claim_all(&twice).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(
-        matches!(store.claim_all(&[]).await.unwrap(), Some(AllAnswer::All(none)) if none.is_empty())
-    );
+    let twice = store.claim_all(&parts(&store, &["g", "g"])).await;
+    fails(twice, ErrorKind::Invalid, &[]);
+    let none = store.claim_all(&[]).await.unwrap();
+    assert_eq!(none, Some(AllAnswer::All(Vec::new())));
 }
 
 #[tokio::test]
 async fn a_watched_semaphore_is_resized_and_forgotten() {
     let server = RedisServer::start();
     let store = store(&server).await;
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
+    let kind = || server.query::<String>(&["TYPE", "leasehold:lock:k"]);
     let watched = store.watch(&key, Duration::from_secs(60)).await.unwrap();
     assert_eq!(watched.reply, WatchReply::Done);
     assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
@@ -263,30 +245,21 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     standing(&store.claim(&key, &permit(1, 3)).await.unwrap());
     assert_eq!(next(&mut pushes).await, Push::Changed { key: key.clone() });
     standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
-    assert_eq!(
-        store.resize(&key, 3, 1).await.unwrap().reply,
-        ResizeReply::Resized
-    );
-    let settled = Release {
-        settled: true,
-        ..release(1)
-    };
-    store.release(&key, &settled).await.unwrap();
+    let resized = store.resize(&key, 3, 1).await.unwrap().reply;
+    assert_eq!(resized, ResizeReply::Resized);
+    store.release(&key, &settled(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
     assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
-    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
-    assert_eq!(kind, "hash");
+    assert_eq!(kind(), "hash");
     store.watch(&key, Duration::ZERO).await.unwrap();
-    let kind: String = server.query(&["TYPE", "leasehold:lock:k"]);
-    assert_eq!(kind, "none", "nothing is left");
+    assert_eq!(kind(), "none", "nothing is left");
 }
 
 #[tokio::test]
 async fn a_full_server_takes_no_claims_but_lets_go() {
     let server = RedisServer::start();
     let store = store(&server).await;
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&store).await;
     let (lone, queued, idle) = (key("lone"), key("queued"), key("idle"));
     store.claim(&lone, &claim(&store, 1)).await.unwrap();
     for number in [1, 2, 3] {
@@ -307,14 +280,10 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     for keys in [[&idle, &lone], [&lone, &idle]] {
         let parts = keys.map(|key| {
             let number = if *key == lone { 1 } else { 9 };
-            let trying = Claim {
-                wait: false,
-                ..claim(&store, number)
-            };
-            (key.clone(), trying)
+            (key.clone(), trying(&store, number))
         });
         let error = store.claim_all(&parts).await.unwrap_err();
-        assert!(error.to_string().contains("out of memory"), "{error}");
+        says(error, ["out of memory"]);
     }
     assert_eq!(store.inspect(&idle).await.unwrap().holders, []);
     let change = |number, to| Renew {
@@ -328,25 +297,16 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     };
     standing(&store.renew(&lone, &change(1, 11)).await.unwrap());
     standing(&store.renew(&queued, &change(1, 11)).await.unwrap());
-    assert_eq!(
-        store.release(&idle, &release(7)).await.unwrap().reply,
-        ReleaseReply::Absent
-    );
+    let released = async |key: &Key, number| {
+        let answer = store.release(key, &release(number)).await;
+        answer.unwrap().reply
+    };
+    assert_eq!(released(&idle, 7).await, ReleaseReply::Absent);
     assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
     let freed = ReleaseReply::Released { held: true };
-    assert_eq!(
-        store.release(&lone, &release(11)).await.unwrap().reply,
-        freed
-    );
+    assert_eq!(released(&lone, 11).await, freed);
     for number in [11, 2, 3] {
-        assert_eq!(
-            store
-                .release(&queued, &release(number))
-                .await
-                .unwrap()
-                .reply,
-            freed
-        );
+        assert_eq!(released(&queued, number).await, freed);
         if number != 3 {
             assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
         }
@@ -355,16 +315,11 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
         }
     }
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(
-        store.claim(&lone, &claim(&store, 1)).await.unwrap().reply,
-        ClaimReply::Gone
-    );
+    let again = store.claim(&lone, &claim(&store, 1)).await.unwrap();
+    assert_eq!(again.reply, ClaimReply::Gone);
     for name in ["lone", "queued", "idle"] {
         let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
-        assert!(
-            left > 55_000,
-            "{name} expires in {left} ms, and was released"
-        );
+        assert!(left > 55_000, "{name} was released: {left} ms");
     }
 }
 
@@ -373,58 +328,36 @@ async fn what_is_not_ours_is_left_alone() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let redis_key = "leasehold:lock:taken";
-    let key = key("taken");
-    for (kind, make) in [
-        ("string", vec!["SET", redis_key, "mine"]),
-        (
-            "string",
-            vec![
-                "SET",
-                redis_key,
-                "lh, and long enough to be taken for a record of ours",
-            ],
-        ),
-        (
-            "string",
-            vec![
-                "SET",
-                redis_key,
-                "xx, and long enough to be taken for a record of ours, too",
-            ],
-        ),
-        ("list", vec!["RPUSH", redis_key, "x"]),
-        ("set", vec!["SADD", redis_key, "x"]),
-        ("zset", vec!["ZADD", redis_key, "1", "x"]),
-        ("hash", vec!["HSET", redis_key, "field", "x"]),
-        ("hash", vec!["HSET", redis_key, " head", "x"]),
-        ("stream", vec!["XADD", redis_key, "1-1", "field", "x"]),
+    let (key, by) = (key("taken"), ClientInfo::unknown());
+    let dump = || server.query::<Vec<u8>>(&["DUMP", redis_key]);
+    let long = "and long enough to be taken for a record of ours";
+    let (alike, unlike) = (format!("lh, {long}"), format!("xx, {long}, too"));
+    for (kind, verb, arguments) in [
+        ("string", "SET", "mine"),
+        ("string", "SET", &*alike),
+        ("string", "SET", &*unlike),
+        ("list", "RPUSH", "x"),
+        ("set", "SADD", "x"),
+        ("zset", "ZADD", "1|x"),
+        ("hash", "HSET", "field|x"),
+        ("hash", "HSET", " head|x"),
+        ("stream", "XADD", "1-1|field|x"),
     ] {
         server.command(&["DEL", redis_key]);
-        server.command(&make);
-        let before: Vec<u8> = server.query(&["DUMP", redis_key]);
+        let make = [verb, redis_key].into_iter().chain(arguments.split('|'));
+        server.command(&make.collect::<Vec<_>>());
+        let before = dump();
         for answer in [
             store.claim(&key, &claim(&store, 1)).await.map(drop),
             store.renew(&key, &renew(1)).await.map(drop),
             store.release(&key, &release(1)).await.map(drop),
-            store
-                .break_key(&key, &leasehold::ClientInfo::unknown())
-                .await
-                .map(drop),
+            store.break_key(&key, &by).await.map(drop),
             store.inspect(&key).await.map(drop),
         ] {
-            let error = answer.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{kind}: {error:?}");
-            assert!(
-                error.to_string().contains(&format!("a {kind} ")),
-                "{kind}: {error:?}"
-            );
+            fails(answer, ErrorKind::Corrupt, &[&format!("a {kind} ")]);
         }
         assert!(store.list("*").await.unwrap().is_empty());
-        assert_eq!(
-            server.query::<Vec<u8>>(&["DUMP", redis_key]),
-            before,
-            "{kind}"
-        );
+        assert_eq!(dump(), before, "{kind}");
     }
 }
 
@@ -475,17 +408,11 @@ async fn what_an_earlier_version_has_left_is_taken_over() {
     set_earlier(&server, "idle", ahead, None);
     set_earlier(&server, "held", ahead + 50, Some(7));
     let token = |answer: Answer<ClaimReply>| standing(&answer).token;
+    let above = Some(Token::from(ahead + 1));
     let first = token(store.claim(&idle, &claim(&store, 1)).await.unwrap());
-    assert_eq!(
-        first,
-        Some(Token::from(ahead + 1)),
-        "above those of the key"
-    );
-    assert_eq!(
-        token(store.claim(&held, &claim(&store, 1)).await.unwrap()),
-        None,
-        "it waits"
-    );
+    assert_eq!(first, above, "above those of the key");
+    let waits = token(store.claim(&held, &claim(&store, 1)).await.unwrap());
+    assert_eq!(waits, None, "it waits");
     let look = store.inspect(&held).await.unwrap();
     assert_eq!(look.holders[0].token, Token::from(ahead + 50));
     // Its holder goes on, and leaves.
@@ -505,11 +432,7 @@ async fn a_holder_of_an_earlier_version_can_read_its_record_after_ours_have_aske
     let held = key("held");
     let redis_key = "leasehold:lock:held";
     set_earlier(&server, "held", 8_000_000_000_000_000, Some(7));
-    let hasty = Claim {
-        wait: false,
-        ..claim(&store, 1)
-    };
-    let busy = store.claim(&held, &hasty).await.unwrap().reply;
+    let busy = store.claim(&held, &trying(&store, 1)).await.unwrap().reply;
     assert!(matches!(busy, ClaimReply::Busy { .. }), "{busy:?}");
     assert_eq!(server.query::<String>(&["TYPE", redis_key]), "hash");
     let head: Vec<u8> = server.query(&["HGET", redis_key, " head"]);
@@ -529,15 +452,9 @@ async fn an_idle_key_leaves_nothing() {
         let token = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap()).token;
         assert!(token.unwrap() > last);
         last = token.unwrap();
-        let settled = Release {
-            settled: true,
-            ..release(1)
-        };
-        store.release(&key, &settled).await.unwrap();
-        assert_eq!(
-            server.query::<Vec<String>>(&["KEYS", "*"]),
-            ["leasehold:last"]
-        );
+        store.release(&key, &settled(1)).await.unwrap();
+        let left: Vec<String> = server.query(&["KEYS", "*"]);
+        assert_eq!(left, ["leasehold:last"]);
     }
     assert_eq!(store.inspect(&key("c")).await.unwrap().last_token, last);
 }
@@ -575,10 +492,9 @@ async fn a_damaged_record_is_named() {
     }
     let second = id(2);
     server.command(&["HDEL", "leasehold:lock:damaged", second.expose()]);
-    let error = store.release(&key, &release(1)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
-    let error = store.inspect(&key).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+    let released = store.release(&key, &release(1)).await;
+    fails(released, ErrorKind::Corrupt, &[]);
+    fails(store.inspect(&key).await, ErrorKind::Corrupt, &[]);
 }
 
 #[tokio::test]
@@ -592,10 +508,8 @@ async fn a_server_that_forgot_is_told_again() {
     assert_eq!((again.arrival, again.token), (first.arrival, first.token));
 
     server.command(&["FLUSHALL"]);
-    assert_eq!(
-        store.renew(&key, &renew(1)).await.unwrap().reply,
-        RenewReply::Gone
-    );
+    let renewed = store.renew(&key, &renew(1)).await.unwrap();
+    assert_eq!(renewed.reply, RenewReply::Gone);
     let later = standing(&store.claim(&key, &claim(&store, 2)).await.unwrap());
     assert!(later.token > first.token && later.arrival > first.arrival);
 }
@@ -611,20 +525,14 @@ async fn each_step_of_a_call_gets_its_own_answer() {
     store.claim(&key("known"), &first).await.unwrap();
     let before = server.stats();
     let claims: Vec<_> = (0..100).map(|number| claim(&store, number)).collect();
-    let claimed = keys
-        .iter()
-        .zip(&claims)
-        .map(|(key, claim)| store.claim(key, claim));
+    let claimed = keys.iter().zip(&claims);
+    let claimed = claimed.map(|(key, claim)| store.claim(key, claim));
     let claimed = futures_util::future::join_all(claimed).await;
     let calls = server.stats().since(&before).command("evalsha").calls;
     assert!(calls < 20, "{calls} calls");
     for (key, answer) in keys.iter().zip(claimed) {
-        let holder = &store.inspect(key).await.unwrap().holders[0];
-        assert_eq!(
-            standing(&answer.unwrap()).token,
-            Some(holder.token),
-            "of {key}"
-        );
+        let held = store.inspect(key).await.unwrap().holders[0].token;
+        assert_eq!(standing(&answer.unwrap()).token, Some(held), "of {key}");
     }
 }
 
@@ -658,25 +566,17 @@ async fn one_bad_command_spoils_no_batch() {
     }
 }
 
-const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time +mget +exists \
-    +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish +subscribe \
-    +unsubscribe +scan +info +ping";
-
 #[tokio::test]
 async fn the_least_rights_are_enough() {
     let server = RedisServer::builder()
-        .user("alice", &format!("on >secret {RULE}"))
+        .user("alice", &format!("on >secret {LEAST_RIGHTS}"))
         .user("carol", "on >secret +@all")
         .user("default", "off")
         .start();
-    let connect = async |user: &str, password: &str| {
-        let url = server.url_as(user, password);
-        RedisStore::connect(RedisOptions::from_url(&url).unwrap()).await
-    };
-    let alice = connect("alice", "secret").await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = alice.listen(heard).await.unwrap();
-    let key = key("k");
+    let log_in = async |user: &str, password: &str| connect(&server.url_as(user, password)).await;
+    let alice = log_in("alice", "secret").await.unwrap();
+    let (_ear, mut pushes) = listen(&alice).await;
+    let (key, list, by) = (key("k"), key("list"), ClientInfo::unknown());
     for number in [1, 2, 3] {
         standing(&alice.claim(&key, &claim(&alice, number)).await.unwrap());
     }
@@ -686,42 +586,28 @@ async fn the_least_rights_are_enough() {
     assert_eq!(alice.list("*").await.unwrap().len(), 1);
     alice.watch(&key, Duration::from_secs(9)).await.unwrap();
     alice.resize(&key, 1, 2).await.unwrap();
-    let trying = Claim {
-        wait: false,
-        ..claim(&alice, 5)
-    };
-    alice.claim_all(&[(key.clone(), trying)]).await.unwrap();
-    alice
-        .break_key(&key, &leasehold::ClientInfo::unknown())
-        .await
-        .unwrap();
-    alice
-        .break_key(&key, &leasehold::ClientInfo::unknown())
-        .await
-        .unwrap();
+    let several = [(key.clone(), trying(&alice, 5))];
+    alice.claim_all(&several).await.unwrap();
+    alice.break_key(&key, &by).await.unwrap();
+    alice.break_key(&key, &by).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     alice.claim(&key, &claim(&alice, 4)).await.unwrap_err();
     alice.release(&key, &release(3)).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     server.command(&["RPUSH", "leasehold:lock:list", "x"]);
-    let foreign = alice
-        .inspect(&crate::redis_support::key("list"))
-        .await
-        .unwrap_err();
-    assert_eq!(foreign.kind(), ErrorKind::Corrupt);
+    fails(alice.inspect(&list).await, ErrorKind::Corrupt, &[]);
 
     let log: Vec<redis::Value> = server.query(&["ACL", "LOG"]);
     assert_eq!(log, [], "nothing is tried that is forbidden");
 
-    let carol = refused(connect("carol", "secret").await, "may not run");
-    assert!(carol.contains(RULE), "{carol}");
+    let carol = refused(log_in("carol", "secret").await, "may not run");
+    assert!(carol.contains(LEAST_RIGHTS), "{carol}");
 
     for (user, password) in [("alice", "wr0ng"), ("nobody", "wr0ng")] {
-        let message = refused(connect(user, password).await, "user name or password");
+        let message = refused(log_in(user, password).await, "user name or password");
         assert!(!message.contains("wr0ng"), "{message}");
     }
-    let nobody = RedisStore::connect(options(&server)).await;
-    refused(nobody, "NOAUTH");
+    refused(connect(&server.url()).await, "NOAUTH");
 }
 
 #[tokio::test]
@@ -729,8 +615,7 @@ async fn a_replica_takes_no_claims() {
     let primary = RedisServer::start();
     let replica = RedisServer::builder().replica_of(primary.port()).start();
     primary.wait_for_replicas(1);
-    let connected = RedisStore::connect(options(&replica)).await;
-    not_now(connected, "read-only replica");
+    not_now(connect(&replica.url()).await, "read-only replica");
 
     // One that becomes a replica later.
     let store = store(&primary).await;
@@ -738,10 +623,8 @@ async fn a_replica_takes_no_claims() {
     store.claim(&key, &claim(&store, 1)).await.unwrap();
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
-    not_now(
-        store.claim(&key, &claim(&store, 2)).await,
-        "read-only replica",
-    );
+    let another = store.claim(&key, &claim(&store, 2)).await;
+    not_now(another, "read-only replica");
     not_now(store.renew(&key, &renew(1)).await, "read-only replica");
     not_now(store.release(&key, &release(1)).await, "read-only replica");
 }
@@ -756,8 +639,7 @@ async fn other_ways_in() {
     let brought = RedisStore::connect(brought).await.unwrap();
     for store in [&socket, &brought] {
         assert!(!format!("{store:?} {}", store.redacted_url()).contains("hunter2"));
-        let (heard, _pushes) = sink();
-        let _ear = store.listen(heard).await.unwrap();
+        let _inbox = listen(store).await;
         let answer = store.claim(&key("k"), &claim(store, 1)).await.unwrap();
         assert!(standing(&answer).token.is_some());
         assert_eq!(answer.epoch, 1);
@@ -772,36 +654,30 @@ async fn encrypted() {
         .tls(ClientCertificate::Required)
         .start();
     let certificates = server.certificates();
-    let strange = RedisStore::connect(options(&server)).await.unwrap_err();
-    assert_eq!(strange.kind(), ErrorKind::Refused, "{strange:?}");
-    assert!(strange.to_string().contains("not trusted"), "{strange:?}");
-    let with = |tls: &TlsOptions| options(&server).with_access(&Access::default().tls(tls.clone()));
+    let strange = connect(&server.url()).await;
+    fails(strange, ErrorKind::Refused, &["not trusted"]);
+    let with = async |tls: &TlsOptions| {
+        let access = Access::default().tls(tls.clone());
+        RedisStore::connect(options(&server).with_access(&access)).await
+    };
     let trusting = TlsOptions::trusting(&*certificates.authority.path);
-    let nameless = RedisStore::connect(with(&trusting)).await.unwrap_err();
-    assert_eq!(nameless.kind(), ErrorKind::Refused, "{nameless:?}");
-    says(&nameless, ["TLS handshake"]);
+    let nameless = with(&trusting).await;
+    fails(nameless, ErrorKind::Refused, &["TLS handshake"]);
     let known = trusting.with_certificate(
         &*certificates.client_certificate.path,
         &*certificates.client_key.path,
     );
-    let store = RedisStore::connect(with(&known)).await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let store = with(&known).await.unwrap();
+    let (_ear, mut pushes) = listen(&store).await;
+    let key = key("k");
     for number in [1, 2] {
-        standing(
-            &store
-                .claim(&key("k"), &claim(&store, number))
-                .await
-                .unwrap(),
-        );
+        standing(&store.claim(&key, &claim(&store, number)).await.unwrap());
     }
-    store.release(&key("k"), &release(1)).await.unwrap();
+    store.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
 
-    let missing = TlsOptions::trusting(Path::new("/nowhere/ca.pem"));
-    let missing = RedisStore::connect(with(&missing)).await.unwrap_err();
-    assert_eq!(missing.kind(), ErrorKind::Invalid);
-    assert!(missing.to_string().contains("/nowhere/ca.pem"));
+    let missing = with(&TlsOptions::trusting(Path::new("/nowhere/ca.pem"))).await;
+    fails(missing, ErrorKind::Invalid, &["/nowhere/ca.pem"]);
 }
 
 #[tokio::test]
@@ -809,9 +685,8 @@ async fn nobody_there() {
     let server = RedisServer::start();
     let options = options(&server).connect_timeout(Duration::from_secs(2));
     drop(server);
-    let error = RedisStore::connect(options).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    let said = error.to_string();
+    let nobody = RedisStore::connect(options).await;
+    let said = fails(nobody, ErrorKind::Unavailable, &[]).to_string();
     assert!(said.starts_with("cannot connect to 127.0.0.1:"), "{said}");
     assert!(said.ends_with(": connection refused"), "{said}");
 }
@@ -842,14 +717,12 @@ async fn an_examination_that_is_given_up_leaves_nothing_for_long() {
 async fn a_loss_has_what_the_server_said_for_its_cause() {
     let server = RedisServer::start();
     let settings = Settings::default().with_ttl(Duration::from_secs(1));
-    let builder = Client::builder().store(server.url()).settings(settings);
-    let client = builder.connect().await.unwrap();
+    let client = client_with(&server.url(), settings).await;
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     assert!(lease.last_error().is_none());
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let lost = lease.run(std::future::pending::<()>()).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Lost, "{lost}");
-    assert!(lost.to_string().contains("too few replicas"), "{lost}");
+    let lost = lease.run(std::future::pending::<()>()).await;
+    fails(lost, ErrorKind::Lost, &["too few replicas"]);
     let said = lease.last_error().unwrap();
     assert_eq!(said.kind(), ErrorKind::Unavailable, "{said}");
     assert_eq!(

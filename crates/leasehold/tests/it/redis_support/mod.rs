@@ -8,14 +8,30 @@ use std::time::Duration;
 
 use leasehold::core::{Claim, ClientInfo, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{LockStore, Push, PushSink};
+use leasehold::store::{Listening, LockStore, Push, PushSink};
+use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 
+pub(crate) use crate::failures::fails;
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
+/// The least rights of `docs/stores/rights.md`.
+pub(crate) const LEAST_RIGHTS: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval \
+    +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel \
+    +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
+
+pub(crate) async fn connect(url: &str) -> Result<RedisStore, StoreError> {
+    RedisStore::connect(RedisOptions::from_url(url).unwrap()).await
+}
+
 pub(crate) async fn store(server: &RedisServer) -> RedisStore {
-    RedisStore::connect(options(server)).await.unwrap()
+    connect(&server.url()).await.unwrap()
+}
+
+pub(crate) async fn client_with(url: &str, settings: Settings) -> Client {
+    let builder = Client::builder().store(url).settings(settings);
+    builder.connect().await.unwrap()
 }
 
 pub(crate) fn options(server: &RedisServer) -> RedisOptions {
@@ -27,6 +43,14 @@ pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
         inbox: Some(store.inbox().clone()),
         owner: ClientInfo::new("host", 7, Some("a label")),
         ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(30))
+    }
+}
+
+/// A claim that does not wait.
+pub(crate) fn trying(store: &RedisStore, number: u128) -> Claim {
+    Claim {
+        wait: false,
+        ..claim(store, number)
     }
 }
 
@@ -58,6 +82,14 @@ pub(crate) async fn reconnected(pushes: &mut mpsc::UnboundedReceiver<Push>) {
         push = next(pushes).await;
     }
     assert_eq!(push, Push::Reset);
+}
+
+/// Opens the inbox of the store, until the first of these is dropped.
+pub(crate) async fn listen(
+    store: &RedisStore,
+) -> (Box<dyn Listening>, mpsc::UnboundedReceiver<Push>) {
+    let (heard, pushes) = sink();
+    (store.listen(heard).await.unwrap(), pushes)
 }
 
 /// A sink, and what it took.

@@ -8,21 +8,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::failures::fails;
+use crate::redis_support::LEAST_RIGHTS;
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
 use leasehold::audit::{AuditEvent, AuditRecord};
-use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime};
+use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_store::StoreError;
+use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::time::timeout;
 
-use crate::support::waiting;
+use crate::support::{until, waiting};
 
 const SOON: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(10);
+
+/// Claims `k`, which is free.
+async fn granted(store: &RedlockStore, number: u128, ttl: Duration) -> Token {
+    let granted = store.claim(&key("k"), &claim(store, number, ttl)).await;
+    token(granted.unwrap().reply)
+}
+
+/// Releases `k`, which this claim holds.
+async fn released(store: &RedlockStore, number: u128) {
+    let released = store.release(&key("k"), &release(number)).await.unwrap();
+    assert_eq!(released.reply, ReleaseReply::Released { held: true });
+}
 
 #[tokio::test]
 async fn a_lock_over_five_servers() {
@@ -35,12 +50,9 @@ async fn a_lock_over_five_servers() {
     let seen = b.inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders[0].token, lease.token());
     assert_eq!(b.list("orders/*").await.unwrap().len(), 1);
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.lock().await.unwrap() }
-    });
+    let waiting = waiting(&b, "orders/42");
     assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = timeout(SOON, waiting).await.unwrap().unwrap();
+    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(next.release().await.unwrap(), Released::Held);
 }
 
@@ -52,8 +64,7 @@ async fn a_renewal_under_way_does_not_overtake_the_release() {
     // On the worker, which runs first what was spawned last.
     let on_the_worker = tokio::spawn(async move {
         let (store, key) = (set.store().await, key("k"));
-        let granted = store.claim(&key, &claim(&store, 1, SOON)).await.unwrap();
-        token(granted.reply);
+        granted(&store, 1, SOON).await;
         let (renew, release) = (renew(1, SOON), release(1));
         let mut renewed = std::pin::pin!(store.renew(&key, &renew));
         assert!(poll!(&mut renewed).is_pending());
@@ -79,8 +90,8 @@ async fn another_process_renews_by_the_parts() {
     let released = other.release_by_parts(&parts).await.unwrap();
     assert_eq!(released, Released::Held);
     let third = set.client().await;
-    let ended = third.renew_by_parts(&parts, SOON).await.unwrap_err();
-    assert_eq!(ended.kind(), ErrorKind::Lost);
+    let ended = third.renew_by_parts(&parts, SOON).await;
+    fails(ended, ErrorKind::Lost, &[]);
 }
 
 /// Asks with this claim until a majority answers: a machine may be busy.
@@ -151,36 +162,20 @@ fn an_attempt_that_fails_has_given_back_its_votes() {
 async fn two_of_five_may_be_down_stopped_or_slow() {
     let set = Set::start(5, "").await;
     let store = set.store().await;
-    let key = key("k");
-    let mut last = token(
-        store
-            .claim(&key, &claim(&store, 1, TTL))
-            .await
-            .unwrap()
-            .reply,
-    );
+    let (key, another) = (key("k"), claim(&store, 99, TTL));
+    let mut last = granted(&store, 1, TTL).await;
     set.servers[1].kill();
     set.servers[3].stop();
     let renewed = store.renew(&key, &renew(1, TTL)).await.unwrap().reply;
     assert_eq!(token(renewed), last);
-    let released = store.release(&key, &release(1)).await.unwrap().reply;
-    assert_eq!(released, ReleaseReply::Released { held: true });
+    released(&store, 1).await;
     for number in 2..20 {
-        let granted = store
-            .claim(&key, &claim(&store, number, TTL))
-            .await
-            .unwrap();
-        let next = token(granted.reply);
+        let next = granted(&store, number, TTL).await;
         assert!(next > last);
         last = next;
-        let busy = store
-            .claim(&key, &claim(&store, 99, TTL))
-            .await
-            .unwrap()
-            .reply;
+        let busy = store.claim(&key, &another).await.unwrap().reply;
         assert!(matches!(busy, ClaimReply::Busy { .. }), "{busy:?}");
-        let released = store.release(&key, &release(number)).await.unwrap().reply;
-        assert_eq!(released, ReleaseReply::Released { held: true });
+        released(&store, number).await;
     }
     // A client that comes now finds it so.
     let late = set.client().await;
@@ -199,35 +194,21 @@ async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
     set.servers[0].kill();
     set.servers[2].kill();
     set.servers[4].stop();
-    let error = timeout(SOON, client.mutex("k").unwrap().lock())
-        .await
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let said = error.to_string();
-    says(&said, ["2 of 5 servers agreed, 3 are needed"]);
-    let port = |server: usize| format!("127.0.0.1:{}", set.servers[server].port());
-    for server in [1, 3] {
-        assert!(said.contains(&format!("{}: yes", port(server))), "{said}");
+    let locked = timeout(SOON, client.mutex("k").unwrap().lock()).await;
+    let error = fails(locked.unwrap(), ErrorKind::Unavailable, &[]);
+    says(&error, ["2 of 5 servers agreed, 3 are needed"]);
+    for (server, vote) in [(1, "yes"), (3, "yes"), (4, "no answer"), (0, "")] {
+        let port = set.servers[server].port();
+        says(&error, [format!("127.0.0.1:{port}: {vote}")]);
     }
-    assert!(said.contains(&format!("{}: no answer", port(4))), "{said}");
-    assert!(said.contains(&format!("{}: ", port(0))), "{said}");
     // What it had got is released: the two that are up vote for another.
     set.servers[4].cont();
-    let granted = timeout(SOON, async {
-        loop {
-            match other
-                .claim(&key("k"), &claim(&other, 1, TTL))
-                .await
-                .unwrap()
-                .reply
-            {
-                ClaimReply::Standing(_) => return,
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        }
-    });
-    granted.await.expect("all votes were given back");
+    let (key, claim) = (key("k"), claim(&other, 1, TTL));
+    until("all votes are given back", async || {
+        let answer = other.claim(&key, &claim).await.unwrap();
+        matches!(answer.reply, ClaimReply::Standing(_))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -236,20 +217,14 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
     let store = set.store().await;
     let (key, ttl) = (key("k"), Duration::from_millis(500));
     set.servers[2].kill();
-    let first = token(
-        store
-            .claim(&key, &claim(&store, 1, ttl))
-            .await
-            .unwrap()
-            .reply,
-    );
+    let first = granted(&store, 1, ttl).await;
     set.servers[0].restart(Data::Lose);
     set.servers[2].start_again();
     let other = set.store().await;
     let began = SystemTime::now();
-    let error = other.claim(&key, &claim(&other, 2, ttl)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    says(&error, ["it is new or may have lost data"]);
+    let closed = other.claim(&key, &claim(&other, 2, ttl)).await;
+    let why = "it is new or may have lost data";
+    fails(closed, ErrorKind::Refused, &[why]);
     let second = timeout(SOON, async {
         let mut number = 3;
         loop {
@@ -281,13 +256,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
     let store = RedlockStore::connect(options).await.unwrap();
     let key = key("k");
     // All connections are up, and their run ids are known.
-    let mut last = token(
-        store
-            .claim(&key, &claim(&store, 1, TTL))
-            .await
-            .unwrap()
-            .reply,
-    );
+    let mut last = granted(&store, 1, TTL).await;
     store.release(&key, &release(1)).await.unwrap();
     proxies[0].black_hole(Direction::ToClient);
     proxies[4].delay(Direction::ToClient, Duration::from_secs(1));
@@ -308,20 +277,16 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
         };
         assert!(next > last);
         last = next;
-        assert_eq!(
-            token(store.renew(&key, &renew(number, TTL)).await.unwrap().reply),
-            last
-        );
-        let released = store.release(&key, &release(number)).await.unwrap().reply;
-        assert_eq!(released, ReleaseReply::Released { held: true });
+        let renewed = store.renew(&key, &renew(number, TTL)).await.unwrap();
+        assert_eq!(token(renewed.reply), last);
+        released(&store, number).await;
     }
     proxies[2].black_hole(Direction::ToClient);
     let wanted = claim(&store, 1_000, TTL);
     let began = SystemTime::now();
-    let error = store.claim(&key, &wanted).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let silent = store.claim(&key, &wanted).await;
     assert!(began.elapsed().unwrap() < Duration::from_secs(2));
-    says(&error, ["no answer within 300ms"]);
+    fails(silent, ErrorKind::Unavailable, &["no answer within 300ms"]);
     for proxy in [0, 2, 4] {
         proxies[proxy].heal();
         proxies[proxy].reset();
@@ -485,15 +450,11 @@ async fn servers_that_restart_without_their_data_never_let_two_hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_quarantine_the_same_schedules_let_two_hold() {
-    let count = number("LEASEHOLD_SCHEDULES").unwrap_or(24);
+    let most = 4 * number("LEASEHOLD_SCHEDULES").unwrap_or(24);
     let without = "max_ttl=1s&quarantine=0s";
     let enough = |seen: &Seen| !seen.doubled.is_empty();
-    let Seen { doubled, held } = schedules(without, (1, 4 * count), enough).await;
-    assert!(
-        !doubled.is_empty(),
-        "{held} holds in {} schedules",
-        4 * count
-    );
+    let Seen { doubled, held } = schedules(without, (1, most), enough).await;
+    assert!(!doubled.is_empty(), "{held} holds in {most} schedules");
 }
 
 /// `LEASEHOLD_ACQUISITIONS=10000` runs as many as are promised.
@@ -518,11 +479,8 @@ async fn tokens_rise_while_servers_restart() {
             set.servers[server].restart(data);
         }
         let store = &stores[usize::try_from(dice.roll(3)).unwrap()];
-        match store
-            .claim(&key, &claim(store, number, ttl))
-            .await
-            .map(|answer| answer.reply)
-        {
+        let answer = store.claim(&key, &claim(store, number, ttl)).await;
+        match answer.map(|answer| answer.reply) {
             Ok(ClaimReply::Standing(standing)) => {
                 let token = standing.token.unwrap().get();
                 assert!(token > last, "{token} after {last}");
@@ -613,47 +571,32 @@ async fn twenty_clients_get_at_least_half_of_what_two_get() {
     panic!("leases/s of two and of twenty, and the least share: {rounds:?}");
 }
 
-/// As `docs/stores/rights.md` has it.
-const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time \
-    +mget +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
-    +subscribe +unsubscribe +scan +info +ping";
-
 #[tokio::test]
 async fn the_least_rights_are_enough() {
-    least_rights(RULE, "").await;
+    least_rights(LEAST_RIGHTS, "").await;
 }
 
 /// The two that the log needs besides. Without `+xadd` it is refused at connect.
 #[tokio::test]
 async fn an_audit_log_needs_two_rights_more() {
-    least_rights(&format!("{RULE} +xadd +xrange"), "audit=1000").await;
-    let server = || {
-        let user = format!("on >secret {RULE}");
-        RedisServer::builder().user("alice", &user).start()
-    };
-    let servers = [server(), server(), server()];
-    let members = servers
-        .each_ref()
-        .map(|server| format!("alice:secret@127.0.0.1:{}", server.port()));
-    let url = format!("redlock://{}/?audit=1000", members.join(","));
-    let error = RedlockStore::connect(RedlockOptions::from_url(&url).unwrap()).await;
-    let error = format!("{:?}", error.unwrap_err());
-    says(&error, ["Refused", "may not run XADD"]);
+    least_rights(&format!("{LEAST_RIGHTS} +xadd +xrange"), "audit=1000").await;
+    let (_servers, options) = servers_of_alice(LEAST_RIGHTS, "audit=1000");
+    let error = RedlockStore::connect(options).await.unwrap_err();
+    says(format!("{error:?}"), ["Refused", "may not run XADD"]);
+}
+
+/// Servers on which `alice` may do this, and others nothing; and how `alice` connects to them.
+fn servers_of_alice(rule: &str, parameters: &str) -> (Independent, RedlockOptions) {
+    let server = RedisServer::builder().user("alice", &format!("on >secret {rule}"));
+    let server = server.user("default", "off");
+    let servers = Independent::builder(3).each(server).start();
+    let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
+    let options = RedlockOptions::from_url(&format!("{url}?{parameters}"));
+    (servers, options.unwrap())
 }
 
 async fn least_rights(rule: &str, parameters: &str) {
-    let server = || {
-        RedisServer::builder()
-            .user("alice", &format!("on >secret {rule}"))
-            .user("default", "off")
-            .start()
-    };
-    let servers = [server(), server(), server()];
-    let members = servers
-        .each_ref()
-        .map(|server| format!("alice:secret@127.0.0.1:{}", server.port()));
-    let url = format!("redlock://{}/?{parameters}", members.join(","));
-    let options = RedlockOptions::from_url(&url).unwrap();
+    let (_servers, options) = servers_of_alice(rule, parameters);
     for marked in RedlockStore::initialise(options.clone()).await.unwrap() {
         assert_eq!(marked.outcome.unwrap().left(), Duration::ZERO);
     }
@@ -677,16 +620,19 @@ async fn least_rights(rule: &str, parameters: &str) {
     if parameters.contains("audit") {
         let mut log = a.audit_log(Some("k"), SystemTime::UNIX_EPOCH).unwrap();
         let page = log.next().await.unwrap();
-        let granted =
-            |record: &&AuditRecord| matches!(record.entry.event, AuditEvent::Granted { .. });
-        assert!(page.iter().filter(granted).count() >= 2, "{page:?}");
+        let grants = page.iter().filter(|record| is_grant(record)).count();
+        assert!(grants >= 2, "{page:?}");
     }
+}
+
+fn is_grant(record: &AuditRecord) -> bool {
+    matches!(record.entry.event, AuditEvent::Granted { .. })
 }
 
 #[tokio::test]
 async fn servers_that_are_new_are_marked_by_the_client_builder() {
     use leasehold::core::Marked;
-    let set = leasehold_testkit::deployment::Independent::start(3);
+    let set = Independent::start(3);
     let initialise = async || {
         let builder = Client::builder().store(set.url());
         let servers = builder.initialise().await.unwrap();
@@ -717,22 +663,11 @@ async fn each_server_has_an_audit_log_of_its_own() {
     let mut patient = set.options();
     patient.node_timeout = Duration::from_secs(30);
     let store = RedlockStore::connect(patient).await.unwrap();
-    let key = key("k");
-    let reply = store
-        .claim(&key, &claim(&store, 1, TTL * 4))
-        .await
-        .unwrap()
-        .reply;
-    let token = token(reply);
-    let reply = store.release(&key, &release(1)).await.unwrap().reply;
-    assert_eq!(reply, ReleaseReply::Released { held: true });
+    let token = granted(&store, 1, TTL * 4).await;
+    released(&store, 1).await;
     let noted = |server: &RedisServer| server.query::<u64>(&["XLEN", "leasehold:audit"]) >= 2;
-    let noting = async {
-        while !set.servers.iter().all(noted) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(SOON, noting).await.unwrap();
+    let all_noted = async || set.servers.iter().all(noted);
+    until("the release in each log", all_noted).await;
     let reader = set.store().await;
     let read = async || {
         let mut log = reader.audit_log(None, StoreTime(0)).unwrap();
@@ -743,7 +678,7 @@ async fn each_server_has_an_audit_log_of_its_own() {
                 return Ok::<_, StoreError>(all);
             }
             for record in page {
-                let granted = matches!(record.entry.event, AuditEvent::Granted { .. });
+                let granted = is_grant(&record);
                 let said = (record.entry.hold.unwrap().token, granted);
                 all.entry(record.server.unwrap()).or_default().push(said);
             }
@@ -763,9 +698,7 @@ async fn each_server_has_an_audit_log_of_its_own() {
     set.servers[0].stop();
     assert_eq!(read().await.unwrap(), fewer);
     set.servers[1].stop();
-    let error = read().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("2 are needed"), "{error}");
+    fails(read().await, ErrorKind::Unavailable, &["2 are needed"]);
     set.servers[0].cont();
     set.servers[1].cont();
 }
@@ -792,18 +725,13 @@ async fn a_vote_of_an_earlier_version_is_refused() {
     let set = Set::start(3, "").await;
     let earlier: Vec<u8> = [b"lq\x01".as_slice(), &[0; 60]].concat();
     for server in &set.servers {
-        let client = ::redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_connection().unwrap();
         let mut write = ::redis::cmd("SET");
         write.arg("leasehold:lock:k").arg(&earlier);
-        write.query::<()>(&mut connection).unwrap();
+        write.exec(&mut server.admin().unwrap()).unwrap();
     }
     let store = set.store().await;
-    let error = store
-        .claim(&key("k"), &claim(&store, 1, TTL))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    says(&error, ["format version 1", "format version 2"]);
+    let claimed = store.claim(&key("k"), &claim(&store, 1, TTL)).await;
+    let versions = ["format version 1", "format version 2"];
+    let error = fails(claimed, ErrorKind::Refused, &versions);
     assert!(error.hint().unwrap().contains("wait until"), "{error:?}");
 }

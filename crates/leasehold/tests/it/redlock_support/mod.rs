@@ -8,6 +8,7 @@ use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold::{Client, Settings};
 pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
 
+use crate::redis_support;
 pub(crate) use crate::support::{id, key, release};
 
 /// So many servers that are known to be new: Redis, Valkey and the oldest Redis in
@@ -52,12 +53,8 @@ impl Set {
 
     pub(crate) async fn init(&self) {
         for marked in RedlockStore::initialise(self.options()).await.unwrap() {
-            assert_eq!(
-                marked.outcome.unwrap().left(),
-                Duration::ZERO,
-                "{}",
-                marked.server
-            );
+            let (left, server) = (marked.outcome.unwrap().left(), marked.server);
+            assert_eq!(left, Duration::ZERO, "{server}");
         }
     }
 
@@ -70,8 +67,7 @@ impl Set {
     }
 
     pub(crate) async fn client_with(&self, settings: Settings) -> Client {
-        let builder = Client::builder().store(self.url()).settings(settings);
-        builder.connect().await.unwrap()
+        redis_support::client_with(&self.url(), settings).await
     }
 }
 

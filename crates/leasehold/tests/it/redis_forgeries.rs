@@ -8,14 +8,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold::store::LockStore;
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::redis::RedisStore;
 use leasehold::{Client, Lease, Released};
 use leasehold_testkit::server::{RedisServer, Stats};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{LIMIT, until};
+use crate::redis_support::connect;
+use crate::support::{LIMIT, in_line, until, waiting};
 
 const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";
@@ -26,14 +27,11 @@ fn server() -> RedisServer {
         .start()
 }
 
-async fn store(server: &RedisServer) -> Arc<RedisStore> {
-    let options = RedisOptions::from_url(&server.url()).unwrap();
-    Arc::new(RedisStore::connect(options).await.unwrap())
-}
-
-async fn client(store: &Arc<RedisStore>) -> Client {
+/// A client, and its store.
+async fn client(server: &RedisServer) -> (Client, Arc<RedisStore>) {
+    let store = Arc::new(connect(&server.url()).await.unwrap());
     let client = Client::builder().with_store(store.clone());
-    client.connect().await.unwrap()
+    (client.connect().await.unwrap(), store)
 }
 
 /// A message of a channel.
@@ -77,13 +75,9 @@ impl Stranger {
 
     /// A grant that was heard, and not said by the stranger.
     async fn hears_a_grant(&self, said: &BTreeMap<Message, usize>) {
-        let genuine = async || {
-            self.heard().iter().any(|message| {
-                let (_, line) = message;
-                line.contains(" g ") && !said.contains_key(message)
-            })
-        };
-        until("a grant that is heard", genuine).await;
+        let genuine = |it: &Message| it.1.contains(" g ") && !said.contains_key(it);
+        let heard = async || self.heard().iter().any(genuine);
+        until("a grant that is heard", heard).await;
     }
 
     fn draw(&mut self, below: usize) -> usize {
@@ -128,8 +122,8 @@ impl Stranger {
                 };
                 words.join(" ")
             }
-            3 | 4 => self.line_of_version_1(known),
-            _ => self.line_of_version_2(known),
+            3 | 4 => self.line(1, known),
+            _ => self.line(2, known),
         };
         (channel, line)
     }
@@ -138,37 +132,32 @@ impl Stranger {
         self.one_of(&["g", "n", "r", "a", "u", "c"].map(str::to_owned))
     }
 
-    /// Without a proof, as lines were once.
-    fn line_of_version_1(&mut self, known: &Known) -> String {
+    /// Those of version 1 had no proof.
+    fn line(&mut self, version: u8, known: &Known) -> String {
         let (kind, arrival) = (self.kind(), self.one_of(&known.arrivals));
         let (number, name) = (self.one_of(&known.numbers), self.one_of(&known.names));
         let (at, permits) = (self.one_of(&known.times), self.draw(3));
+        let proof = match version {
+            1 => String::new(),
+            _ => self.proof(known) + " ",
+        };
         match kind.as_str() {
-            "g" => format!("1 g {arrival} {number} {at} {at} {name}"),
-            "n" => format!("1 n {arrival} {number} {at} {name}"),
-            "u" => format!("1 u {arrival} {permits} {at} {name}"),
-            "c" => format!("1 c 0 {at} {name}"),
-            kind => format!("1 {kind} {arrival} {at} {name}"),
+            "g" if version == 1 => format!("1 g {arrival} {number} {at} {at} {name}"),
+            "g" => format!("{version} g {arrival} {number} {at} {proof}{name}"),
+            "n" => format!("{version} n {arrival} {number} {at} {name}"),
+            "u" => format!("{version} u {arrival} {permits} {at} {proof}{name}"),
+            "c" => format!("{version} c 0 {at} {name}"),
+            kind => format!("{version} {kind} {arrival} {at} {proof}{name}"),
         }
     }
 
-    fn line_of_version_2(&mut self, known: &Known) -> String {
-        let (kind, arrival) = (self.kind(), self.one_of(&known.arrivals));
-        let (number, name) = (self.one_of(&known.numbers), self.one_of(&known.names));
-        let (at, permits) = (self.one_of(&known.times), self.draw(3));
-        let proof = match self.draw(4) {
+    fn proof(&mut self, known: &Known) -> String {
+        match self.draw(4) {
             0 => "0".repeat(40),
             1 => known.proof(self.draw(1000)).unwrap_or_default(),
             _ => (0..40)
                 .map(|_| char::from_digit(u32::try_from(self.draw(16)).unwrap(), 16).unwrap())
                 .collect(),
-        };
-        match kind.as_str() {
-            "g" => format!("2 g {arrival} {number} {at} {proof} {name}"),
-            "n" => format!("2 n {arrival} {number} {at} {name}"),
-            "u" => format!("2 u {arrival} {permits} {at} {proof} {name}"),
-            "c" => format!("2 c 0 {at} {name}"),
-            kind => format!("2 {kind} {arrival} {at} {proof} {name}"),
         }
     }
 }
@@ -190,27 +179,23 @@ struct Known {
 }
 
 impl Known {
-    fn of(looks: &[Snapshot], stores: &[Arc<RedisStore>], heard: Vec<Message>) -> Self {
+    fn of(look: &Snapshot, stores: &[Arc<RedisStore>], heard: Vec<Message>) -> Self {
         let (mut arrivals, mut numbers, mut times) = (Vec::new(), Vec::new(), Vec::new());
         numbers.extend(["0", "9007199254740991", "18446744073709551615"].map(str::to_owned));
-        for look in looks {
-            let claims = (look.holders.iter().map(|holder| &holder.claim))
-                .chain(look.waiters.iter().map(|waiter| &waiter.claim));
-            for claim in claims {
-                // More often right than not.
-                arrivals.extend(vec![claim.arrival.to_string(); 4]);
-                arrivals.push((claim.arrival.0 + 1).to_string());
-                times.push(claim.deadline.0.to_string());
-            }
-            numbers.push(look.last_token.to_string());
-            numbers.push((look.last_token.get() + 1).to_string());
-            times.extend([0, look.at.0, look.at.0 + 1_000_000].map(|at| at.to_string()));
+        let claims = (look.holders.iter().map(|holder| &holder.claim))
+            .chain(look.waiters.iter().map(|waiter| &waiter.claim));
+        for claim in claims {
+            // More often right than not.
+            arrivals.extend(vec![claim.arrival.to_string(); 4]);
+            arrivals.push((claim.arrival.0 + 1).to_string());
+            times.push(claim.deadline.0.to_string());
         }
+        numbers.push(look.last_token.to_string());
+        numbers.push((look.last_token.get() + 1).to_string());
+        times.extend([0, look.at.0, look.at.0 + 1_000_000].map(|at| at.to_string()));
+        let inboxes = stores.iter().map(|store| store.inbox().as_str().to_owned());
         Self {
-            inboxes: stores
-                .iter()
-                .map(|store| store.inbox().as_str().to_owned())
-                .collect(),
+            inboxes: inboxes.collect(),
             arrivals,
             numbers,
             times,
@@ -239,20 +224,16 @@ const AT_ONCE: usize = 50;
 #[tokio::test]
 async fn a_user_with_channels_and_no_keys_is_not_believed() {
     let server = server();
-    let stores = [store(&server).await, store(&server).await];
-    let clients = [client(&stores[0]).await, client(&stores[1]).await];
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (clients, stores) = ([one.0, two.0], [one.1, two.1]);
     let mut stranger = Stranger::come(&server).await;
     let key = Key::new("k").unwrap();
     let mut said = BTreeMap::new();
     for round in 0..ROUNDS {
         let (holder, waiter) = (&clients[round % 2], &clients[(round + 1) % 2]);
         let held = holder.mutex("k").unwrap().lock().await.unwrap();
-        let waiting = {
-            let mutex = waiter.mutex("k").unwrap();
-            tokio::spawn(async move { mutex.lock().await.unwrap() })
-        };
-        let in_line = async || !stores[0].inspect(&key).await.unwrap().waiters.is_empty();
-        until("the waiter in line", in_line).await;
+        let waiting = waiting(waiter, "k");
+        in_line(holder, "k", 1).await;
         if round == 3 {
             // What was heard before is said on new connections.
             server.command(&["CLIENT", "KILL", "USER", "default"]);
@@ -268,7 +249,8 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
         }
         assert_eq!(held.release().await.unwrap(), Released::Held);
 
-        let lease = timeout(LIMIT, waiting).await.expect("its turn").unwrap();
+        let granted = timeout(LIMIT, waiting).await.expect("its turn");
+        let lease = granted.unwrap().unwrap();
         let token = stores[0].inspect(&key).await.unwrap().holders[0].token;
         assert_eq!(lease.token(), token, "the genuine one");
         stranger.hears_a_grant(&said).await;
@@ -297,15 +279,10 @@ async fn try_it(
     let look = stores[0].inspect(&key).await.unwrap();
     let heard = stranger.heard();
     // What it said itself comes back to it, and drowns the rest.
-    let genuine: Vec<_> = heard
-        .into_iter()
-        .filter(|message| !said.contains_key(message))
-        .collect();
-    let known = Known::of(&[look], stores, genuine);
-    let mut tried = Vec::new();
-    for _ in 0..AT_ONCE {
-        tried.push(stranger.forge(&known));
-    }
+    let genuine = heard.into_iter().filter(|it| !said.contains_key(it));
+    let genuine = genuine.collect();
+    let known = Known::of(&look, stores, genuine);
+    let tried: Vec<_> = (0..AT_ONCE).map(|_| stranger.forge(&known)).collect();
     for message in &tried {
         *said.entry(message.clone()).or_default() += 1;
     }
@@ -323,33 +300,28 @@ async fn try_it(
 async fn a_flood_of_hints_costs_few_questions() {
     const CLAIMS: usize = 4;
     let server = server();
-    let stores = [store(&server).await, store(&server).await];
-    let clients = [client(&stores[0]).await, client(&stores[1]).await];
+    let ((holder, _), (client, store)) = (client(&server).await, client(&server).await);
     let mut stranger = Stranger::come(&server).await;
     let mut held = Vec::new();
     let mut lines = Vec::new();
     for number in 0..CLAIMS {
         let name = format!("k{number}");
-        held.push(clients[0].mutex(&name).unwrap().lock().await.unwrap());
-        let mutex = clients[1].mutex(&name).unwrap();
+        held.push(holder.mutex(&name).unwrap().lock().await.unwrap());
+        let mutex = client.mutex(&name).unwrap();
         tokio::spawn(async move { mutex.lock().await.unwrap().release().await });
-        let key = Key::new(&name).unwrap();
-        let in_line = async || !stores[0].inspect(&key).await.unwrap().waiters.is_empty();
-        until("the waiter in line", in_line).await;
-        let look = stores[0].inspect(&key).await.unwrap();
+        in_line(&holder, &name, 1).await;
+        let look = store.inspect(&Key::new(&name).unwrap()).await.unwrap();
         let arrival = look.waiters[0].claim.arrival;
         for version in [1, 2] {
             lines.push(format!("{version} n {arrival} 0 {} {name}", look.at.0));
             lines.push(format!("{version} c 0 {} {name}", look.at.0));
         }
     }
-    let observer = clients[1].election("k0").unwrap();
+    let observer = client.election("k0").unwrap();
     let mut leaders = observer.observe();
     let watching = tokio::spawn(async move { while leaders.next().await.is_ok() {} });
-    let channel = format!("leasehold:inbox:{}", stores[1].inbox().as_str());
-    let flood: Vec<_> = (0..10)
-        .map(|_| (channel.clone(), lines.join("\n")))
-        .collect();
+    let channel = format!("leasehold:inbox:{}", store.inbox().as_str());
+    let flood = vec![(channel, lines.join("\n")); 10];
 
     let asked = |stats: &Stats| stats.command("evalsha").calls;
     let (before, began) = (asked(&server.stats()), Instant::now());

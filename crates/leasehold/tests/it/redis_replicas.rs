@@ -4,10 +4,10 @@
 use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::core::Renew;
 use leasehold::store::{LockStore, Verbs as _};
 
-use crate::redis_support::*;
+use crate::redis_support::{self, *};
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
@@ -34,13 +34,7 @@ async fn client_with(server: &RedisServer, query: &str) -> Client {
 }
 
 async fn client_as(server: &RedisServer, query: &str, settings: Settings) -> Client {
-    let url = format!("{}?{query}", server.url());
-    let builder = Client::builder().store(url).settings(settings);
-    builder.connect().await.unwrap()
-}
-
-fn short(ttl: Duration) -> Settings {
-    Settings::default().with_ttl(ttl)
+    redis_support::client_with(&format!("{}?{query}", server.url()), settings).await
 }
 
 fn promote(replica: &RedisServer) {
@@ -79,8 +73,7 @@ async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave()
     let (primary, _replicas) = with_replicas(1);
     let proxy = Proxy::to(&primary);
     let url = proxy.through(&format!("{}?acknowledge=1", primary.url()));
-    let strict = RedisStore::connect(RedisOptions::from_url(&url).unwrap());
-    let strict = std::sync::Arc::new(strict.await.unwrap());
+    let strict = std::sync::Arc::new(connect(&url).await.unwrap());
     let plain = store(&primary).await;
     let key = key("k");
     // From here on the server knows the scripts.
@@ -120,27 +113,21 @@ async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
     let plain = client_with(&primary, "").await;
     replicas[0].stop();
     let started = Instant::now();
-    let error = strict.mutex("k").unwrap().lock().await.unwrap_err();
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        started.elapsed()
-    );
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    says(
-        &error,
-        ["not acknowledged within 1s: 1 of 2 replicas answered"],
-    );
+    let unheard = strict.mutex("k").unwrap().lock().await;
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    let why = "not acknowledged within 1s: 1 of 2 replicas answered";
+    fails(unheard, ErrorKind::Unavailable, &[why]);
     // Given back in the background: long before its TTL.
-    let lease = timeout(SOON, plain.mutex("k").unwrap().lock()).await;
-    let _ = lease.unwrap().unwrap().release().await.unwrap();
-    let several = strict.multi(["a", "b"]).unwrap();
-    let error = several.lock().await.unwrap_err();
-    assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
-    for key in ["a", "b"] {
+    let given_back = async |key: &str| {
         let lease = timeout(SOON, plain.mutex(key).unwrap().lock()).await;
         let _ = lease.unwrap().unwrap().release().await.unwrap();
-    }
+    };
+    given_back("k").await;
+    let several = strict.multi(["a", "b"]).unwrap();
+    says(several.lock().await.unwrap_err(), ["1 of 2 replicas"]);
+    given_back("a").await;
+    given_back("b").await;
     replicas[0].cont();
     in_step(&primary, 2);
     let lease = strict.mutex("k").unwrap().lock().await.unwrap();
@@ -186,9 +173,7 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
             let _ = held.release().await.unwrap();
             let granted = timeout(SOON, waiting).await.unwrap().unwrap();
             if stops {
-                let error = granted.unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::Unavailable);
-                assert!(error.to_string().contains("0 of 1 replica"), "{error}");
+                fails(granted, ErrorKind::Unavailable, &["0 of 1 replica"]);
                 let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
                 let _ = lease.release().await.unwrap();
                 replicas[0].cont();
@@ -203,7 +188,7 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
 #[tokio::test]
 async fn renewals_obey_by_choice() {
     let (primary, replicas) = with_replicas(1);
-    let ttl = short(Duration::from_secs(6));
+    let ttl = Settings::default().with_ttl(Duration::from_secs(6));
     let query = "acknowledge=1";
     let strict = client_as(&primary, query, ttl.clone()).await;
     let lax = client_as(&primary, &format!("{query}&acknowledge_renewals=no"), ttl).await;
@@ -214,8 +199,7 @@ async fn renewals_obey_by_choice() {
     assert_eq!(loss, Loss::Unanswered);
     assert_eq!(laxly.state(), LeaseState::Held);
     assert!(laxly.is_valid());
-    let error = strictly.renew().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost);
+    fails(strictly.renew().await, ErrorKind::Lost, &[]);
 }
 
 /// Whoever asks the promoted replica finds the lease there.
@@ -281,16 +265,10 @@ async fn many_are_acknowledged_together() {
         timeout(SOON, task).await.unwrap().unwrap();
     }
     // After a moment one connection is left of those that wait, besides the shared one.
+    let clients = |kind| primary.query::<String>(&["CLIENT", "LIST", "TYPE", kind]);
     let connections = || {
-        let clients: String = primary.query(&["CLIENT", "LIST", "TYPE", "normal"]);
-        clients
-            .lines()
-            .filter(|line| line.contains("addr=127"))
-            .count()
-            + primary
-                .query::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"])
-                .lines()
-                .count()
+        let ours = |line: &&str| line.contains("addr=127");
+        clients("normal").lines().filter(ours).count() + clients("pubsub").lines().count()
     };
     until("two connections", async || connections() <= 2).await;
 }
@@ -310,24 +288,16 @@ async fn every_repetition_writes() {
 
 async fn repetitions_write(primary: &RedisServer) {
     let store = store(primary).await;
-    let key = key("k");
+    let parts = [(key("other"), trying(&store, 3))];
+    let (key, shorter) = (key("k"), Renew::new(id(1), Duration::from_secs(1)));
     let offset = || {
         let info: String = primary.query(&["INFO", "replication"]);
-        let field = |line: &str| {
-            line.trim()
-                .strip_prefix("master_repl_offset:")?
-                .parse()
-                .ok()
-        };
-        info.lines().find_map(field).unwrap_or(0_u64)
+        let mut lines = info.lines();
+        let offset = lines.find_map(|line| line.trim().strip_prefix("master_repl_offset:"));
+        offset.map_or(0, |offset| offset.parse::<u64>().unwrap())
     };
     store.claim(&key, &claim(&store, 1)).await.unwrap();
     store.claim(&key, &claim(&store, 2)).await.unwrap();
-    let parts = [(crate::redis_support::key("other"), {
-        let mut claim = claim(&store, 3);
-        claim.wait = false;
-        claim
-    })];
     store.claim_all(&parts).await.unwrap();
     // Pings of the primary to its replicas come every ten seconds.
     for (what, asks) in [
@@ -340,11 +310,7 @@ async fn repetitions_write(primary: &RedisServer) {
         match asks {
             0 => drop(store.claim(&key, &claim(&store, 1)).await.unwrap()),
             1 => drop(store.claim(&key, &claim(&store, 2)).await.unwrap()),
-            2 => {
-                let mut renew = renew(1);
-                renew.ttl = Duration::from_secs(1);
-                store.renew(&key, &renew).await.unwrap();
-            }
+            2 => drop(store.renew(&key, &shorter).await.unwrap()),
             _ => drop(store.claim_all(&parts).await.unwrap()),
         }
         let grown = offset() - before;
@@ -354,32 +320,25 @@ async fn repetitions_write(primary: &RedisServer) {
 
 #[tokio::test]
 async fn what_cannot_be_acknowledged_is_refused_at_once() {
-    let server = RedisServer::builder()
-        .user(
-            "nowait",
-            "on >secret ~leasehold:* resetchannels &leasehold:* +@all -wait",
-        )
-        .start();
-    let refused = |query: &str, url: String| {
-        let url = format!("{url}?{query}");
-        async move { leasehold::connect(&url).await.map(drop).unwrap_err() }
+    let rights = "on >secret ~leasehold:* resetchannels &leasehold:* +@all -wait";
+    let server = RedisServer::builder().user("nowait", rights).start();
+    let refused = async |query: &str, url: String, said: &[&str]| {
+        let connected = leasehold::connect(format!("{url}?{query}")).await;
+        fails(connected, ErrorKind::Refused, said)
     };
-    let error = refused("acknowledge=1", server.url_as("nowait", "secret")).await;
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("needs WAIT"), "{error}");
+    let url = server.url_as("nowait", "secret");
+    let error = refused("acknowledge=1", url, &["needs WAIT"]).await;
     assert_eq!(error.hint(), Some("add +wait to the user's ACL rule"));
 
     let memory_only = RedisServer::start();
-    let error = refused("acknowledge=disk", memory_only.url()).await;
-    assert_eq!(error.kind(), ErrorKind::Refused);
+    let on_disk = async |said: &[&str]| refused("acknowledge=disk", memory_only.url(), said).await;
     if knows_waitaof(&memory_only) {
-        assert!(error.to_string().contains("appendonly no"), "{error}");
+        on_disk(&["appendonly no"]).await;
         memory_only.command(&["CONFIG", "SET", "appendonly", "yes"]);
         memory_only.command(&["CONFIG", "SET", "appendfsync", "no"]);
-        let error = refused("acknowledge=disk", memory_only.url()).await;
-        assert!(error.to_string().contains("appendfsync no"), "{error}");
+        on_disk(&["appendfsync no"]).await;
     } else {
-        assert!(error.hint().unwrap().contains("7.2"), "{error:?}");
+        says(on_disk(&[]).await.hint().unwrap(), ["7.2"]);
     }
 }
 

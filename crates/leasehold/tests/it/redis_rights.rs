@@ -12,14 +12,12 @@ use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
 use leasehold::store::{LockStore, Push, Verbs as _};
-use leasehold::{Client, ErrorKind, Released, Settings, StoreError};
+use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::server::{Program, RedisServerBuilder};
 use tokio::time::Instant;
 
 const ALL: &str = "on >secret ~* &* +@all";
-
-const PROGRAMS: [Program; 3] = [Program::Default, Program::Valkey, Program::OldestRedis];
 
 /// A server of `program`, on which `alice` may do everything but this.
 fn without(program: Program, rule: &str) -> RedisServer {
@@ -34,10 +32,6 @@ fn forbidding(server: RedisServerBuilder, rule: &str) -> RedisServerBuilder {
 
 fn url(server: &RedisServer) -> String {
     server.url_as("alice", "secret")
-}
-
-async fn connect(url: &str) -> Result<RedisStore, StoreError> {
-    RedisStore::connect(RedisOptions::from_url(url).unwrap()).await
 }
 
 async fn client(store: impl LockStore) -> Client {
@@ -72,7 +66,7 @@ async fn serves_in_order(client: &Client) {
 
 #[tokio::test]
 async fn without_channels_those_who_wait_ask() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         for rule in ["-subscribe", "-publish", "resetchannels"] {
             let server = without(program.clone(), rule);
             let store = connect(&url(&server)).await.unwrap();
@@ -84,7 +78,7 @@ async fn without_channels_those_who_wait_ask() {
 
 #[tokio::test]
 async fn without_resp3_those_who_wait_ask() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = RedisServer::builder()
             .program(program)
             .config("rename-command", "HELLO \"\"")
@@ -94,8 +88,7 @@ async fn without_resp3_those_who_wait_ask() {
         assert!(!store.capabilities().push);
         serves_in_order(&client(store).await).await;
         let wrong = connect(&server.url().replace("hunter2", "wr0ng")).await;
-        let wrong = wrong.unwrap_err();
-        assert_eq!(wrong.kind(), ErrorKind::Refused, "{wrong:?}");
+        fails(wrong, ErrorKind::Refused, &[]);
     }
 }
 
@@ -105,12 +98,8 @@ async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
     let server = without(Program::Default, "resetchannels");
     let deaf = connect(&url(&server)).await.unwrap();
     let hears = connect(&server.url_as("carol", "secret")).await.unwrap();
-    assert_eq!(
-        (deaf.capabilities().push, hears.capabilities().push),
-        (false, true)
-    );
-    let (heard, mut pushes) = sink();
-    let _ear = hears.listen(heard).await.unwrap();
+    assert!(!deaf.capabilities().push && hears.capabilities().push);
+    let (_ear, mut pushes) = listen(&hears).await;
     let name = key("k");
     let answer = hears.claim(&name, &claim(&hears, 1)).await.unwrap();
     assert!(answer.holds());
@@ -123,18 +112,12 @@ async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
         let released = store.release(&name, &release(number)).await.unwrap();
         assert_eq!(released.reply, freed, "{number}");
         let look = hears.inspect(&name).await.unwrap();
-        let heirs: Vec<_> = look
-            .holders
-            .iter()
-            .map(|heir| heir.claim.deadline)
-            .collect();
-        assert_eq!(heirs.len(), 1, "{number}");
+        assert_eq!(look.holders.len(), 1, "{number}");
         // One that was taken for dead has a second left.
-        let left = heirs[0].since(released.at);
-        assert!(left > Duration::from_secs(2), "{number}: {left:?}");
-        let waiting = look.waiters.iter().map(|claim| claim.claim.deadline);
-        for deadline in waiting {
-            assert!(deadline.since(released.at) > Duration::from_secs(2));
+        let waiting = look.waiters.iter().map(|waiter| &waiter.claim);
+        for claim in waiting.chain([&look.holders[0].claim]) {
+            let left = claim.deadline.since(released.at);
+            assert!(left > Duration::from_secs(2), "{number}: {left:?}");
         }
     }
     // Those that can be told are: that they are next, and what others did.
@@ -150,11 +133,8 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
     let server = without(Program::Default, "resetchannels");
     let short = Duration::from_millis(1_500);
     let client = async |user: &str| {
-        let url = server.url_as(user, "secret");
         let settings = Settings::default().with_waiter_ttl(short);
-        let store = Arc::new(connect(&url).await.unwrap());
-        let client = Client::builder().with_store(store).settings(settings);
-        client.connect().await.unwrap()
+        client_with(&server.url_as(user, "secret"), settings).await
     };
     let (deaf, hears) = (client("alice").await, client("carol").await);
     let held = deaf.mutex("k").unwrap().lock().await.unwrap();
@@ -169,7 +149,7 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
 
 #[tokio::test]
 async fn a_script_that_the_server_does_not_know_is_sent_in_full() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = without(program, "-script");
         let store = connect(&url(&server)).await.unwrap();
         let key = key("k");
@@ -186,17 +166,15 @@ async fn a_script_that_the_server_does_not_know_is_sent_in_full() {
 
 #[tokio::test]
 async fn without_any_scripts_it_is_refused_at_once() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         for rule in ["-eval", "-evalsha", "-@scripting"] {
             let server = without(program.clone(), rule);
             let native = connect(&format!("{}?prefix=app:", url(&server))).await;
             let classic = format!("{}?layout=classic&prefix=app:", url(&server));
             let classic = ClassicStore::connect(RedisOptions::from_url(&classic).unwrap()).await;
+            let parts = ["Refused", "forbids scripts", "EVAL and EVALSHA", "~app:*"];
             for error in [native.unwrap_err(), classic.unwrap_err()] {
-                let error = format!("{error:?}");
-                for part in ["Refused", "forbids scripts", "EVAL and EVALSHA", "~app:*"] {
-                    assert!(error.contains(part), "{program:?} {rule}: {error}");
-                }
+                says(format!("{program:?} {rule}: {error:?}"), parts);
             }
         }
     }
@@ -205,7 +183,7 @@ async fn without_any_scripts_it_is_refused_at_once() {
 /// A script that may not do all that it must would stop halfway.
 #[tokio::test]
 async fn what_scripts_may_not_run_is_named_at_once() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         for (rule, named) in [
             ("-time", "TIME"),
             ("-hset", "HSET"),
@@ -214,10 +192,8 @@ async fn what_scripts_may_not_run_is_named_at_once() {
             ("resetkeys ~other:*", "MGET, EXISTS, TYPE, SET"),
         ] {
             let server = without(program.clone(), rule);
-            let error = connect(&url(&server)).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-            let said = error.to_string();
-            assert!(said.contains(named), "{program:?} {rule}: {said}");
+            let error = fails(connect(&url(&server)).await, ErrorKind::Refused, &[]);
+            says(format!("{program:?} {rule}: {error}"), [named]);
             let keys: u64 = server.query(&["DBSIZE"]);
             assert_eq!(keys, 0, "asking changes nothing");
         }
@@ -226,40 +202,33 @@ async fn what_scripts_may_not_run_is_named_at_once() {
         connect(&url(&server.0)).await.unwrap();
         assert_eq!(server.0.query::<u64>(&["DBSIZE"]), 0);
         let renamed = server.1.config("rename-command", "TIME \"\"").start();
-        let error = connect(&renamed.url()).await.unwrap_err();
-        assert!(error.to_string().contains("TIME"), "{error}");
+        says(connect(&renamed.url()).await.unwrap_err(), ["TIME"]);
     }
 }
 
 #[tokio::test]
 async fn without_info_what_rests_on_it_is_refused() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = without(program.clone(), "-info");
         let store = connect(&url(&server)).await.unwrap();
         assert!(store.capabilities().push, "{program:?}");
         serves_in_order(&client(store).await).await;
 
-        let acknowledged = format!("{}?acknowledge=1", url(&server));
-        let error = connect(&acknowledged).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
-        assert!(error.to_string().contains("run id"), "{error}");
+        let acknowledged = connect(&format!("{}?acknowledge=1", url(&server))).await;
+        fails(acknowledged, ErrorKind::Unsupported, &["run id"]);
     }
-    let replica = |primary: &RedisServer| {
-        forbidding(RedisServer::builder(), "-info")
-            .replica_of(primary.port())
-            .start()
-    };
     let primary = RedisServer::start();
-    let replica = replica(&primary);
+    let replica = forbidding(RedisServer::builder(), "-info");
+    let replica = replica.replica_of(primary.port()).start();
     primary.wait_for_replicas(1);
     let store = connect(&url(&replica)).await.unwrap();
     let error = store.claim(&key("k"), &claim(&store, 1)).await.unwrap_err();
-    assert!(error.to_string().contains("read-only replica"), "{error}");
+    says(error, ["read-only replica"]);
 }
 
 #[tokio::test]
 async fn without_wait_nothing_is_acknowledged() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = without(program, "-wait");
         let error = connect(&format!("{}?acknowledge=1", url(&server))).await;
         let error = format!("{:?}", error.unwrap_err());
@@ -272,7 +241,7 @@ async fn without_wait_nothing_is_acknowledged() {
 /// no step.
 #[tokio::test]
 async fn an_audit_log_needs_a_right_of_its_own() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = without(program, "-xadd");
         let audited = |name: &str| format!("{}?audit=1000", server.url_as(name, "secret"));
         let error = format!("{:?}", connect(&audited("alice")).await.unwrap_err());
@@ -290,20 +259,17 @@ async fn an_audit_log_needs_a_right_of_its_own() {
 
 #[tokio::test]
 async fn what_is_seldom_needed_is_missed_seldom() {
-    for program in PROGRAMS {
+    for program in Program::ALL {
         let server = without(program, "-ping -client -select -scan -hello -acl -config");
         let store = connect(&url(&server)).await.unwrap();
         assert!(store.capabilities().push);
         let key = key("k");
         store.claim(&key, &claim(&store, 1)).await.unwrap();
-        let error = store.list("*").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused);
-        assert!(error.to_string().contains("may not do this"), "{error}");
+        let listed = store.list("*").await;
+        fails(listed, ErrorKind::Refused, &["may not do this"]);
         store.release(&key, &release(1)).await.unwrap();
-        let error = connect(&format!("{}?db=3", url(&server))).await;
-        let error = error.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-        assert!(error.to_string().contains("select"), "{error}");
+        let third = connect(&format!("{}?db=3", url(&server))).await;
+        fails(third, ErrorKind::Refused, &["select"]);
     }
 }
 
@@ -317,9 +283,7 @@ async fn what_is_missing_is_said_once() {
         ["INFO is forbidden", "+info"],
         ["SUBSCRIBE is forbidden", "+subscribe"],
     ]) {
-        for part in parts {
-            assert!(line.contains(part), "{line}");
-        }
+        says(line, parts);
     }
     assert_eq!(said.len(), 2, "{said:#?}");
     // After a reconnect it is found out again, and not said again.
@@ -406,44 +370,40 @@ async fn where_nobody_says_that_keys_lie_apart() {
 
 #[tokio::test]
 async fn with_a_vote() {
-    let open = async |rule: &str| {
+    let start = |rule: &str| {
         let server = forbidding(RedisServer::builder(), rule);
-        let servers = Independent::builder(3).each(server).start();
-        let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
-        let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
-        (servers, RedlockStore::connect(options).await)
+        Independent::builder(3).each(server).start()
     };
-    let (servers, store) = open("-hset -del").await;
-    let error = store.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    for server in 0..3 {
-        let port = servers[server].port();
-        let member = format!("127.0.0.1:{port}: scripts of this user may not run DEL, HSET");
-        assert!(error.to_string().contains(&member), "{error}");
+    let open = async |servers: &Independent| {
+        let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
+        let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s"));
+        RedlockStore::connect(options.unwrap()).await
+    };
+    let servers = start("-hset -del");
+    let error = fails(open(&servers).await, ErrorKind::Refused, &[]);
+    for server in servers.servers() {
+        let said = "scripts of this user may not run DEL, HSET";
+        says(&error, [format!("127.0.0.1:{}: {said}", server.port())]);
     }
-    let hint = error.hint().unwrap();
-    assert!(hint.contains("+del") && hint.contains("+hset"), "{hint}");
+    says(error.hint().unwrap(), ["+del", "+hset"]);
     // One of them may lack it.
-    servers[0].command(&["ACL", "SETUSER", "alice", "+hset", "+del"]);
-    servers[2].command(&["ACL", "SETUSER", "alice", "+hset", "+del"]);
-    let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
-    let options = RedlockOptions::from_url(&format!("{url}?quarantine=0s")).unwrap();
-    let two = client(RedlockStore::connect(options).await.unwrap()).await;
+    for server in [&servers[0], &servers[2]] {
+        server.command(&["ACL", "SETUSER", "alice", "+hset", "+del"]);
+    }
+    let two = client(open(&servers).await.unwrap()).await;
     let lease = two.mutex("k").unwrap().lock().await.unwrap();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
 
-    let (_servers, store) = open("resetchannels").await;
-    let store = store.unwrap();
+    let servers = start("resetchannels");
+    let store = open(&servers).await.unwrap();
     assert!(!store.capabilities().push);
     let client = client(store).await;
-    let lock = client.mutex("k").unwrap();
-    let held = lock.lock().await.unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await });
+    let held = client.mutex("k").unwrap().lock().await.unwrap();
+    let waiter = waiting(&client, "k");
     tokio::task::yield_now().await;
     assert_eq!(held.release().await.unwrap(), Released::Held);
     let _lease = waiter.await.unwrap().unwrap();
 
-    let (_servers, store) = open("-info").await;
-    let error = format!("{:?}", store.unwrap_err());
-    assert!(error.contains("run id"), "{error}");
+    let error = open(&start("-info")).await.unwrap_err();
+    says(format!("{error:?}"), ["run id"]);
 }

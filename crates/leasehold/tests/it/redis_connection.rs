@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::support::{soon, until};
+use crate::support::soon;
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
 use tokio::runtime::{Builder, Runtime};
@@ -17,8 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 async fn a_lost_connection_comes_back_with_another_epoch() {
     let server = RedisServer::start();
     let store = store(&server).await;
-    let (heard, mut pushes) = sink();
-    let ear = store.listen(heard).await.unwrap();
+    let (ear, mut pushes) = listen(&store).await;
     let key = key("k");
     let mut epochs = vec![store.claim(&key, &claim(&store, 1)).await.unwrap().epoch];
     for _ in 0..3 {
@@ -48,15 +47,14 @@ async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
         let (_, count): (String, usize) = server.query(&["PUBSUB", "NUMSUB", &channel]);
         count
     };
-    let (heard, _) = sink();
-    let ear = store.listen(heard.clone()).await.unwrap();
+    let (ear, _) = listen(&store).await;
     assert_eq!(subscribers(), 1);
-    let twice = store.listen(heard.clone()).await.map(drop).unwrap_err();
-    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    let twice = store.listen(sink().0).await.map(drop);
+    fails(twice, ErrorKind::Invalid, &[]);
     drop(ear);
     // Open at once again: the closing that is under way must not close it.
-    let (heard, mut pushes) = sink();
-    let ear = store.listen(heard).await.unwrap();
+    let (ear, mut pushes) = listen(&store).await;
+    let keys: Vec<_> = (0..20).map(|n| key(&format!("k{n}"))).collect();
     let key = key("k");
     for number in [1, 2] {
         store.claim(&key, &claim(&store, number)).await.unwrap();
@@ -65,36 +63,30 @@ async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
     drop(ear);
     store.release(&key, &release(2)).await.unwrap();
-    for _ in 0..1_000 {
-        if subscribers() == 0 {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(subscribers(), 0);
+    yield_until("nobody listens", || subscribers() == 0).await;
 
     // Also those who came in one batch leave nothing.
-    let keys: Vec<_> = (0..20)
-        .map(|n| crate::redis_support::key(&format!("k{n}")))
-        .collect();
     let claim = claim(&store, 3);
     futures_util::future::join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
 
     let clients = || {
-        server
-            .query::<String>(&["CLIENT", "LIST", "TYPE", "normal"])
-            .lines()
-            .count()
+        let clients: String = server.query(&["CLIENT", "LIST", "TYPE", "normal"]);
+        clients.lines().count()
     };
     let before = clients();
     drop(store);
+    yield_until("the connection is closed", || clients() < before).await;
+}
+
+/// What closes needs turns of the runtime, and no more.
+async fn yield_until(what: &str, so: impl Fn() -> bool) {
     for _ in 0..1_000 {
-        if clients() < before {
+        if so() {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("the connection is still open");
+    panic!("not yet: {what}");
 }
 
 #[tokio::test]
@@ -102,25 +94,17 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
     let server = RedisServer::start();
     let options = options(&server).response_timeout(Duration::from_millis(200) * overload());
     let store = RedisStore::connect(options).await.unwrap();
-    let key = key("k");
+    let (key, other) = (key("k"), key("other"));
     let first = store.claim(&key, &claim(&store, 1)).await.unwrap();
     assert!(first.holds());
     let (renew, release) = (renew(1), release(1));
     // A server that does not know a script yet would have to be asked twice.
-    store
-        .renew(&crate::redis_support::key("other"), &renew)
-        .await
-        .unwrap();
-    store
-        .release(&crate::redis_support::key("other"), &release)
-        .await
-        .unwrap();
+    store.renew(&other, &renew).await.unwrap();
+    store.release(&other, &release).await.unwrap();
     server.stop();
     let (one, two) = tokio::join!(store.renew(&key, &renew), store.release(&key, &release));
-    for error in [one.unwrap_err(), two.unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-        assert!(error.to_string().contains("unknown"), "{error:?}");
-    }
+    fails(one, ErrorKind::Unavailable, &["unknown"]);
+    fails(two, ErrorKind::Unavailable, &["unknown"]);
     server.cont();
     // Both were carried out: unknown means just that.
     let asked = async {
@@ -139,14 +123,13 @@ async fn while_the_server_is_down_requests_wait_only_so_long() {
     let server = RedisServer::start();
     let options = options(&server).response_timeout(Duration::from_millis(300) * overload());
     let store = RedisStore::connect(options).await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
     server.kill();
     // The first may find the connection broken; the others find none.
     for _ in 0..2 {
-        let error = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        let claimed = store.claim(&key, &claim(&store, 1)).await;
+        fails(claimed, ErrorKind::Unavailable, &[]);
     }
     server.start_again();
     reconnected(&mut pushes).await;
@@ -176,8 +159,8 @@ async fn all_who_wait_find_out_that_the_connection_is_lost() {
     }
     server.kill();
     for task in tasks {
-        let lost = soon("an answer", task).await.unwrap().unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::Unavailable, "{lost:?}");
+        let lost = soon("an answer", task).await.unwrap();
+        fails(lost, ErrorKind::Unavailable, &[]);
     }
 }
 
@@ -191,12 +174,12 @@ fn a_store_outlives_the_runtime_that_opened_it() {
     let server = RedisServer::start();
     // What has to be acknowledged has connections of its own.
     for (name, policy) in [("k", ""), ("l", "?acknowledge=1&acknowledge_timeout=100ms")] {
-        let options = RedisOptions::from_url(&format!("{}{policy}", server.url())).unwrap();
-        let store = runtime().block_on(RedisStore::connect(options)).unwrap();
+        let url = format!("{}{policy}", server.url());
+        let store = runtime().block_on(connect(&url)).unwrap();
         let key = key(name);
         runtime().block_on(async {
-            let lost = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
-            assert_eq!(lost.kind(), ErrorKind::Unavailable);
+            let lost = store.claim(&key, &claim(&store, 1)).await;
+            fails(lost, ErrorKind::Unavailable, &[]);
             let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
             assert!(again.holds());
         });
@@ -209,8 +192,8 @@ fn a_store_outlives_the_runtime_that_was_connecting() {
     let store = runtime().block_on(store(&server));
     let (key, claim) = (key("k"), claim(&store, 1));
     server.kill();
-    let lost = runtime().block_on(store.claim(&key, &claim)).unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Unavailable);
+    let lost = runtime().block_on(store.claim(&key, &claim));
+    fails(lost, ErrorKind::Unavailable, &[]);
     server.start_again();
     let again = runtime().block_on(store.claim(&key, &claim)).unwrap();
     assert!(again.holds());
@@ -243,11 +226,8 @@ async fn requests_that_are_given_up_spoil_nothing() {
     for task in tasks {
         task.await.unwrap();
     }
-    let answer = store
-        .claim(&key("another"), &claim(&store, 1))
-        .await
-        .unwrap();
-    assert!(answer.holds());
+    let answer = store.claim(&key("another"), &claim(&store, 1)).await;
+    assert!(answer.unwrap().holds());
 }
 
 /// A client that died in its sleep: the push to it is heard by nobody, so the same step grants to
@@ -275,25 +255,19 @@ async fn a_waiter_that_has_just_come_is_waited_for() {
 /// that long. `listened`: the dead one did, when it made its claim.
 async fn after_a_dead_waiter(waited: Duration, listened: bool) -> Push {
     let server = RedisServer::start();
-    let (holder, dead, alive) = (
-        store(&server).await,
-        store(&server).await,
-        store(&server).await,
-    );
-    let (heard, _nothing) = sink();
-    let _ear = holder.listen(heard).await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = alive.listen(heard).await.unwrap();
-    let (heard, _nothing) = sink();
-    let ear = match listened {
-        true => Some(dead.listen(heard).await.unwrap()),
+    let (holder, alive) = (store(&server).await, store(&server).await);
+    let dead = store(&server).await;
+    let _inbox = listen(&holder).await;
+    let (_ear, mut pushes) = listen(&alive).await;
+    let inbox = match listened {
+        true => Some(listen(&dead).await),
         false => None,
     };
     let key = key("k");
     for (store, number) in [(&holder, 1), (&dead, 2), (&alive, 3)] {
         store.claim(&key, &claim(store, number)).await.unwrap();
     }
-    drop((ear, dead));
+    drop((inbox, dead));
     let channels = async || server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len();
     until("two listen", async || channels().await == 2).await;
     tokio::time::sleep(waited).await;

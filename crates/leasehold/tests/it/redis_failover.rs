@@ -9,11 +9,13 @@ use std::time::Duration;
 use crate::redis_not_now::{Refusals, client as not_now_client};
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
 use leasehold_testkit::deployment::Sentinels;
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::overload;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{in_line, until, waiting};
+use crate::redis_support::{LEAST_RIGHTS, client_with, fails};
+use crate::support::{in_line, try_lock, until, waiting};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -22,12 +24,7 @@ async fn client(sentinels: &Sentinels) -> Client {
 }
 
 fn scripts_run(server: &RedisServer) -> u64 {
-    let stats: String = server.query(&["INFO", "commandstats"]);
-    let line = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.and_then(|line| line.split(',').next()?.parse().ok())
-        .unwrap_or(0)
+    server.stats().command("evalsha").calls
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,18 +64,14 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
     let replaced = killed.elapsed();
     let first_after = || {
         let grants = grants.lock().unwrap();
-        let after = grants
-            .iter()
-            .find(|(_, at)| *at > killed + Duration::from_millis(500));
-        after.map(|(_, at)| *at - killed)
+        let mut after = grants.iter().map(|(_, at)| *at - killed);
+        after.find(|after| *after > Duration::from_millis(500))
     };
     until("a grant", async || first_after().is_some()).await;
     let first = first_after().unwrap();
     eprintln!("replaced after {replaced:?}, the first grant after {first:?}");
-    assert!(
-        first < replaced + Duration::from_secs(2),
-        "{first:?} {replaced:?}"
-    );
+    let limit = replaced + Duration::from_secs(2);
+    assert!(first < limit, "{first:?} {replaced:?}");
     let so_far = count();
     until("as many grants as before", async || count() > so_far + 200).await;
     over.store(true, Ordering::Release);
@@ -99,15 +92,10 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
     let new = sentinels.fail_over().await;
     // At once, and not when its renewal is due: after ten seconds.
     let switched = Instant::now();
-    until("the lease and the claim are asked for", async || {
-        scripts_run(new) >= 2
-    })
-    .await;
-    assert!(
-        switched.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        switched.elapsed()
-    );
+    let both = "the lease and the claim are asked for";
+    until(both, async || scripts_run(new) >= 2).await;
+    let took = switched.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(lease.state(), LeaseState::Held);
     let before = lease.token();
     let _ = lease.release().await.unwrap();
@@ -137,7 +125,8 @@ async fn a_primary_without_replicas_is_waited_for() {
     sentinels.wait_for_another_primary(old).await;
 
     let mut waiting = tokio::task::JoinSet::new();
-    for key in ["held", "lead", "free", "within"] {
+    let keys = ["held", "lead", "free", "within"];
+    for key in keys {
         let (lock, election) = (waiter.mutex(key).unwrap(), waiter.election(key).unwrap());
         waiting.spawn(async move {
             match key {
@@ -147,24 +136,20 @@ async fn a_primary_without_replicas_is_waited_for() {
             }
         });
     }
-    for key in ["held", "lead", "free", "within"] {
+    for key in keys {
         refusals.until(key, 2).await;
     }
-    let tried = waiter.mutex("try").unwrap().try_lock().await.unwrap_err();
-    assert_eq!(tried.kind(), ErrorKind::Unavailable, "{tried}");
-    assert!(tried.reason().contains("too few replicas"), "{tried}");
+    let tried = waiter.mutex("try").unwrap().try_lock().await;
+    fails(tried, ErrorKind::Unavailable, &["too few replicas"]);
 
     old.start_again();
-    let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::Held);
-    let ended = leadership.resign().await.unwrap();
-    assert_eq!(ended, Released::Held);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+    assert_eq!(leadership.resign().await.unwrap(), Released::Held);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.unwrap() {
         granted.unwrap().unwrap();
     }
-    timeout(SOON, async { while leaders.next().await.is_err() {} })
-        .await
-        .unwrap();
+    let heard = async { while leaders.next().await.is_err() {} };
+    timeout(SOON, heard).await.unwrap();
 }
 
 /// It is silent, is replaced, and goes on as if it were the primary still.
@@ -181,15 +166,14 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     let wanted = b.mutex("other").unwrap();
     let other = timeout(SOON, wanted.lock()).await.unwrap().unwrap();
     old.cont();
-    let held = b.mutex("k").unwrap().try_lock().await.unwrap();
-    assert!(held.is_none() && lease.is_valid());
+    assert!(try_lock(&b, "k").await.is_none() && lease.is_valid());
     assert_eq!(other.release().await.unwrap(), Released::Held);
     // The Sentinels make it a replica; whoever comes finds the new one.
     let late = client(&sentinels).await;
-    assert!(late.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    assert!(try_lock(&late, "k").await.is_none());
     let before = lease.token();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = late.mutex("k").unwrap().try_lock().await.unwrap().unwrap();
+    let next = try_lock(&late, "k").await.unwrap();
     assert!(next.token() > before);
     // And one that was demoted, and comes back as the primary.
     sentinels.wait_for_replicas().await;
@@ -202,11 +186,9 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
 #[tokio::test]
 async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     let sentinels = Sentinels::start();
-    let url = format!(
-        "{}?acknowledge=2&acknowledge_timeout=500ms",
-        sentinels.url()
-    );
-    let a = leasehold::connect(&url).await.unwrap();
+    let policy = "acknowledge=2&acknowledge_timeout=500ms";
+    let a = leasehold::connect(format!("{}?{policy}", sentinels.url()));
+    let a = a.await.unwrap();
     let b = client(&sentinels).await;
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
     assert!(lease.acknowledged().unwrap().is_enough());
@@ -225,25 +207,22 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     assert!(lease.is_valid());
     // With one replica left two cannot acknowledge: no grant, and it is said why.
     until("the other follows", async || {
-        new.query::<String>(&["INFO", "replication"])
-            .contains("connected_slaves:1")
+        let info: String = new.query(&["INFO", "replication"]);
+        info.contains("connected_slaves:1")
     })
     .await;
     let error = a.mutex("other").unwrap().lock().await.unwrap_err();
-    assert!(error.to_string().contains(" of 2 replicas"), "{error}");
+    says(error, [" of 2 replicas"]);
 }
 
 #[tokio::test]
 async fn passwords_of_sentinels_and_servers_are_apart() {
     let server = RedisServer::builder().password("server");
-    let builder = Sentinels::builder()
-        .server(server)
-        .sentinel_password("watch");
-    let sentinels = builder.start();
-    let error = leasehold::connect(&sentinels.url()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.hint().unwrap().contains("sentinel_pass"), "{error:?}");
-    assert!(error.to_string().contains("NOAUTH"), "{error}");
+    let sentinels = Sentinels::builder().server(server);
+    let sentinels = sentinels.sentinel_password("watch").start();
+    let refused = leasehold::connect(&sentinels.url()).await;
+    let error = fails(refused, ErrorKind::Refused, &["NOAUTH"]);
+    says(error.hint().unwrap(), ["sentinel_pass"]);
     let url = format!("{}?sentinel_pass=watch", sentinels.url());
     let lease = leasehold::connect(&url).await.unwrap().mutex("k").unwrap();
     let _ = lease.lock().await.unwrap().release().await.unwrap();
@@ -264,11 +243,8 @@ async fn the_least_rights_are_enough() {
         set(sentinel, "resetpass on >other");
         sentinel.command(&["ACL", "SETUSER", "default", "off"]);
     }
-    let rule = "on >secret ~leasehold:* resetchannels &leasehold:* -@all +eval +evalsha +time +mget \
-        +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish \
-        +subscribe +unsubscribe +scan +info +ping +wait";
     for server in sentinels.servers() {
-        set(server, rule);
+        set(server, &format!("on >secret {LEAST_RIGHTS} +wait"));
     }
     let url = sentinels.url().replace("://", "://least:secret@");
     let url = format!("{url}?sentinel_user=least&sentinel_pass=other&acknowledge=1");
@@ -278,9 +254,8 @@ async fn the_least_rights_are_enough() {
     let new = sentinels.fail_over().await;
     until("the lease is asked for", async || scripts_run(new) >= 1).await;
     let _ = lease.release().await.unwrap();
-    let error = leasehold::connect(&format!("{url}&sentinel_pass=wrong"))
-        .await
-        .unwrap_err();
+    let error = leasehold::connect(format!("{url}&sentinel_pass=wrong")).await;
+    let error = error.unwrap_err();
     assert!(!format!("{error:?}").contains("wrong"), "{error:?}");
 }
 
@@ -291,8 +266,7 @@ async fn a_lease_of_a_moment_is_checked_after_a_reconnect() {
     let settings = Settings::default().with_ttl(Duration::from_secs(60));
     let url = format!("{}?response_timeout={}ms", server.url(), 200 * overload());
     for down in [false, true] {
-        let builder = Client::builder().store(&url).settings(settings.clone());
-        let client = builder.connect().await.unwrap();
+        let client = client_with(&url, settings.clone()).await;
         let lease = client.mutex("k").unwrap().lock().await.unwrap();
         if down {
             // For longer than opening the inbox is waited for.

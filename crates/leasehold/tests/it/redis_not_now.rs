@@ -63,14 +63,11 @@ fn builder(url: &str, refusals: &Refusals) -> ClientBuilder {
 }
 
 /// The answer to whoever does not wait.
+#[track_caller]
 fn told_at_once<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.reason().contains(why), "{error}");
-    assert!(
-        error.hint().is_some() && error.retry_after().is_some(),
-        "{error:?}"
-    );
+    let error = fails(answer, ErrorKind::Unavailable, &[why]);
+    let told = error.hint().is_some() && error.retry_after().is_some();
+    assert!(told, "{error:?}");
 }
 
 /// Every way to wait, from before the server says no and from after that, outlives it.
@@ -95,7 +92,8 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     waiting.spawn(async move { follower.campaign("").await.map(drop) });
     server.command(enter);
     // What waited before, and what begins now.
-    for key in ["lock", "within", "retrying", "campaign"] {
+    let ways_to_wait = ["lock", "within", "retrying", "campaign"];
+    for key in ways_to_wait {
         let lock = waiter.mutex(key).unwrap();
         let election = waiter.election(key).unwrap();
         waiting.spawn(async move {
@@ -117,17 +115,10 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     }
     // In the classic layout a key that others hold is only read.
     let in_line = ["held", "lead"].into_iter().filter(|_| native);
-    for key in ["lock", "within", "retrying", "campaign"]
-        .into_iter()
-        .chain(in_line)
-    {
+    for key in ways_to_wait.into_iter().chain(in_line) {
         refusals.until(key, 2).await;
-        assert!(
-            refusals
-                .of(key)
-                .iter()
-                .all(|it| *it == ErrorKind::Unavailable)
-        );
+        let mut seen = refusals.of(key).into_iter();
+        assert!(seen.all(|it| it == ErrorKind::Unavailable), "{key}");
     }
     told_at_once(waiter.mutex("free").unwrap().try_lock().await, why);
     if native {
@@ -138,18 +129,13 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     assert!(held.is_valid() && leadership.is_leader(), "{why}");
 
     server.command(leave);
-    let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::Held);
-    let ended = leadership.resign().await.unwrap();
-    assert_eq!(ended, Released::Held);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+    assert_eq!(leadership.resign().await.unwrap(), Released::Held);
     while let Some(granted) = timeout(SOON, waiting.join_next()).await.expect(why) {
-        granted
-            .unwrap()
-            .unwrap_or_else(|error| panic!("{why}: {error}"));
+        granted.unwrap().expect(why);
     }
     // Told once at most why nothing was heard.
-    let next = timeout(SOON, leaders.next()).await.expect(why);
-    if let Err(error) = next {
+    if let Err(error) = timeout(SOON, leaders.next()).await.expect(why) {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         timeout(SOON, leaders.next()).await.expect(why).unwrap();
     }
@@ -211,16 +197,11 @@ async fn a_disk_that_cannot_be_written_is_waited_for() {
     let directory: Vec<String> = server.query(&["CONFIG", "GET", "dir"]);
     std::fs::remove_dir_all(&directory[1]).unwrap();
     server.command(&["BGSAVE"]);
-    let failed = || {
+    until("it fails", async || {
         let info: String = server.query(&["INFO", "persistence"]);
         info.contains("rdb_last_bgsave_status:err")
-    };
-    let failing = async {
-        while !failed() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, failing).await.unwrap();
+    })
+    .await;
     let ways: [&[&str]; 2] = [
         &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"],
         &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],
@@ -244,8 +225,7 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     refusals.until("k", so_far + 1).await;
     server.command(NO_REPLICAS[1]);
     in_line(&holder, "k", 1).await;
-    let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::Held);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(granted.rejoined(), 1);
 }
@@ -270,13 +250,11 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
         server.command(&["CLIENT", "KILL", "TYPE", kind]);
     }
     refusals.until("k", 3).await;
-    let error = open(&others).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    fails(open(&others).await, ErrorKind::Refused, &[]);
     std::fs::write(&file, "two").unwrap();
     let reconnected = async { while held.renew().await.is_err() {} };
     timeout(SOON, reconnected).await.unwrap();
-    let ended = held.release().await.unwrap();
-    assert_eq!(ended, Released::Held);
+    assert_eq!(held.release().await.unwrap(), Released::Held);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(granted.unwrap().is_valid());
 }
@@ -290,23 +268,20 @@ async fn what_stays_ends_the_waiting_at_once() {
     let holder = client(&server.url(), &Refusals::default()).await;
     let waiter = client(&server.url_as("bob", "secret"), &refusals).await;
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let lock = waiter.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await });
+    let waiting = waiting(&waiter, "k");
     let mut leaders = waiter.election("lead").unwrap().observe();
     assert!(leaders.next().await.unwrap().is_none());
     in_line(&holder, "k", 1).await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
-    let error = timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let ended = timeout(SOON, waiting).await.unwrap().unwrap();
+    fails(ended, ErrorKind::Refused, &["may not do this"]);
     // The claim and, since then, its release.
     assert_eq!(refusals.of("k")[0], ErrorKind::Refused);
-    assert!(error.reason().contains("may not do this"), "{error}");
     let leads = holder.election("lead").unwrap().campaign("").await.unwrap();
     for _ in 0..2 {
-        let refused = timeout(SOON, leaders.next())
-            .await
-            .expect("it is said each time");
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
+        let refused = timeout(SOON, leaders.next()).await;
+        let refused = refused.expect("it is said each time");
+        fails(refused, ErrorKind::Refused, &[]);
     }
     drop((held, leads));
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::quarantine_support::{Contention, retry_after};
+use crate::quarantine_support::{Contention, Witness, retry_after};
 use crate::redis_support::case::{Case, suites};
+use crate::redis_support::{self, fails};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, LeaseState, Owner, Retry, Settings};
 use leasehold_testkit::deployment::Sentinels;
@@ -35,9 +36,15 @@ async fn client(url: &str) -> Client {
 }
 
 async fn client_with(url: &str, ttl: Duration) -> Client {
-    let settings = Settings::default().with_ttl(ttl);
-    let builder = Client::builder().store(url).settings(settings);
-    builder.connect().await.unwrap()
+    redis_support::client_with(url, Settings::default().with_ttl(ttl)).await
+}
+
+/// A server whose clients say this of a restart, and its URL for them.
+async fn new_server(parameters: &str) -> (RedisServer, String) {
+    let server = RedisServer::start();
+    let url = url(&server, parameters);
+    assert_eq!(init(&url).await, Duration::ZERO);
+    (server, url)
 }
 
 // ---- the contract ----
@@ -64,9 +71,7 @@ suites! {
 
 #[tokio::test]
 async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
-    let server = RedisServer::start();
-    let url = url(&server, SHORT);
-    assert_eq!(init(&url).await, Duration::ZERO);
+    let (server, url) = new_server(SHORT).await;
     let (a, b) = (client(&url).await, client(&url).await);
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
     let before = lease.token();
@@ -136,9 +141,7 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
 
 #[tokio::test]
 async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
-    let server = RedisServer::start();
-    let url = url(&server, SHORT);
-    assert_eq!(init(&url).await, Duration::ZERO);
+    let (server, url) = new_server(SHORT).await;
     let client = client(&url).await;
     let lock = client.mutex("k").unwrap();
     let _ = lock.lock().await.unwrap().release().await.unwrap();
@@ -148,37 +151,31 @@ async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
 
 #[tokio::test]
 async fn clients_that_disagree_are_refused() {
-    let server = RedisServer::start();
-    let ours = url(&server, SHORT);
-    assert_eq!(init(&ours).await, Duration::ZERO);
+    let (server, ours) = new_server(SHORT).await;
     let _client = client(&ours).await;
     for other in [
         "restart=quarantine",
         "restart=quarantine&max_ttl=1s&quarantine=3s",
     ] {
-        let refused = leasehold::connect(&url(&server, other)).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
-        assert!(refused.to_string().contains("other settings"), "{refused}");
+        let connected = leasehold::connect(&url(&server, other)).await;
+        fails(connected, ErrorKind::Refused, &["other settings"]);
     }
     // Moved, and closed for the longer of both.
     let left = init(&url(&server, "restart=quarantine&max_ttl=2s")).await;
     assert_eq!(left, Duration::from_secs(4));
     // A lease may not outlive the quarantine.
-    let long = Settings::default().with_ttl(Duration::from_secs(5));
     let server = RedisServer::start();
-    let builder = Client::builder().store(url(&server, SHORT)).settings(long);
-    let client = builder.connect().await.unwrap();
-    let refused = client.mutex("k").unwrap().try_lock().await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
-    assert!(refused.to_string().contains("longer than"), "{refused}");
+    let client = client_with(&url(&server, SHORT), Duration::from_secs(5)).await;
+    let tried = client.mutex("k").unwrap().try_lock().await;
+    fails(tried, ErrorKind::Invalid, &["longer than"]);
 }
 
 #[tokio::test]
 async fn only_a_server_whose_clients_say_so_is_marked() {
     let server = RedisServer::start();
     let options = RedisOptions::from_url(&server.url()).unwrap();
-    let refused = RedisStore::initialise(options).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let marked = RedisStore::initialise(options).await;
+    fails(marked, ErrorKind::Invalid, &[]);
 }
 
 /// Nobody would notice that it has restarted.
@@ -187,19 +184,14 @@ async fn a_server_that_does_not_say_which_process_it_is_is_refused() {
     let rights = "on >secret ~leasehold:* &leasehold:* +@all -info";
     let server = RedisServer::builder().user("alice", rights).start();
     let url = format!("{}?{SHORT}", server.url_as("alice", "secret"));
-    let refused = leasehold::connect(&url).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
-    assert!(refused.to_string().contains("run id"), "{refused}");
+    let connected = leasehold::connect(&url).await;
+    fails(connected, ErrorKind::Unsupported, &["run id"]);
 }
 
 // ---- crashes ----
 
 /// A server without persistence that is killed again and again.
-async fn killed_again_and_again(
-    parameters: &str,
-    seed: u64,
-    kills: u64,
-) -> Arc<crate::quarantine_support::Witness> {
+async fn killed_again_and_again(parameters: &str, seed: u64, kills: u64) -> Arc<Witness> {
     let server = RedisServer::start();
     let url = url(&server, parameters);
     if parameters.contains("quarantine") {
@@ -208,13 +200,7 @@ async fn killed_again_and_again(
     let contention = Contention::start(&url, 6, seed).await;
     let mut dice = Dice(seed);
     for _ in 0..kills {
-        let so_far = contention.witness.grants();
-        let more = async {
-            while contention.witness.grants() < so_far + 2 {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        timeout(SOON, more).await.expect("it grants again");
+        more_grants(&contention, 2, "it grants again").await;
         sleep(dice.millis(0, 400)).await;
         server.kill();
         if dice.roll(2) == 0 {
@@ -225,15 +211,31 @@ async fn killed_again_and_again(
     contention.stop().await
 }
 
+/// Waits until so many are granted from now on.
+async fn more_grants(contention: &Contention, count: usize, what: &str) {
+    let wanted = contention.witness.grants() + count;
+    let more = async {
+        while contention.witness.grants() < wanted {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(SOON, more).await.expect(what);
+}
+
+/// One held at a time, and the server has refused meanwhile.
+fn assert_quarantined(witness: &Witness) {
+    let quarantined = witness.quarantined.load(Ordering::Acquire);
+    eprintln!("{} grants, {quarantined} refusals", witness.grants());
+    assert_eq!(witness.double_grants(), 0);
+    witness.assert_tokens_rise();
+    assert!(quarantined > 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_never_let_two_clients_hold() {
     let schedules = (1..=4).map(|seed| killed_again_and_again(SHORT, seed, 3));
     for witness in futures_util::future::join_all(schedules).await {
-        let quarantined = witness.quarantined.load(Ordering::Acquire);
-        eprintln!("{} grants, {quarantined} refusals", witness.grants());
-        assert_eq!(witness.double_grants(), 0);
-        witness.assert_tokens_rise();
-        assert!(quarantined > 0);
+        assert_quarantined(&witness);
     }
 }
 
@@ -267,28 +269,14 @@ async fn fail_overs_never_let_two_clients_hold() {
     let url = format!("{}?{SHORT}", sentinels.url());
     assert_eq!(init(&url).await, Duration::ZERO);
     let contention = Contention::start(&url, 6, 77).await;
-    let progress = async |what| {
-        let so_far = contention.witness.grants();
-        let more = async {
-            while contention.witness.grants() < so_far + 3 {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(SOON, more).await.expect(what);
-    };
-    progress("grants at first").await;
+    more_grants(&contention, 3, "grants at first").await;
     let old = sentinels.primary();
     old.kill();
     sentinels.wait_for_another_primary(old).await;
-    progress("grants after the death of the primary").await;
+    more_grants(&contention, 3, "grants after the death of the primary").await;
     old.start_again();
     sentinels.wait_for_replicas().await;
     sentinels.fail_over().await;
-    progress("grants after a planned fail-over").await;
-    let witness = contention.stop().await;
-    let quarantined = witness.quarantined.load(Ordering::Acquire);
-    eprintln!("{} grants, {quarantined} refusals", witness.grants());
-    assert_eq!(witness.double_grants(), 0);
-    witness.assert_tokens_rise();
-    assert!(quarantined > 0);
+    more_grants(&contention, 3, "grants after a planned fail-over").await;
+    assert_quarantined(&contention.stop().await);
 }

@@ -4,10 +4,9 @@
 use std::time::{Duration, SystemTime};
 
 use crate::redis_support::*;
+use leasehold::Settings;
 use leasehold::core::{Claim, ClientInfo, Note, OwnerSecret, Renew, Rotate};
-use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{LockStore as _, Verbs as _};
-use leasehold::{Client, Settings};
 use leasehold_testkit::proxy::{Direction, Proxy};
 
 /// Each page may take as long as a request does, not all that lie before the key's entries: over a
@@ -19,8 +18,7 @@ async fn a_key_among_many_has_its_log() {
     let patience = Duration::from_secs(2);
     let settings = Settings::default().with_operation_timeout(patience);
     let url = format!("{}?audit=10000", proxy.url());
-    let client = Client::builder().store(&url).settings(settings);
-    let client = client.connect().await.unwrap();
+    let client = client_with(&url, settings).await;
     let _other = client.mutex("other").unwrap().lock().await.unwrap();
     let again = "local entry = redis.call('XRANGE', KEYS[1], '-', '+')[1][2] \
                  for _ = 1, 2000 do redis.call('XADD', KEYS[1], '*', unpack(entry)) end";
@@ -52,11 +50,10 @@ async fn a_log_that_grows_has_an_end() {
 #[tokio::test]
 async fn no_secret_is_in_the_audit_log() {
     let server = RedisServer::start();
-    let url = format!("{}?audit=1000", server.url());
-    let options = RedisOptions::from_url(&url).unwrap();
-    let store = RedisStore::connect(options).await.unwrap();
+    let store = connect(&format!("{}?audit=1000", server.url())).await;
+    let store = store.unwrap();
     let secret = OwnerSecret::from_random(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
-    let note = Some(Note::new("10.0.0.7:80").unwrap());
+    let note = note();
     let owned = Claim {
         secret: Some(secret),
         note: note.clone(),
@@ -72,13 +69,12 @@ async fn no_secret_is_in_the_audit_log() {
     store.release(&key, &release(3)).await.unwrap();
     store.claim(&key, &owned).await.unwrap();
     store.claim(&key, &claim(&store, 4)).await.unwrap();
-    let rotate = Rotate {
-        to: id(2),
-        version: 0,
-        adopt: None,
-    };
     let rotates = Renew {
-        rotate: Some(rotate),
+        rotate: Some(Rotate {
+            to: id(2),
+            version: 0,
+            adopt: None,
+        }),
         note,
         ..renew(1)
     };
@@ -86,17 +82,26 @@ async fn no_secret_is_in_the_audit_log() {
     store.release(&key, &release(2)).await.unwrap();
     store.release(&key, &release(4)).await.unwrap();
 
-    let log = lies_at(&server);
+    let log = no_secret_lies_at(&server);
+    assert!(!has(&log, &secret.expose()), "the owner's secret");
+}
+
+/// An address, which is nothing for the log.
+fn note() -> Option<Note> {
+    Some(Note::new("10.0.0.7:80").unwrap())
+}
+
+/// The log of a server, in which neither an id of the four claims nor their note is.
+fn no_secret_lies_at(server: &RedisServer) -> Vec<u8> {
+    let log = lies_at(server);
     let holds = |text: &str| has(&log, text);
-    assert!(
-        holds("a label") && holds("leasehold:lock:k"),
-        "it is the log"
-    );
+    let is_log = holds("a label") && holds("leasehold:lock:k");
+    assert!(is_log, "it is the log");
     for number in 1..=4 {
         assert!(!holds(id(number).expose()), "the id of claim {number}");
     }
-    assert!(!holds(&secret.expose()), "the owner's secret");
     assert!(!holds("10.0.0.7"), "the note");
+    log
 }
 
 /// The whole log of a server.
@@ -116,14 +121,11 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
     use crate::redlock_support as redlock;
     let set = redlock::Set::start(3, "audit=1000&max_ttl=1s").await;
     let store = set.store().await;
-    let note = Some(Note::new("10.0.0.7:80").unwrap());
     let key = key("k");
-    let brief = Duration::from_millis(100);
-    let second = Duration::from_secs(1);
-    let claims = [(1, brief), (2, second), (3, second)];
-    for (number, ttl) in claims {
+    let (brief, second) = (Duration::from_millis(100), Duration::from_secs(1));
+    for (number, ttl) in [(1, brief), (2, second), (3, second)] {
         let claim = Claim {
-            note: note.clone(),
+            note: note(),
             ..redlock::claim(&store, number, ttl)
         };
         // On a busy machine a server may not answer within the share of so short a TTL.
@@ -140,17 +142,8 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
     let by = ClientInfo::new("ops", 1, None);
     store.break_key(&key, &by).await.unwrap();
     for server in &set.servers {
-        let log = lies_at(server);
-        let holds = |text: &str| has(&log, text);
-        assert!(
-            holds("a label") && holds("leasehold:lock:k") && holds("ops"),
-            "it is the log"
-        );
-        for number in 1..=4 {
-            let id = id(number);
-            assert!(!holds(id.expose()), "the id of claim {number}");
-        }
-        assert!(!holds(store.inbox().as_str()), "the inbox");
-        assert!(!holds("10.0.0.7"), "the note");
+        let log = no_secret_lies_at(server);
+        assert!(has(&log, "ops"), "it is the log");
+        assert!(!has(&log, store.inbox().as_str()), "the inbox");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::redis_support::*;
 use leasehold::StoreError;
 use leasehold::store::Verbs as _;
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::redis::RedisStore;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -30,8 +30,8 @@ fn claims(store: &Arc<RedisStore>, number: usize) -> JoinHandle<Result<bool, Sto
 async fn a_full_part_waits_for_no_answer() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
-    let options = RedisOptions::from_url(&proxy.through(&server.url())).unwrap();
-    let store = Arc::new(RedisStore::connect(options).await.unwrap());
+    let store = connect(&proxy.through(&server.url())).await;
+    let store = Arc::new(store.unwrap());
     // The server knows the script from then on.
     assert!(claims(&store, 0).await.unwrap().unwrap());
     let before = proxy.counts().requests;

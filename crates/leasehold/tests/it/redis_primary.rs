@@ -2,7 +2,6 @@
 //! without the name.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use leasehold_testkit::process::overload;
 use std::time::Duration;
 
@@ -11,15 +10,16 @@ use crate::redis_support::*;
 use leasehold::ErrorKind;
 use leasehold::core::ClaimReply;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{LockStore, Push, Verbs as _};
+use leasehold::store::{Push, Verbs as _};
 
 fn options_of(sentinels: &[&FakeSentinel]) -> RedisOptions {
-    let nodes: Vec<_> = sentinels
-        .iter()
-        .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
-        .collect();
-    let url = format!("redis-sentinel://{}/mymaster", nodes.join(","));
-    RedisOptions::from_url(&url).unwrap()
+    let nodes = sentinels.iter().map(|it| format!("127.0.0.1:{}", it.port));
+    let nodes = nodes.collect::<Vec<_>>().join(",");
+    RedisOptions::from_url(&format!("redis-sentinel://{nodes}/mymaster")).unwrap()
+}
+
+async fn store_of(sentinels: &[&FakeSentinel]) -> RedisStore {
+    RedisStore::connect(options_of(sentinels)).await.unwrap()
 }
 
 fn replica_of(primary: &RedisServer) -> RedisServer {
@@ -38,8 +38,10 @@ fn promote(replica: &RedisServer) {
     replica.command(&["REPLICAOF", "NO", "ONE"]);
 }
 
-fn token(reply: ClaimReply) -> u64 {
-    match reply {
+/// Claims `k`; it is granted, under this token.
+async fn granted(store: &RedisStore, number: u128) -> u64 {
+    let answer = store.claim(&key("k"), &claim(store, number)).await;
+    match answer.unwrap().reply {
         ClaimReply::Standing(standing) => standing.token.expect("a grant").get(),
         other => panic!("{other:?}"),
     }
@@ -52,26 +54,16 @@ async fn a_replica_that_a_sentinel_names_is_refused_and_another_is_asked() {
     // Both say the same epoch: only the server itself can tell.
     let stale = FakeSentinel::start(Some((replica.port(), 1))).await;
     let good = FakeSentinel::start(Some((primary.port(), 1))).await;
-    let store = RedisStore::connect(options_of(&[&stale, &good]))
-        .await
-        .unwrap();
-    token(
-        store
-            .claim(&key("k"), &claim(&store, 1))
-            .await
-            .unwrap()
-            .reply,
-    );
+    granted(&store_of(&[&stale, &good]).await, 1).await;
 
     let options = options_of(&[&stale]).connect_timeout(Duration::from_millis(300) * overload());
-    let error = RedisStore::connect(options).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let refused = RedisStore::connect(options).await;
     let named = format!(
         "the primary \"mymaster\": 127.0.0.1:{} names 127.0.0.1:{}: that server is a replica",
         stale.port,
         replica.port()
     );
-    assert!(error.to_string().contains(&named), "{error}");
+    fails(refused, ErrorKind::Unavailable, &[&named]);
 }
 
 #[tokio::test]
@@ -82,10 +74,7 @@ async fn an_unknown_name_is_invalid_and_the_known_ones_are_named() {
         "redis-sentinel://127.0.0.1:{},127.0.0.1:{}/yours",
         one.port, two.port
     );
-    let options = RedisOptions::from_url(&url).unwrap();
-    let error = RedisStore::connect(options).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("\"yours\""), "{error}");
+    fails(connect(&url).await, ErrorKind::Invalid, &["\"yours\""]);
     let error = leasehold::connect(&url).await.unwrap_err();
     assert_eq!(error.hint(), Some("the Sentinels know: mymaster"));
 }
@@ -101,16 +90,7 @@ async fn silent_sentinels_are_passed_over() {
         "redis-sentinel://127.0.0.1:1,127.0.0.1:{silent_port},127.0.0.1:{}/mymaster",
         good.port
     );
-    let store = RedisStore::connect(RedisOptions::from_url(&url).unwrap())
-        .await
-        .unwrap();
-    token(
-        store
-            .claim(&key("k"), &claim(&store, 1))
-            .await
-            .unwrap()
-            .reply,
-    );
+    granted(&connect(&url).await.unwrap(), 1).await;
 }
 
 /// The primary is stopped, not dead: its connections stay open and silent. When
@@ -120,11 +100,10 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
     let old = RedisServer::start();
     let new = replica_of(&old);
     let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
-    let store = RedisStore::connect(options_of(&[&sentinel])).await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let store = store_of(&[&sentinel]).await;
+    let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
-    let before = token(store.claim(&key, &claim(&store, 1)).await.unwrap().reply);
+    let before = granted(&store, 1).await;
     old.wait_for_replicas(1);
     // The one who looks out is there.
     sentinel.asked(2).await;
@@ -138,19 +117,15 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
     };
     let started = tokio::time::Instant::now();
     let (answer, ()) = tokio::join!(waiting, switched);
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "outcome unknown");
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "not its time-out"
-    );
+    let took = started.elapsed();
+    fails(answer, ErrorKind::Unavailable, &[]);
+    assert!(took < Duration::from_secs(4), "not its time-out");
     reconnected(&mut pushes).await;
 
     old.cont();
     // What was sent to it is carried out there, and nobody hears of it.
     store.release(&key, &release(1)).await.unwrap();
-    let after = token(store.claim(&key, &claim).await.unwrap().reply);
-    assert!(after > before);
+    assert!(granted(&store, 2).await > before);
     let shown: usize = new.query(&["EXISTS", "leasehold:lock:k"]);
     assert_eq!(shown, 1);
 }
@@ -161,9 +136,9 @@ async fn a_demoted_primary_sends_us_on_to_the_new_one() {
     let old = RedisServer::start();
     let new = replica_of(&old);
     let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
-    let store = RedisStore::connect(options_of(&[&sentinel])).await.unwrap();
+    let store = store_of(&[&sentinel]).await;
     let key = key("k");
-    token(store.claim(&key, &claim(&store, 1)).await.unwrap().reply);
+    granted(&store, 1).await;
     old.wait_for_replicas(1);
     sentinel.asked(2).await;
 
@@ -191,21 +166,17 @@ async fn who_has_heard_of_a_fail_over_does_not_go_back() {
     let new = RedisServer::start();
     let cut_off = FakeSentinel::start(Some((old.port(), 1))).await;
     let good = FakeSentinel::start(Some((new.port(), 2))).await;
-    let store = RedisStore::connect(options_of(&[&good, &cut_off]))
-        .await
-        .unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
-    let key = key("k");
-    token(store.claim(&key, &claim(&store, 1)).await.unwrap().reply);
+    let store = store_of(&[&good, &cut_off]).await;
+    let (_ear, mut pushes) = listen(&store).await;
+    granted(&store, 1).await;
 
     let options = options_of(&[&cut_off]).connect_timeout(Duration::from_secs(2));
     drop(good);
     new.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     cut_off.asked(2).await;
-    let unanswered = store.renew(&key, &renew(1)).await.unwrap_err();
-    assert_eq!(unanswered.kind(), ErrorKind::Unavailable);
-    says(&unanswered, ["not know of the last fail-over"]);
+    let unanswered = store.renew(&key("k"), &renew(1)).await;
+    let why = "not know of the last fail-over";
+    fails(unanswered, ErrorKind::Unavailable, &[why]);
     assert_eq!(next(&mut pushes).await, Push::Disconnected);
     assert!(pushes.try_recv().is_err(), "it is still looking");
     // One who knows nothing better has no choice.

@@ -14,10 +14,12 @@ const SOON: Duration = Duration::from_secs(20);
 type Waiter = JoinHandle<Result<Lease, Error>>;
 
 async fn client(server: &RedisServer) -> Client {
-    // A server that is stopped for a while must not end what this is about.
-    let settings = Settings::default().with_operation_timeout(SOON);
-    let client = Client::builder().store(server.url()).settings(settings);
-    client.connect().await.unwrap()
+    client_at(&server.url()).await
+}
+
+/// A server that is stopped for a while must not end what this is about.
+async fn client_at(url: &str) -> Client {
+    client_with(url, Settings::default().with_operation_timeout(SOON)).await
 }
 
 /// Waits for `k`, and is in line as the last of so many.
@@ -79,9 +81,7 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
         let server = RedisServer::start();
         // An answer that is late would lose the connection, too.
         let url = format!("{}?response_timeout=5m", server.url());
-        let settings = Settings::default().with_operation_timeout(SOON);
-        let client_a = Client::builder().store(url).settings(settings);
-        let (client_a, other) = (client_a.connect().await.unwrap(), client(&server).await);
+        let (client_a, other) = (client_at(&url).await, client(&server).await);
         let held = client_a.mutex("k").unwrap().lock().await.unwrap();
         let mut waiter = waiter(&client_a, &other, 1).await;
         match state {
@@ -99,11 +99,7 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
         let token = held.token();
         let release = tokio::spawn(held.release());
         let goes_on = state == Server::Paused;
-        let limit = if goes_on {
-            SOON
-        } else {
-            Duration::from_millis(200)
-        };
+        let limit = [Duration::from_millis(200), SOON][usize::from(goes_on)];
         let early = timeout(limit, &mut waiter).await;
         assert_eq!(early.is_ok(), goes_on, "{state:?}");
         match state {
@@ -145,11 +141,10 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
     let server = RedisServer::start();
     let (client_a, other) = (client(&server).await, client(&server).await);
     let held = client_a.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiter(&client_a, &other, 1).await;
+    let mut waiter = waiter(&client_a, &other, 1).await;
     drop(held.parts().unwrap());
     server.stop();
     let release = tokio::spawn(held.release());
-    let mut waiter = waiter;
     let early = timeout(Duration::from_millis(200), &mut waiter).await;
     assert!(early.is_err(), "the server has not said so");
     server.cont();

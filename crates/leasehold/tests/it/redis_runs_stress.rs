@@ -18,12 +18,9 @@ const WHILE: Duration = Duration::from_secs(3);
 
 async fn client(server: &RedisServer) -> Client {
     // So long a wait that nothing is found by a renewal in time.
-    let settings = Settings::default()
-        .with_operation_timeout(SOON)
-        .with_ttl(Duration::from_secs(300))
-        .with_waiter_ttl(Duration::from_secs(300));
-    let client = Client::builder().store(server.url()).settings(settings);
-    client.connect().await.unwrap()
+    let long = Duration::from_secs(300);
+    let settings = Settings::default().with_operation_timeout(SOON);
+    client_with(&server.url(), settings.with_ttl(long).with_waiter_ttl(long)).await
 }
 
 /// Who sees that one holds at a time, under a higher token than all before.
@@ -83,9 +80,7 @@ async fn a_crowd(server: &RedisServer) -> u64 {
             }
         });
     }
-    while let Some(task) = tasks.join_next().await {
-        task.unwrap();
-    }
+    tasks.join_all().await;
     witness.grants.load(Ordering::SeqCst)
 }
 
@@ -161,11 +156,8 @@ async fn two_clients_on_one_store_pass_a_key_on() {
     let server = RedisServer::start();
     let store: Arc<dyn leasehold::store::LockStore> = Arc::new(store(&server).await);
     let on_it = || Client::builder().with_store(store.clone()).connect();
-    let (one, two, other) = (
-        on_it().await.unwrap(),
-        on_it().await.unwrap(),
-        client(&server).await,
-    );
+    let (one, two) = (on_it().await.unwrap(), on_it().await.unwrap());
+    let other = client(&server).await;
     let held = one.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&two, "k");
     in_line(&other, "k", 1).await;

@@ -4,19 +4,13 @@ use super::*;
 
 #[tokio::test]
 async fn a_queue_outlives_its_connection() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let (ours, other) = (client(&proxy.url()).await, client(&server.url()).await);
+    let (_server, proxy, ours, other) = proxied(lasting(), lasting()).await;
 
     for released_while_cut in [false, true] {
         let first = lock(&other).await;
         let token = first.token();
-        let mut line = Line::new();
-        for n in 0..20 {
-            line.join(&ours);
-            standing(&other, 1, n + 1).await;
-        }
-        let connections = proxy.counts().connections;
+        let line = Line::of(&[&ours], &other, 20).await;
+        let before = proxy.counts().connections;
         if released_while_cut {
             proxy.refuse();
         }
@@ -25,24 +19,16 @@ async fn a_queue_outlives_its_connection() {
             let _ = first.release().await.unwrap();
             proxy.accept();
         } else {
-            proxy
-                .wait_for(|counts| counts.connections > connections)
-                .await;
+            proxy.wait_for(|counts| counts.connections > before).await;
             let _ = first.release().await.unwrap();
         }
         let served = line.all_served().await;
         served.assert_rising(token);
         assert_eq!(served.order.len(), 20, "nobody twice");
-        eprintln!(
-            "released while cut: {released_while_cut}, rejoined: {}",
-            served.rejoined
-        );
-        if served.rejoined == 0 {
-            assert!(
-                served.order.is_sorted(),
-                "in order of arrival: {:?}",
-                served.order
-            );
+        let rejoined = served.rejoined;
+        eprintln!("released while cut: {released_while_cut}, rejoined: {rejoined}");
+        if rejoined == 0 {
+            served.assert_in_order();
         } else {
             // The grant found nobody: after a second the others may go on.
             assert!(released_while_cut, "nobody loses his place");
@@ -53,15 +39,9 @@ async fn a_queue_outlives_its_connection() {
 
 #[tokio::test]
 async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
     // No heartbeat and no lapse would find it within the limit.
-    let minutes = 9 * LIMIT;
-    let settings = Settings::default()
-        .with_ttl(minutes)
-        .with_waiter_ttl(minutes);
-    let ours = client_with(&proxy.url(), settings.clone()).await;
-    let other = client_with(&server.url(), settings).await;
+    let minutes = ttl(9 * LIMIT).with_waiter_ttl(9 * LIMIT);
+    let (_server, proxy, ours, other) = proxied(minutes.clone(), minutes).await;
 
     let first = lock(&other).await;
     let next = waiting(&ours);

@@ -78,11 +78,7 @@ async fn delay_by_the_dead(dead: usize, waited: Duration) -> Duration {
     let served = line.all_served().await;
     let delay = released.elapsed();
     assert_eq!(served.order.len(), dead);
-    assert!(
-        served.order.is_sorted(),
-        "in order of arrival: {:?}",
-        served.order
-    );
+    served.assert_in_order();
     assert_eq!(served.rejoined, 0);
     served.assert_rising(token);
     standing(&holder, 0, 0).await;
@@ -122,11 +118,8 @@ async fn the_next_goes_on_as_soon_as_a_dead_holders_lease_ends() {
     process.signal(Signal::KILL);
     process.wait().await;
     let seen = ours.inspect(KEY).await.unwrap();
-    assert_eq!(
-        (seen.holders.len(), seen.waiters.len()),
-        (1, 1),
-        "kept until here"
-    );
+    let both = (seen.holders.len(), seen.waiters.len());
+    assert_eq!(both, (1, 1), "kept until here");
     let end = Instant::now() + seen.holders[0].expires_in;
     let lease = granted(next).await;
     let delay = after(Instant::now(), end);

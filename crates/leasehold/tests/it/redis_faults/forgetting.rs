@@ -10,27 +10,16 @@ async fn forgets(lose: impl FnOnce(&RedisServer)) {
     let other = client_with(&server.url(), settings).await;
 
     let lease = lock(&ours).await;
-    let mut line = Line::new();
-    for n in 0..6 {
-        line.join(if n % 2 == 0 { &ours } else { &other });
-        standing(&other, 1, n + 1).await;
-    }
+    let line = Line::of(&[&ours, &other], &other, 6).await;
     lose(&server);
     let at = Instant::now();
     let (loss, served) = tokio::join!(soon("the loss", lease.lost()), line.all_served());
-    eprintln!(
-        "all over after {:?}, rejoined: {}",
-        at.elapsed(),
-        served.rejoined
-    );
+    let (took, rejoined) = (at.elapsed(), served.rejoined);
+    eprintln!("all over after {took:?}, rejoined: {rejoined}");
     assert_eq!(loss, Loss::Gone);
     assert!(!lease.is_valid());
     assert_eq!(served.order.len(), 6);
-    assert!(
-        served.rejoined >= 6,
-        "each has joined again: {}",
-        served.rejoined
-    );
+    assert!(rejoined >= 6, "each has joined again: {rejoined}");
     served.assert_rising(lease.token());
     assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
     standing(&other, 0, 0).await;
@@ -69,27 +58,14 @@ async fn a_server_that_restarts_with_its_data_goes_on_where_it_was() {
     let server = RedisServer::start();
     let (ours, other) = (client(&server.url()).await, client(&server.url()).await);
     let lease = lock(&ours).await;
-    let mut line = Line::new();
-    for n in 0..6 {
-        line.join(if n % 2 == 0 { &ours } else { &other });
-        standing(&other, 1, n + 1).await;
-    }
+    let line = Line::of(&[&ours, &other], &other, 6).await;
     server.restart(Data::Keep);
-    soon("a renewal", async {
-        while lease.renew().await.is_err() {
-            sleep(TICK).await;
-        }
-    })
-    .await;
+    until("a renewal", async || lease.renew().await.is_ok()).await;
     standing(&other, 1, 6).await;
     let token = lease.token();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
     let served = line.all_served().await;
     served.assert_rising(token);
     assert_eq!(served.rejoined, 0);
-    assert!(
-        served.order.is_sorted(),
-        "in order of arrival: {:?}",
-        served.order
-    );
+    served.assert_in_order();
 }

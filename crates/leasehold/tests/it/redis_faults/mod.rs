@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::core::UNHEARD_CUT;
-use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, Lease, LeaseState, Loss, Released, Settings, Token};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
@@ -27,11 +26,12 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::failures::fails;
+use crate::redis_support::connect;
 use crate::support::{LIMIT, soon, try_lock, until};
 
 /// What a busy machine may add to a bound that is promised.
 const BUSY: Duration = Duration::from_millis(500);
-const TICK: Duration = Duration::from_millis(2);
 /// How long the claims of most clients live.
 const LIVES: Duration = Duration::from_secs(LIMIT.as_secs() + 10);
 /// The key that all tests are about; `warm` uses another.
@@ -44,18 +44,29 @@ fn ms(millis: u64) -> Duration {
 // ---- what the tests share ----
 
 async fn client_with(url: &str, settings: Settings) -> Client {
-    let options = RedisOptions::from_url(url).unwrap();
-    let store = Arc::new(RedisStore::connect(options).await.unwrap());
+    let store = Arc::new(connect(url).await.unwrap());
     let client = Client::builder().with_store(store).settings(settings);
     let client = client.connect().await.unwrap();
     warm(&client).await;
     client
 }
 
-/// A client whose claims all outlive the limit: what is left behind is seen.
+/// Claims that all outlive the limit: what is left behind is seen.
+fn lasting() -> Settings {
+    Settings::default().with_ttl(LIVES).with_waiter_ttl(LIVES)
+}
+
 async fn client(url: &str) -> Client {
-    let settings = Settings::default().with_ttl(LIVES).with_waiter_ttl(LIVES);
-    client_with(url, settings).await
+    client_with(url, lasting()).await
+}
+
+/// A server with a client behind a proxy, and another without.
+async fn proxied(ours: Settings, other: Settings) -> (RedisServer, Proxy, Client, Client) {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let ours = client_with(&proxy.url(), ours).await;
+    let other = client_with(&server.url(), other).await;
+    (server, proxy, ours, other)
 }
 
 fn ttl(ttl: Duration) -> Settings {
@@ -64,9 +75,8 @@ fn ttl(ttl: Duration) -> Settings {
 
 /// The server learns the scripts, so that a rule about the n-th call means what it says.
 async fn warm(client: &Client) {
-    let lease = soon("a first lease", client.mutex("warm").unwrap().lock())
-        .await
-        .unwrap();
+    let mutex = client.mutex("warm").unwrap();
+    let lease = soon("a first lease", mutex.lock()).await.unwrap();
     lease.renew().await.unwrap();
     client.inspect("warm").await.unwrap();
     let _ = lease.release().await.unwrap();
@@ -74,20 +84,17 @@ async fn warm(client: &Client) {
 
 /// Waits until so many hold and wait for the key.
 async fn standing(client: &Client, holders: usize, waiters: usize) {
-    until(
-        &format!("{holders} holders and {waiters} waiters"),
-        async || {
-            let seen = client.inspect(KEY).await.unwrap();
-            (seen.holders.len(), seen.waiters.len()) == (holders, waiters)
-        },
-    )
+    let what = format!("{holders} holders and {waiters} waiters");
+    until(&what, async || {
+        let seen = client.inspect(KEY).await.unwrap();
+        (seen.holders.len(), seen.waiters.len()) == (holders, waiters)
+    })
     .await;
 }
 
 async fn lock(client: &Client) -> Lease {
-    soon("the key", client.mutex(KEY).unwrap().lock())
-        .await
-        .unwrap()
+    let mutex = client.mutex(KEY).unwrap();
+    soon("the key", mutex.lock()).await.unwrap()
 }
 
 fn waiting(client: &Client) -> JoinHandle<Result<Lease, leasehold::Error>> {
@@ -113,10 +120,8 @@ fn is_release(command: &Command) -> bool {
 /// Whether a step of our key with this verb is in the call: see `step.lua`.
 fn is_step(command: &Command, verb: u8) -> bool {
     let arguments = command.arguments();
-    let keys = arguments
-        .get(2)
-        .and_then(|count| std::str::from_utf8(count).ok());
-    let Some(keys) = keys.and_then(|count| count.parse::<usize>().ok()) else {
+    let keys = arguments.get(2).map(|count| String::from_utf8_lossy(count));
+    let Some(Ok(keys)) = keys.map(|count| count.parse::<usize>()) else {
         return false;
     };
     // The flags and the retention come before the steps.
@@ -173,6 +178,11 @@ impl Served {
         let all: Vec<_> = [above].iter().chain(&self.tokens).copied().collect();
         assert!(all.is_sorted_by(|a, b| a < b), "tokens rise: {all:?}");
     }
+
+    fn assert_in_order(&self) {
+        let order = &self.order;
+        assert!(order.is_sorted(), "in order of arrival: {order:?}");
+    }
 }
 
 /// A queue of tasks that lock once, and say so while they hold.
@@ -192,6 +202,16 @@ impl Line {
             order,
             inside: Arc::default(),
         }
+    }
+
+    /// So many in line behind a holder, of these clients in turn.
+    async fn of(clients: &[&Client], seen_by: &Client, count: usize) -> Self {
+        let mut line = Self::new();
+        for n in 0..count {
+            line.join(clients[n % clients.len()]);
+            standing(seen_by, 1, n + 1).await;
+        }
+        line
     }
 
     fn join(&mut self, client: &Client) {

@@ -1,6 +1,9 @@
 //! Servers that are down, or do not allow a subscription.
 
+use std::fmt::Debug;
+
 use super::*;
+use leasehold::Error;
 
 /// Runs to its end, which is told.
 async fn timed<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -9,6 +12,18 @@ async fn timed<T>(what: &str, work: impl Future<Output = T>) -> T {
     eprintln!("MEASURED {what}: {:?}", started.elapsed());
     assert!(started.elapsed() < ms(10_000), "{what} in bounded time");
     done
+}
+
+/// Nobody answers, which is found out in bounded time.
+async fn unanswered<T: Debug>(what: &str, work: impl Future<Output = Result<T, Error>>) {
+    let error = fails(timed(what, work).await, ErrorKind::Unavailable, &[]);
+    eprintln!("{what}: {error}");
+}
+
+/// Nobody answers, or the limit was over before that was found out.
+fn unanswered_or_late(error: &Error) {
+    let kinds = [ErrorKind::Unavailable, ErrorKind::Timeout];
+    assert!(kinds.contains(&error.kind()), "{error}");
 }
 
 #[tokio::test]
@@ -28,35 +43,18 @@ async fn a_server_that_died_for_good_lets_nobody_hang() {
     standing(&other, 1, 2).await;
     server.kill();
 
-    let (next, within) = tokio::join!(
-        timed("lock() of one who waits", next),
+    let ((), within) = tokio::join!(
+        unanswered("lock() of one who waits", async { next.await.unwrap() }),
         timed("lock_within(2 s) of one who waits", within),
     );
-    let error = next.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    eprintln!("lock: {error}");
-    let error = within.unwrap().unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout),
-        "{error}"
-    );
-    let error = timed("lock()", key.lock()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = timed("lock_within(200 ms)", key.lock_within(ms(200)))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout),
-        "{error}"
-    );
-    let error = timed("try_lock()", key.try_lock()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = timed("inspect()", ours.inspect(KEY)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    unanswered_or_late(&within.unwrap().unwrap_err());
+    unanswered("lock()", key.lock()).await;
+    let within = timed("lock_within(200 ms)", key.lock_within(ms(200))).await;
+    unanswered_or_late(&within.unwrap_err());
+    unanswered("try_lock()", key.try_lock()).await;
+    unanswered("inspect()", ours.inspect(KEY)).await;
     assert!(lease.is_valid(), "by its clock");
-    let error = timed("release()", lease.release()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    eprintln!("release: {error}");
+    unanswered("release()", lease.release()).await;
     let done = timed("shutdown(1 s)", other.shutdown(ms(1_000))).await;
     assert_eq!(done.released, 0);
     assert!(done.unconfirmed >= 1, "{done:?}");
@@ -69,23 +67,16 @@ async fn a_server_that_is_not_up_is_told_in_one_sentence() {
     let server = RedisServer::start();
     server.kill();
     let url = server.url();
-    let options = RedisOptions::from_url(&url).unwrap();
-    let error = soon("an answer", RedisStore::connect(options))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = soon("an answer", Client::builder().store(&url).connect())
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let opened = soon("an answer", connect(&url)).await;
+    fails(opened, ErrorKind::Unavailable, &[]);
+    let connected = soon("an answer", leasehold::connect(&url)).await;
+    let error = fails(connected, ErrorKind::Unavailable, &[]);
     let text = error.to_string();
     eprintln!("{text} / {:?}", error.hint());
     assert_eq!(text.lines().count(), 1);
     assert!(text.contains(&server.address().to_string()), "{text}");
-    assert!(
-        !text.contains("Error") && !text.contains('{') && text.len() < 120,
-        "{text}"
-    );
+    let is_technical = text.contains("Error") || text.contains('{');
+    assert!(!is_technical && text.len() < 120, "{text}");
     assert!(error.hint().is_some_and(|hint| hint.contains("running")));
 
     // Once it is up, all is well.

@@ -15,11 +15,8 @@ async fn lost_in_time(lease: &Lease) -> (Loss, Instant) {
 
 #[tokio::test]
 async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
     let short = ttl(ms(1_000));
-    let ours = client_with(&proxy.url(), short.clone()).await;
-    let other = client_with(&server.url(), short).await;
+    let (_server, proxy, ours, other) = proxied(short.clone(), short).await;
 
     let lease = lock(&ours).await;
     let next = waiting(&other);
@@ -55,10 +52,7 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
 /// Nothing is answered, and no end of the connection is told: a server, or a balancer before it,
 /// that has vanished. Then it is back at the same address.
 async fn comes_back_from_silence(settings: Settings) {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let ours = client_with(&proxy.url(), settings.clone()).await;
-    let other = client(&server.url()).await;
+    let (_server, proxy, ours, other) = proxied(settings, lasting()).await;
     let lease = lock(&ours).await;
     proxy.half_open(End::Client);
     let silent = Instant::now();
@@ -99,17 +93,13 @@ async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
 /// A lease that was over when its answer came is not handed out as if it held.
 #[tokio::test]
 async fn a_lease_that_comes_too_late_is_not_handed_out() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let ours = client_with(&proxy.url(), ttl(ms(500))).await;
-    let other = client(&server.url()).await;
+    let (_server, proxy, ours, other) = proxied(ttl(ms(500)), lasting()).await;
     proxy.delay(Direction::ToClient, ms(700));
     let mutex = ours.mutex(KEY).unwrap();
-    let error = soon("an answer", mutex.lock()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("too slow"), "{error}");
+    let locked = soon("an answer", mutex.lock()).await;
+    fails(locked, ErrorKind::Unavailable, &["too slow"]);
     let tried = soon("an answer", mutex.try_lock()).await;
-    assert_eq!(tried.unwrap_err().kind(), ErrorKind::Unavailable);
+    fails(tried, ErrorKind::Unavailable, &[]);
     proxy.heal();
     standing(&other, 0, 0).await;
     assert!(lock(&ours).await.is_valid());
@@ -117,10 +107,7 @@ async fn a_lease_that_comes_too_late_is_not_handed_out() {
 
 #[tokio::test]
 async fn slow_answers_keep_a_lease() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let ours = client_with(&proxy.url(), ttl(ms(6_000))).await;
-    let other = client(&server.url()).await;
+    let (_server, proxy, ours, other) = proxied(ttl(ms(6_000)), lasting()).await;
 
     let lease = lock(&ours).await;
     proxy.delay(Direction::ToServer, ms(500));
@@ -133,14 +120,10 @@ async fn slow_answers_keep_a_lease() {
         assert!(lease.is_valid(), "after {:?}", started.elapsed());
     }
     eprintln!("with answers after 1 s, {least:?} of 6 s were left at the least");
-    assert_eq!(
-        other.inspect(KEY).await.unwrap().holders[0].token,
-        lease.token()
-    );
-    assert_eq!(
-        soon("an answer", lease.release()).await.unwrap(),
-        Released::Held
-    );
+    let seen = other.inspect(KEY).await.unwrap();
+    assert_eq!(seen.holders[0].token, lease.token());
+    let released = soon("an answer", lease.release()).await;
+    assert_eq!(released.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
 }
 

@@ -39,12 +39,8 @@ async fn fifty_clients_go_on(fell: fn(&RedisServer)) {
         });
     }
     let after = |moment: Instant| {
-        let log = log.lock().unwrap();
-        let later: Vec<_> = log
-            .iter()
-            .filter(|(at, ..)| *at > moment)
-            .copied()
-            .collect();
+        let mut later = log.lock().unwrap().clone();
+        later.retain(|(at, ..)| *at > moment);
         later
     };
     let start = Instant::now();
@@ -58,11 +54,8 @@ async fn fifty_clients_go_on(fell: fn(&RedisServer)) {
     let promoted = Instant::now();
     until("a grant", async || !after(quiet).is_empty()).await;
     let (granted, ..) = after(quiet)[0];
-    eprintln!(
-        "another node after {:?}, a grant after {:?}",
-        promoted - fallen,
-        granted - fallen
-    );
+    let (took_over, first) = (promoted - fallen, granted - fallen);
+    eprintln!("another node after {took_over:?}, a grant after {first:?}");
     // What would wait for a lease to lapse waits longer.
     assert!(granted <= promoted + ms(5_000));
     until("a grant for each", async || {
@@ -74,19 +67,12 @@ async fn fifty_clients_go_on(fell: fn(&RedisServer)) {
     .await;
     eprintln!("all served after {:?}", fallen.elapsed());
     over.store(true, Ordering::SeqCst);
-    let mut unanswered = 0;
-    soon("the end", async {
-        while let Some(contender) = contenders.join_next().await {
-            unanswered += contender.unwrap();
-        }
-    })
-    .await;
+    let unanswered = soon("the end", contenders.join_all()).await;
+    let unanswered: u32 = unanswered.into_iter().sum();
     let log = log.lock().unwrap();
     eprintln!("{} grants, {unanswered} times unavailable", log.len());
-    assert!(
-        log.windows(2).all(|pair| pair[0].2 < pair[1].2),
-        "tokens rise"
-    );
+    let rise = log.is_sorted_by(|(.., a), (.., b)| a < b);
+    assert!(rise, "tokens rise");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,8 +176,7 @@ async fn a_lease_and_its_queue_outlive_their_node() {
 async fn a_lost_home_is_found_elsewhere_with_another_epoch() {
     let cluster = Cluster::builder().replicas(0).start();
     let store = store(&cluster).await;
-    let (heard, mut pushes) = sink();
-    let ear = store.listen(heard).await.unwrap();
+    let (ear, mut pushes) = listen(&store).await;
     let key = key(KEY);
     let mut epochs = vec![store.claim(&key, &claim(&store, 1)).await.unwrap().epoch];
     for _ in 0..3 {
@@ -219,8 +204,7 @@ async fn a_lost_home_is_found_elsewhere_with_another_epoch() {
 async fn every_connection_that_is_lost_makes_all_claims_ask_again() {
     let cluster = Cluster::builder().replicas(0).start();
     let store = store(&cluster).await;
-    let (heard, mut pushes) = sink();
-    let _ear = store.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&store).await;
     let key = key(KEY);
     store.claim(&key, &claim(&store, 1)).await.unwrap();
     let owner = cluster.owner_of(slot_of(&cluster, KEY));

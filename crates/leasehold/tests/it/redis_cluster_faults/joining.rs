@@ -3,18 +3,12 @@
 use super::*;
 use leasehold::store::Verbs as _;
 
-const RULE: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval +evalsha +time +mget +exists \
-    +type +set +setrange +del +hset +hget +hmget +hgetall +hdel +pexpire +publish +subscribe \
-    +unsubscribe +scan +info +ping +cluster|slots +asking";
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_rights_are_enough() {
+    let bob = format!("on >secret {LEAST_RIGHTS} +asking");
     let node = RedisServer::builder()
-        .user("alice", &format!("on >secret {RULE}"))
-        .user(
-            "bob",
-            &format!("on >secret {}", RULE.replace("+cluster|slots", "")),
-        )
+        .user("alice", &format!("{bob} +cluster|slots"))
+        .user("bob", &bob)
         .user("default", "off");
     let cluster = Cluster::builder().replicas(0).server(node).start();
     let connect = async |user| {
@@ -23,15 +17,12 @@ async fn the_least_rights_are_enough() {
         RedisStore::connect_cluster(options).await
     };
     let alice = connect("alice").await.unwrap();
-    let (heard, mut pushes) = sink();
-    let _ear = alice.listen(heard).await.unwrap();
+    let (_ear, mut pushes) = listen(&alice).await;
     let key = key(KEY);
     let slot = slot_of(&cluster, KEY);
     alice.claim(&key, &claim(&alice, 1)).await.unwrap();
-    let moving = cluster
-        .begin_move(slot, another_primary(&cluster, slot))
-        .await;
-    assert!(moving.migrate_key(&format!("leasehold:lock:{KEY}")));
+    let moving = begin_move(&cluster, slot).await;
+    migrate(&moving, KEY);
     // By way of ASKING.
     alice.claim(&key, &claim(&alice, 2)).await.unwrap();
     moving.finish().await;
@@ -39,8 +30,7 @@ async fn the_least_rights_are_enough() {
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
     assert_eq!(alice.list("*").await.unwrap().len(), 1);
 
-    let refused = connect("bob").await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    let refused = fails(connect("bob").await, ErrorKind::Refused, &[]);
     assert!(format!("{refused:?}").contains("+cluster|slots"));
     assert!(!format!("{refused:?}").contains("secret"));
 }
@@ -49,19 +39,17 @@ async fn the_least_rights_are_enough() {
 async fn the_wrong_scheme_says_which_is_right() {
     let cluster = Cluster::builder().replicas(0).start();
     let node = &cluster[0];
-    let client = Client::builder().store(node.url()).connect().await.unwrap();
-    let elsewhere = (0..100).map(|n| format!("k{n}"));
-    let mut elsewhere =
-        elsewhere.filter(|name| cluster.owner_of(slot_of(&cluster, name)).port() != node.port());
-    let lock = client.mutex(elsewhere.next().unwrap()).unwrap();
-    let refused = lock.lock().await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused);
+    let client = leasehold::connect(node.url()).await.unwrap();
+    let is_here = |name: &String| cluster.owner_of(slot_of(&cluster, name)).port() == node.port();
+    let mut names = (0..100).map(|n| format!("k{n}"));
+    let elsewhere = names.find(|name| !is_here(name)).unwrap();
+    let locked = client.mutex(elsewhere).unwrap().lock().await;
+    let refused = fails(locked, ErrorKind::Refused, &[]);
     assert!(refused.hint().unwrap().contains("redis-cluster://"));
 
     let alone = RedisServer::start();
     let url = alone.url().replace("redis://", "redis-cluster://");
-    let refused = Client::builder().store(url).connect().await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused);
+    let refused = fails(leasehold::connect(url).await, ErrorKind::Refused, &[]);
     assert!(refused.hint().unwrap().contains("redis://"), "{refused}");
 }
 
@@ -84,10 +72,7 @@ async fn one_node_that_answers_is_enough() {
     assert_eq!(store.list("*").await.unwrap().len(), 6);
 
     let nowhere = RedisClusterOptions::new([seed(&dead)]);
-    let refused = RedisStore::connect_cluster(nowhere).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    assert!(
-        refused.to_string().contains(&dead.port().to_string()),
-        "{refused}"
-    );
+    let refused = RedisStore::connect_cluster(nowhere).await;
+    let port = dead.port().to_string();
+    fails(refused, ErrorKind::Unavailable, &[&port]);
 }

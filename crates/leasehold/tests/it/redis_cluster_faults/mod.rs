@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::redis_support::{claim, key, next, reconnected, release, sink};
+use crate::failures::fails;
+use crate::redis_support::{
+    LEAST_RIGHTS, claim, client_with, key, listen, next, reconnected, release, trying,
+};
 use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};
 use leasehold::{Client, ErrorKind, LeaseState, Released, Settings, Token};
-use leasehold_testkit::deployment::{Cluster, Takeover};
+use leasehold_testkit::deployment::{Cluster, SlotMove, Takeover};
 use leasehold_testkit::server::RedisServer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -40,8 +43,7 @@ async fn store(cluster: &Cluster) -> RedisStore {
 
 async fn client(cluster: &Cluster, ttl: Duration) -> Client {
     let settings = Settings::default().with_ttl(ttl).with_waiter_ttl(ttl);
-    let client = Client::builder().store(cluster.url()).settings(settings);
-    client.connect().await.unwrap()
+    client_with(&cluster.url(), settings).await
 }
 
 /// The slot of a lock.
@@ -49,10 +51,17 @@ fn slot_of(cluster: &Cluster, name: &str) -> u16 {
     cluster.slot_of(&format!("leasehold:lock:{name}"))
 }
 
-fn another_primary(cluster: &Cluster, slot: u16) -> &RedisServer {
+/// Begins to move a slot to another primary.
+async fn begin_move(cluster: &Cluster, slot: u16) -> SlotMove<'_> {
     let owner = cluster.owner_of(slot).port();
     let mut primaries = cluster.primaries().into_iter();
-    primaries.find(|it| it.port() != owner).unwrap()
+    let another = primaries.find(|it| it.port() != owner).unwrap();
+    cluster.begin_move(slot, another).await
+}
+
+/// Moves the record of a lock to the node that gets its slot.
+fn migrate(moving: &SlotMove<'_>, name: &str) {
+    assert!(moving.migrate_key(&format!("leasehold:lock:{name}")));
 }
 
 // ---- slots on the move ----

@@ -11,9 +11,7 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     let client = client(&cluster, LIMIT).await;
     let slot = slot_of(&cluster, KEY);
     let held = client.mutex(KEY).unwrap().lock().await.unwrap();
-    let moving = cluster
-        .begin_move(slot, another_primary(&cluster, slot))
-        .await;
+    let moving = begin_move(&cluster, slot).await;
     let waiting = waiting(&client, KEY);
     in_line(&client, KEY, 1).await;
     let first = held.token();
@@ -21,7 +19,7 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     let lease = soon("the key", waiting).await.unwrap().unwrap();
     assert!(lease.token() > first);
     // What ended here goes on there, and is not forgotten on the way.
-    assert!(moving.migrate_key(&format!("leasehold:lock:{KEY}")));
+    migrate(&moving, KEY);
     lease.renew().await.unwrap();
     moving.finish().await;
     lease.renew().await.unwrap();
@@ -77,24 +75,16 @@ async fn a_slot_moves_a_hundred_times_under_those_who_hold_and_wait() {
     let begun = Instant::now();
     let mut handed_on = turns.subscribe();
     for round in 0..100 {
-        let moving = cluster
-            .begin_move(slot, another_primary(&cluster, slot))
-            .await;
+        let moving = begin_move(&cluster, slot).await;
         soon("a hand-off", handed_on.changed()).await.unwrap();
-        let first = [queue, kept][round % 2];
-        assert!(moving.migrate_key(&format!("leasehold:lock:{first}")));
+        migrate(&moving, [queue, kept][round % 2]);
         soon("a hand-off", handed_on.changed()).await.unwrap();
         moving.finish().await;
         soon("a hand-off", handed_on.changed()).await.unwrap();
     }
     let took = begun.elapsed();
     over.store(true, Ordering::SeqCst);
-    soon("the end", async {
-        while let Some(player) = players.join_next().await {
-            player.unwrap();
-        }
-    })
-    .await;
+    soon("the end", players.join_all()).await;
 
     let log = log.lock().unwrap().clone();
     eprintln!("100 moves, {} hand-offs, {took:?}", log.len());
@@ -121,13 +111,7 @@ async fn several_keys_are_one_lock_wherever_they_are() {
     let store = store(&cluster).await;
     let client = client(&cluster, LIMIT).await;
     let names = ["{slot}1", "{slot}2"];
-    let parts = names.map(|name| {
-        let claim = leasehold::core::Claim {
-            wait: false,
-            ..claim(&store, 1)
-        };
-        (key(name), claim)
-    });
+    let parts = names.map(|name| (key(name), trying(&store, 1)));
     let at_once = async || {
         let answer = store.claim_all(&parts).await.unwrap();
         for name in names {
@@ -137,18 +121,12 @@ async fn several_keys_are_one_lock_wherever_they_are() {
     };
     assert!(at_once().await);
 
-    let apart = client.multi([names[0], names[1], "elsewhere", "and here"]);
-    let apart = apart.unwrap();
+    let apart = [names[0], names[1], "elsewhere", "and here"];
+    let apart = client.multi(apart).unwrap();
     let slot = slot_of(&cluster, names[0]);
-    let moving = cluster
-        .begin_move(slot, another_primary(&cluster, slot))
-        .await;
-    assert!(moving.migrate_key(&format!("leasehold:lock:{}", names[0])));
-    let other = leasehold::core::Claim {
-        wait: false,
-        ..claim(&store, 2)
-    };
-    let torn = names.map(|name| (key(name), other.clone()));
+    let moving = begin_move(&cluster, slot).await;
+    migrate(&moving, names[0]);
+    let torn = names.map(|name| (key(name), trying(&store, 2)));
     assert_eq!(store.claim_all(&torn).await.unwrap(), None);
     let lease = soon("all keys", apart.lock()).await.unwrap();
     assert_eq!(lease.release().await.unwrap(), Released::Held);

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, Mode, Push};
+use leasehold::core::{Claim, Mode, Push, Token};
+use leasehold::store::{Listening, LockStore};
 use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Released, Settings};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme as _;
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
+use super::failures::fails;
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
@@ -28,43 +30,92 @@ async fn raw(hosts: &str) -> Raw {
     Raw::connect(hosts).await.expect("a session")
 }
 
+/// A chroot of its own on the shared server: its URL, and a client of ZooKeeper in it.
+async fn place() -> (String, Raw) {
+    let server = ZooKeeper::shared();
+    let chroot = server.chroot();
+    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    (server.url_of(&chroot), raw)
+}
+
 /// A server that clients reach near by, and far away through a proxy, in sessions that end soon.
 struct Far {
     proxy: Proxy,
     far: String,
     near: String,
     raw: Raw,
-    chroot: String,
 }
 
 impl Far {
     async fn new() -> Self {
-        let server = ZooKeeper::shared();
-        let chroot = server.chroot();
-        let proxy = Proxy::start(server.address());
-        let port = proxy.port();
+        let (near, raw) = place().await;
+        let address = ZooKeeper::shared().address();
+        let proxy = Proxy::start(address);
+        let far = near.replacen(&address.to_string(), &proxy.address().to_string(), 1);
         Self {
-            far: format!("zookeeper://127.0.0.1:{port}{chroot}?session_timeout=400ms"),
-            near: server.url_of(&chroot),
-            raw: raw(&server.hosts()).await,
+            far: format!("{far}?session_timeout=400ms"),
+            near,
+            raw,
             proxy,
-            chroot,
         }
+    }
+
+    /// Of a client that is far away in a session that goes on.
+    fn far_in_a_long_session(&self) -> String {
+        self.far.replace("400ms", "60s")
+    }
+
+    /// Whether both clients have their inboxes. One that was kept waiting for too long has another
+    /// soon.
+    async fn both_listen(&self) -> bool {
+        let inboxes = self.raw.list_children("/inboxes").await;
+        inboxes.unwrap().len() == 2
+    }
+
+    /// Cuts the connection off until the session of one of both has expired.
+    async fn expire(&self) {
+        until("both sessions", async || self.both_listen().await).await;
+        self.proxy.refuse();
+        self.proxy.reset();
+        until("a session to expire", async || !self.both_listen().await).await;
+    }
+}
+
+/// A store in a chroot that waits for `k` as long as a test may take: it asks for nothing by itself
+/// meanwhile.
+async fn waits(url: &str, sink: Arc<dyn PushSink>) -> (Arc<dyn LockStore>, Box<dyn Listening>) {
+    let access = Access::default();
+    let opened = leasehold_zookeeper::ZooKeeper.open(url, &access).await;
+    let store = opened.unwrap().store;
+    let listening = store.listen(sink).await.unwrap();
+    let long = 10 * LIMIT;
+    let claim = Claim {
+        inbox: Some(store.inbox().clone()),
+        waiter_ttl: long,
+        ..Claim::new(id(1), Mode::EXCLUSIVE, long)
+    };
+    store.claim(&key("k"), &claim).await.unwrap();
+    (store, listening)
+}
+
+/// Takes the free key, and releases it.
+async fn taken_once(client: &Client, key: &str) -> Token {
+    let lease = try_lock(client, key).await.expect("free");
+    let token = lease.token();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    token
+}
+
+async fn remove_children(raw: &Raw, path: &str) {
+    for child in raw.list_children(path).await.unwrap() {
+        raw.delete(&format!("{path}/{child}"), None).await.unwrap();
     }
 }
 
 /// As an administrator does it.
 async fn remove(raw: &Raw, path: &str) {
-    for child in raw.list_children(path).await.unwrap() {
-        raw.delete(&format!("{path}/{child}"), None).await.unwrap();
-    }
+    remove_children(raw, path).await;
     raw.delete(path, None).await.unwrap();
-}
-
-/// Whether both clients have their inboxes. One that was kept waiting for too long has another soon.
-async fn both_listen(raw: &Raw, chroot: &str) -> bool {
-    let inboxes = raw.list_children(&format!("{chroot}/inboxes")).await;
-    inboxes.unwrap().len() == 2
 }
 
 /// What is committed is on the disk, and a lease goes on.
@@ -73,12 +124,10 @@ async fn a_server_that_is_killed_has_kept_all() {
     let server = ZooKeeper::start();
     let client = connect(&server.url_of("/locks")).await;
     let held = client.mutex("held").unwrap().lock().await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let token = taken_once(&client, "k").await;
     server.kill();
-    let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let tried = client.mutex("k").unwrap().try_lock().await;
+    fails(tried, ErrorKind::Unavailable, &[]);
     server.start_again();
     let lease = soon("another grant", client.mutex("k").unwrap().lock()).await;
     assert!(lease.unwrap().token() > token);
@@ -89,25 +138,15 @@ async fn a_server_that_is_killed_has_kept_all() {
 /// A session is only a way to send: leases and places in line outlive it.
 #[tokio::test]
 async fn a_session_that_expires_takes_nothing_along() {
-    let Far {
-        proxy,
-        far,
-        near,
-        raw,
-        chroot,
-    } = Far::new().await;
-    let (client, other) = (connect(&far).await, connect(&near).await);
+    let far = Far::new().await;
+    let (client, other) = (connect(&far.far).await, connect(&far.near).await);
     let held = client.mutex("held").unwrap().lock().await.unwrap();
     let before = other.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&client, "k");
     in_line(&other, "k", 1).await;
-    let both = async || both_listen(&raw, &chroot).await;
-    until("both sessions", both).await;
-    proxy.refuse();
-    proxy.reset();
-    until("a session to expire", async || !both().await).await;
-    proxy.accept();
-    until("another session", both).await;
+    far.expire().await;
+    far.proxy.accept();
+    until("another session", async || far.both_listen().await).await;
     assert_eq!(before.release().await.unwrap(), Released::Held);
     let lease = soon("the grant", waiter).await.unwrap().unwrap();
     assert_eq!(lease.release().await.unwrap(), Released::Held);
@@ -118,19 +157,15 @@ async fn a_session_that_expires_takes_nothing_along() {
 /// Each step compares and sets: who is far away reads and sets a key that others change meanwhile.
 #[tokio::test]
 async fn who_is_far_away_renews_what_others_keep_changing() {
-    let Far {
-        proxy,
-        far,
-        near,
-        raw,
-        chroot,
-    } = Far::new().await;
-    let client = connect(&far.replace("400ms", "60s")).await;
-    let held = client.semaphore("k", 4).unwrap().acquire().await.unwrap();
-    proxy.delay(Direction::ToServer, Duration::from_millis(60));
+    let far = Far::new().await;
+    let client = connect(&far.far_in_a_long_session()).await;
+    let permits = client.semaphore("k", 4).unwrap();
+    let held = permits.acquire().await.unwrap();
+    far.proxy
+        .delay(Direction::ToServer, Duration::from_millis(60));
     let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();
     for _ in 0..2 {
-        let near = connect(&near).await;
+        let near = connect(&far.near).await;
         changing.spawn(async move {
             let permits = near.semaphore("k", 4).unwrap();
             loop {
@@ -141,23 +176,14 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     for _ in 0..5 {
         soon("a renewal", held.renew()).await.unwrap();
     }
-    let late = client.semaphore("k", 4).unwrap();
-    let late = soon("a permit", late.acquire()).await.unwrap();
+    let late = soon("a permit", permits.acquire()).await.unwrap();
     assert!(late.is_valid() && held.is_valid());
     // Who gives up leaves nothing behind.
-    let room = async || {
-        raw.list_children(&format!("{chroot}/keys/k"))
-            .await
-            .unwrap()
-            .len()
-            > 1
-    };
-    let permits = client.semaphore("k", 4).unwrap();
+    let room = async || far.raw.list_children("/keys/k").await.unwrap().len() > 1;
     soon("room to be wanted", async {
         while !room().await {
-            timeout(Duration::from_millis(250), permits.acquire())
-                .await
-                .ok();
+            let another = timeout(Duration::from_millis(250), permits.acquire()).await;
+            drop(another);
         }
     })
     .await;
@@ -170,12 +196,10 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
 /// However many are late one after the other.
 #[tokio::test]
 async fn room_is_left_for_a_moment() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let client = connect(&server.url_of(&chroot)).await;
+    let (url, raw) = place().await;
+    let client = connect(&url).await;
     let permits = client.semaphore("k", 2).unwrap();
     let held = permits.acquire().await.unwrap();
-    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
     let late = |number: u32| format!("/keys/k/late-{number}");
     let made = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     raw.create(&late(0), b"", &made).await.unwrap();
@@ -200,33 +224,13 @@ async fn a_waiter_that_has_died_holds_up_nobody() {
     impl PushSink for Ignored {
         fn push(&self, _: Push) {}
     }
-    let Far {
-        proxy,
-        far,
-        near,
-        raw,
-        chroot,
-    } = Far::new().await;
-    let other = connect(&near).await;
+    let far = Far::new().await;
+    let other = connect(&far.near).await;
     let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let access = Access::default();
-    let opened = leasehold_zookeeper::ZooKeeper.open(&far, &access).await;
-    let dying = opened.unwrap().store;
-    let _listening = dying.listen(Arc::new(Ignored)).await.unwrap();
-    let long = 10 * LIMIT;
-    let claim = Claim {
-        inbox: Some(dying.inbox().clone()),
-        waiter_ttl: long,
-        ..Claim::new(id(1), Mode::EXCLUSIVE, long)
-    };
-    let _waits = dying.claim(&key("k"), &claim).await.unwrap();
+    let _dying = waits(&far.far, Arc::new(Ignored)).await;
     let alive = waiting(&other, "k");
     in_line(&other, "k", 2).await;
-    let both = async || both_listen(&raw, &chroot).await;
-    until("both sessions", both).await;
-    proxy.refuse();
-    proxy.reset();
-    until("a session to expire", async || !both().await).await;
+    far.expire().await;
     assert_eq!(held.release().await.unwrap(), Released::Held);
     drop(soon("the grant", alive).await.unwrap().unwrap());
 }
@@ -240,26 +244,13 @@ async fn who_is_connected_again_is_rung() {
             self.0.send(push).ok();
         }
     }
-    let Far {
-        proxy, far, near, ..
-    } = Far::new().await;
-    let far = far.replace("400ms", "60s");
-    let other = connect(&near).await;
+    let far = Far::new().await;
+    let other = connect(&far.near).await;
     let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let access = Access::default();
-    let opened = leasehold_zookeeper::ZooKeeper.open(&far, &access).await;
     let (sink, mut pushes) = unbounded_channel();
-    let waiter = opened.unwrap().store;
-    let _listening = waiter.listen(Arc::new(Pushes(sink))).await.unwrap();
-    // It asks for nothing by itself meanwhile.
-    let long = 10 * LIMIT;
-    let claim = Claim {
-        inbox: Some(waiter.inbox().clone()),
-        waiter_ttl: long,
-        ..Claim::new(id(1), Mode::EXCLUSIVE, long)
-    };
-    let _waits = waiter.claim(&key("k"), &claim).await.unwrap();
-    proxy.reset();
+    let pushed = Arc::new(Pushes(sink));
+    let (waiter, _listening) = waits(&far.far_in_a_long_session(), pushed).await;
+    far.proxy.reset();
     until("the connection", async || {
         waiter.inspect(&key("k")).await.is_ok()
     })
@@ -272,14 +263,11 @@ async fn who_is_connected_again_is_rung() {
 /// What cannot be read is left as it is, and other keys go on.
 #[tokio::test]
 async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let client = connect(&server.url_of(&chroot)).await;
+    let (url, raw) = place().await;
+    let client = connect(&url).await;
     for key in ["format", "torn", "theirs", "maimed", "fine"] {
-        let lease = try_lock(&client, key).await.expect("free");
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        taken_once(&client, key).await;
     }
-    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
     let read = async |key: &str| raw.get_data(&format!("/keys/{key}")).await.unwrap().0;
     let write = async |key: &str, content: &[u8]| {
         let path = format!("/keys/{key}");
@@ -292,13 +280,8 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     torn.truncate(torn.len() - 1);
     write("torn", &torn).await;
     write("theirs", b"somebody's").await;
-    let children = raw.list_children("/keys/maimed").await.unwrap();
-    for child in children {
-        raw.delete(&format!("/keys/maimed/{child}"), None)
-            .await
-            .unwrap();
-    }
-    let other = connect(&server.url_of(&chroot)).await;
+    remove_children(&raw, "/keys/maimed").await;
+    let other = connect(&url).await;
     for (key, kind) in [
         ("format", ErrorKind::Unsupported),
         ("torn", ErrorKind::Corrupt),
@@ -320,15 +303,9 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
 /// the one for the other.
 #[tokio::test]
 async fn a_node_that_was_made_again_is_another() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let (one, other) = (
-        connect(&server.url_of(&chroot)).await,
-        connect(&server.url_of(&chroot)).await,
-    );
-    let lease = try_lock(&one, "k").await.expect("free");
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    let (url, raw) = place().await;
+    let (one, other) = (connect(&url).await, connect(&url).await);
+    taken_once(&one, "k").await;
     let version = async || raw.check_stat("/keys/k").await.unwrap().unwrap().version;
     let before = version().await;
     // Only the test renews it, and who has lost its session, on a busy machine.
@@ -354,13 +331,9 @@ async fn a_node_that_was_made_again_is_another() {
 /// Nodes that an administrator has removed are made again, and higher tokens follow.
 #[tokio::test]
 async fn nodes_that_are_removed_are_made_again() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let client = connect(&server.url_of(&chroot)).await;
-    let lease = try_lock(&client, "k").await.expect("free");
-    let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let raw = raw(&server.hosts()).await.chroot(&*chroot).unwrap();
+    let (url, raw) = place().await;
+    let client = connect(&url).await;
+    let token = taken_once(&client, "k").await;
     remove(&raw, "/keys/k").await;
     remove(&raw, "/keys").await;
     let lease = try_lock(&client, "k").await.expect("free");
@@ -370,24 +343,16 @@ async fn nodes_that_are_removed_are_made_again() {
 /// With a user, nobody else can use what it has made, and no message repeats the password.
 #[tokio::test]
 async fn a_user_has_nodes_of_its_own() {
-    let server = ZooKeeper::shared();
-    let chroot = server.chroot();
-    let with = |identity: &str| {
-        server
-            .url_of(&chroot)
-            .replace("//", &format!("//{identity}@"))
-    };
+    let Fresh(url) = Fresh::new();
+    let with = |identity: &str| url.replace("//", &format!("//{identity}@"));
     let ours = connect(&with("app:sesame%2F1")).await;
     let _held = try_lock(&ours, "k").await.expect("free");
     let again = connect(&with("app:sesame%2F1")).await;
     assert!(try_lock(&again, "k").await.is_none());
-    for url in [with("app:other"), server.url_of(&chroot)] {
-        let error = leasehold::connect(&url).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        assert!(
-            error.to_string().contains("does not let this user"),
-            "{error}"
-        );
+    for url in [with("app:other"), url.clone()] {
+        let refused = leasehold::connect(&url).await;
+        let why = "does not let this user";
+        let error = fails(refused, ErrorKind::Refused, &[why]);
         assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
     }
 }
@@ -395,9 +360,7 @@ async fn a_user_has_nodes_of_its_own() {
 /// A claim that would leave no room is refused before it is sent, and those in the queue renew.
 #[tokio::test]
 async fn a_queue_that_is_full_takes_no_more() {
-    let server = ZooKeeper::shared();
-    let url = server.url_of(&server.chroot());
-    let url = format!("{url}?maxbuffer=20000&response_timeout=30s");
+    let url = format!("{}?maxbuffer=20000&response_timeout=30s", Fresh::new().0);
     // Others use this server, too. Nobody renews before the test does.
     let patient = Settings::default().with_operation_timeout(LIMIT / 2);
     let patient = patient.with_ttl(5 * LIMIT).with_waiter_ttl(5 * LIMIT);
@@ -415,12 +378,10 @@ async fn a_queue_that_is_full_takes_no_more() {
         })
         .await;
         if let Some(ended) = ended {
-            break ended.unwrap().unwrap_err();
+            break fails(ended.unwrap(), ErrorKind::Refused, &["is full"]);
         }
         assert!(came < 1_000, "it is never full");
     };
-    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
-    assert!(refused.to_string().contains("is full"), "{refused}");
     assert!(refused.hint().unwrap().contains("jute.maxbuffer"));
     assert!(waiters.len() > 20, "{}", waiters.len());
     held.renew().await.unwrap();
@@ -487,12 +448,8 @@ async fn a_leader_that_is_killed_takes_nothing_along() {
         let leader = ensemble.leader();
         ensemble.server(leader).kill();
         soon("another leader", ensemble.until_led()).await;
-        let served = connect(&url).await;
-        drop(
-            soon("a grant", served.mutex("k").unwrap().lock())
-                .await
-                .unwrap(),
-        );
+        let served = connect(&url).await.mutex("k").unwrap();
+        drop(soon("a grant", served.lock()).await.unwrap());
         ensemble.start_again(leader);
         soon("it follows", ensemble.until_led()).await;
     }
@@ -519,9 +476,8 @@ async fn it_lives_beside_others() {
     let raw = raw(&server.hosts()).await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     raw.create(&chroot, b"theirs", &options).await.unwrap();
-    raw.create(&format!("{chroot}/other"), b"", &options)
-        .await
-        .unwrap();
+    let other = format!("{chroot}/other");
+    raw.create(&other, b"", &options).await.unwrap();
     let client = connect(&server.url_of(&format!("{chroot}/our%20locks"))).await;
     let _held = try_lock(&client, "k").await.expect("free");
     assert_eq!(raw.get_data(&chroot).await.unwrap().0, b"theirs");
@@ -533,12 +489,11 @@ async fn it_lives_beside_others() {
 /// not begin earlier for that.
 #[tokio::test]
 async fn a_listing_knows_no_other_times_than_a_look() {
-    let Far {
-        proxy, far, near, ..
-    } = Far::new().await;
-    proxy.delay(Direction::ToClient, Duration::from_millis(300));
-    let far = far.replace("session_timeout=400ms", "session_timeout=10s");
-    let (far, near) = (connect(&far).await, connect(&near).await);
+    let far = Far::new().await;
+    far.proxy
+        .delay(Direction::ToClient, Duration::from_millis(300));
+    let (proxy, long) = (&far.proxy, far.far_in_a_long_session());
+    let (far, near) = (connect(&long).await, connect(&far.near).await);
     proxy.heal();
     let _lease = near.mutex("k").unwrap().lock().await.unwrap();
     let listed = far.list("k").await.unwrap();
@@ -548,8 +503,7 @@ async fn a_listing_knows_no_other_times_than_a_look() {
 
 #[tokio::test]
 async fn the_user_is_who_the_provider_names() {
-    let server = ZooKeeper::shared();
-    let url = server.url_of(&server.chroot());
+    let Fresh(url) = Fresh::new();
     let provider =
         CredentialsProvider::new(async || Ok::<_, Infallible>(Credentials::new("app", "secret")));
     let builder = Client::builder().store(&url).credentials(provider);
@@ -557,7 +511,6 @@ async fn the_user_is_who_the_provider_names() {
     let lease = try_lock(&client, "k").await.expect("free");
     let known = url.replace("zookeeper://", "zookeeper://app:secret@");
     assert!(try_lock(&connect(&known).await, "k").await.is_none());
-    let unknown = leasehold::connect(&url).await.unwrap_err();
-    assert_eq!(unknown.kind(), ErrorKind::Refused, "{unknown}");
+    fails(leasehold::connect(&url).await, ErrorKind::Refused, &[]);
     assert_eq!(lease.release().await.unwrap(), Released::Held);
 }

@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use leasehold::core::{Arrival, Capacity, ClaimId, Command, Inbox, Key, Proof, Snapshot, Token};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink};
-use leasehold::{Client, Lease, Released, StoreError};
+use leasehold::{Client, Error, Lease, Released, StoreError};
 use proptest::prelude::*;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::support::{LIMIT, until};
+use crate::support::{LIMIT, in_line, until, waiting};
 
 /// A store whose inbox strangers know.
 #[derive(Debug)]
@@ -114,27 +115,17 @@ struct Forged {
     proof: u8,
 }
 
-fn forged() -> impl Strategy<Value = Forged> {
-    let off = prop_oneof![Just(0_i64), -3..3_i64, any::<i64>()];
-    let number = prop_oneof![Just(0), Just(u64::MAX), any::<u64>()];
-    (
-        0..8_u8,
-        prop::bool::weighted(0.8),
-        off,
-        any::<bool>(),
-        number,
-        0..3_u8,
-    )
-        .prop_map(
-            |(kind, right_key, off, right_epoch, number, proof)| Forged {
-                kind,
-                right_key,
-                off,
-                right_epoch,
-                number,
-                proof,
-            },
-        )
+prop_compose! {
+    fn forged()(
+        kind in 0..8_u8,
+        right_key in prop::bool::weighted(0.8),
+        off in prop_oneof![Just(0_i64), -3..3_i64, any::<i64>()],
+        right_epoch in any::<bool>(),
+        number in prop_oneof![Just(0), Just(u64::MAX), any::<u64>()],
+        proof in 0..3_u8,
+    ) -> Forged {
+        Forged { kind, right_key, off, right_epoch, number, proof }
+    }
 }
 
 impl Forged {
@@ -147,19 +138,18 @@ impl Forged {
         heard: &[Push],
     ) -> Push {
         let Self { number, .. } = *self;
-        let key = if self.right_key {
-            key.clone()
-        } else {
-            Key::new("another").unwrap()
+        let key = match self.right_key {
+            true => key.clone(),
+            false => Key::new("another").unwrap(),
         };
         let arrival = Arrival(arrival.0.wrapping_add_signed(self.off));
         // Another than that, by chance too.
-        let epoch = if self.right_epoch {
-            epoch
-        } else {
-            epoch ^ number.max(1)
+        let epoch = [epoch ^ number.max(1), epoch][usize::from(self.right_epoch)];
+        let token = match number {
+            0 => Token::from(look.last_token.get() + 1),
+            _ => Token::from(number),
         };
-        let (token, at) = (Token::from(look.last_token.get() + 1), look.at);
+        let at = look.at;
         let before = heard.iter().rev().find_map(|push| match push {
             Push::Granted { proof, .. } => Some(*proof),
             _ => None,
@@ -174,11 +164,7 @@ impl Forged {
                 epoch,
                 key,
                 arrival,
-                token: if number == 0 {
-                    token
-                } else {
-                    Token::from(number)
-                },
+                token,
                 behind: (number % 2 == 1).then_some(Arrival(number)),
                 at,
                 proof,
@@ -211,58 +197,44 @@ impl Forged {
             6 if !heard.is_empty() => {
                 // Word for word, on this connection.
                 let at = usize::try_from(number).unwrap_or_default() % heard.len();
-                match heard[at].clone() {
-                    Push::Granted {
-                        key,
-                        arrival,
-                        token,
-                        behind,
-                        at,
-                        proof,
-                        ..
-                    } => Push::Granted {
-                        epoch,
-                        key,
-                        arrival,
-                        token,
-                        behind,
-                        at,
-                        proof,
-                    },
-                    push => push,
+                let mut push = heard[at].clone();
+                if let Push::Granted { epoch: of_push, .. } = &mut push {
+                    *of_push = epoch;
                 }
+                push
             }
             _ => Push::Reset,
         }
     }
 }
 
-fn waits_for(client: &Client, key: &str) -> tokio::task::JoinHandle<Lease> {
-    let mutex = client.mutex(key).unwrap();
-    tokio::spawn(async move { mutex.lock().await.unwrap() })
+async fn client_of(store: Arc<dyn LockStore>) -> Client {
+    let client = Client::builder().with_store(store);
+    client.connect().await.unwrap()
+}
+
+async fn granted(waiting: JoinHandle<Result<Lease, Error>>) -> Lease {
+    let granted = timeout(LIMIT, waiting).await.expect("a grant");
+    granted.unwrap().unwrap()
 }
 
 async fn nobody_believes(pushes: Vec<Forged>) {
     let store = MemoryStore::new();
     let victim = Overheard::new(store.client());
-    let holder = Client::builder().with_store(Arc::new(store)).connect();
-    let holder = holder.await.unwrap();
-    let client = Client::builder().with_store(victim.clone()).connect();
-    let client = client.await.unwrap();
+    let holder = client_of(Arc::new(store)).await;
+    let client = client_of(victim.clone()).await;
     let key = Key::new("k").unwrap();
 
     // A turn before, so that there is something to be repeated.
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waits_for(&client, "k");
-    let in_line = async || !victim.inspect(&key).await.unwrap().waiters.is_empty();
-    until("the waiter in line", in_line).await;
+    let turn = waiting(&client, "k");
+    in_line(&holder, "k", 1).await;
     let _ = held.release().await.unwrap();
-    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
-    let _ = lease.release().await.unwrap();
+    let _ = granted(turn).await.release().await.unwrap();
     victim.epoch.store(0, Ordering::SeqCst);
 
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waits_for(&client, "k");
+    let waiting = waiting(&client, "k");
     // An answer on an open inbox: from now on a right push would be believed.
     let heard = async || victim.epoch.load(Ordering::SeqCst) > 0;
     until("an answer with the inbox open", heard).await;
@@ -270,13 +242,16 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     let look = victim.inspect(&key).await.unwrap();
     let arrival = look.waiters[0].claim.arrival;
 
-    let before = victim.asked.load(Ordering::SeqCst);
-    for forged in &pushes {
+    let push = async |forged: &Forged, look: &Snapshot| {
         let heard = victim.heard.lock().unwrap().clone();
-        victim.push(forged.push(&key, arrival, epoch, &look, &heard));
+        victim.push(forged.push(&key, arrival, epoch, look, &heard));
         for _ in 0..4 {
             tokio::task::yield_now().await;
         }
+    };
+    let before = victim.asked.load(Ordering::SeqCst);
+    for forged in &pushes {
+        push(forged, &look).await;
         assert!(!waiting.is_finished(), "{forged:?} was believed");
     }
     assert!(held.is_valid());
@@ -287,16 +262,12 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     assert_eq!(look.waiters[0].claim.arrival, arrival, "it keeps its place");
 
     assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    let lease = granted(waiting).await;
     let look = victim.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
 
     for forged in &pushes {
-        let heard = victim.heard.lock().unwrap().clone();
-        victim.push(forged.push(&key, arrival, epoch, &look, &heard));
-        for _ in 0..4 {
-            tokio::task::yield_now().await;
-        }
+        push(forged, &look).await;
         assert!(lease.is_valid(), "{forged:?} ended it");
         assert_eq!(lease.token(), look.holders[0].token, "{forged:?}");
     }
@@ -372,12 +343,8 @@ async fn noise_is_passed_over(
     let [holder, client] = clients;
     let key = Key::new("k").unwrap();
     let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = {
-        let mutex = client.mutex("k").unwrap();
-        tokio::spawn(async move { mutex.lock().await.unwrap() })
-    };
-    let in_line = async || !watch.inspect(&key).await.unwrap().waiters.is_empty();
-    until("the waiter in line", in_line).await;
+    let waiting = waiting(&client, "k");
+    in_line(&holder, "k", 1).await;
     let look = watch.inspect(&key).await.unwrap();
     for message in noise(look.waiters[0].claim.arrival) {
         send(message).await;
@@ -386,7 +353,7 @@ async fn noise_is_passed_over(
     }
     assert!(held.is_valid());
     assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = timeout(LIMIT, waiting).await.expect("a grant").unwrap();
+    let lease = granted(waiting).await;
     let look = watch.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
     assert_eq!(lease.release().await.unwrap(), Released::Held);
@@ -395,15 +362,12 @@ async fn noise_is_passed_over(
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn strangers_publish_on_the_channel_of_an_inbox() {
-    use leasehold::store::redis::{RedisOptions, RedisStore};
+    use crate::redis_support::{RedisServer, store};
 
-    let server = leasehold_testkit::server::RedisServer::start();
-    let options = RedisOptions::from_url(&server.url()).unwrap();
-    let store = async || Arc::new(RedisStore::connect(options.clone()).await.unwrap());
-    let connect =
-        async |store: Arc<RedisStore>| Client::builder().with_store(store).connect().await.unwrap();
-    let victim = store().await;
-    let clients = [connect(store().await).await, connect(victim.clone()).await];
+    let server = RedisServer::start();
+    let victim = Arc::new(store(&server).await);
+    let holder = client_of(Arc::new(store(&server).await)).await;
+    let clients = [holder, client_of(victim.clone()).await];
     let raw = redis::Client::open(server.url()).unwrap();
     let stranger = raw.get_multiplexed_async_connection().await.unwrap();
     let channel = format!("leasehold:inbox:{}", victim.inbox().as_str());
@@ -428,15 +392,13 @@ async fn strangers_send_to_the_socket_of_an_inbox() {
     let mut options = LocalOptions::default();
     options.directory = Some(place.path().join("d"));
     let store = async || Arc::new(LocalStore::open(options.clone()).await.unwrap());
-    let connect =
-        async |store: Arc<LocalStore>| Client::builder().with_store(store).connect().await.unwrap();
     let victim = store().await;
-    let clients = [connect(store().await).await, connect(victim.clone()).await];
+    let holder = client_of(store().await).await;
+    let clients = [holder, client_of(victim.clone()).await];
     let stranger = UnixDatagram::unbound().unwrap();
     stranger.set_nonblocking(true).unwrap();
-    let socket = place
-        .path()
-        .join(format!("d/inbox/{}.sock", victim.inbox().as_str()));
+    let inbox = format!("d/inbox/{}.sock", victim.inbox().as_str());
+    let socket = place.path().join(inbox);
     let heard = AtomicUsize::new(0);
     let send = async |message: Vec<u8>| {
         until("the socket", async || socket.exists()).await;

@@ -12,6 +12,7 @@ use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -203,29 +204,26 @@ fn a_store_outlives_the_runtime_that_was_connecting() {
 async fn requests_that_are_given_up_spoil_nothing() {
     let server = RedisServer::start();
     let store = Arc::new(store(&server).await);
-    let tasks: Vec<_> = (0..200)
-        .map(|number: u128| {
-            let store = Arc::clone(&store);
-            tokio::spawn(async move {
-                let key = key(&format!("{}", number % 20));
-                let claim = claim(&store, number);
-                let asked = store.claim(&key, &claim);
-                if number.is_multiple_of(3) {
-                    // Polled once, and dropped.
-                    tokio::select! {
-                        biased;
-                        _ = asked => {}
-                        () = std::future::ready(()) => {}
-                    }
-                } else {
-                    asked.await.unwrap();
+    let mut tasks = JoinSet::new();
+    for number in 0..200_u128 {
+        let store = Arc::clone(&store);
+        tasks.spawn(async move {
+            let key = key(&format!("{}", number % 20));
+            let claim = claim(&store, number);
+            let asked = store.claim(&key, &claim);
+            if number.is_multiple_of(3) {
+                // Polled once, and dropped.
+                tokio::select! {
+                    biased;
+                    _ = asked => {}
+                    () = std::future::ready(()) => {}
                 }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
+            } else {
+                asked.await.unwrap();
+            }
+        });
     }
+    tasks.join_all().await;
     let answer = store.claim(&key("another"), &claim(&store, 1)).await;
     assert!(answer.unwrap().holds());
 }

@@ -11,6 +11,7 @@ use crate::redis_support::{self, *};
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -250,20 +251,16 @@ async fn one_of_two_replicas_is_not_enough_if_the_other_is_promoted() {
 async fn many_are_acknowledged_together() {
     let (primary, _replicas) = with_replicas(1);
     let client = client_with(&primary, "acknowledge=1").await;
-    let tasks: Vec<_> = (0..200)
-        .map(|number| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let lock = client.mutex(format!("k{}", number % 50)).unwrap();
-                let lease = lock.lock().await.unwrap();
-                assert!(lease.acknowledged().unwrap().is_enough());
-                let _ = lease.release().await.unwrap();
-            })
-        })
-        .collect();
-    for task in tasks {
-        timeout(SOON, task).await.unwrap().unwrap();
+    let mut tasks = JoinSet::new();
+    for number in 0..200 {
+        let lock = client.mutex(format!("k{}", number % 50)).unwrap();
+        tasks.spawn(async move {
+            let lease = lock.lock().await.unwrap();
+            assert!(lease.acknowledged().unwrap().is_enough());
+            let _ = lease.release().await.unwrap();
+        });
     }
+    timeout(SOON, tasks.join_all()).await.unwrap();
     // After a moment one connection is left of those that wait, besides the shared one.
     let clients = |kind| primary.query::<String>(&["CLIENT", "LIST", "TYPE", kind]);
     let connections = || {

@@ -22,6 +22,14 @@ async fn client_at(url: &str) -> Client {
     client_with(url, Settings::default().with_operation_timeout(SOON)).await
 }
 
+/// A server, a client that holds `k`, and another.
+async fn held() -> (RedisServer, Client, Client, Lease) {
+    let server = RedisServer::start();
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
+    (server, holder, other, lease)
+}
+
 /// Waits for `k`, and is in line as the last of so many.
 async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiter {
     let waiter = waiting(of, "k");
@@ -37,9 +45,7 @@ async fn lease(waiter: Waiter) -> Lease {
 
 #[tokio::test]
 async fn a_run_goes_on_while_the_server_stands_still() {
-    let server = RedisServer::start();
-    let (client_a, other) = (client(&server).await, client(&server).await);
-    let mut held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let (server, client_a, other, mut held) = held().await;
     let mut line = Vec::new();
     for place in 1..=3 {
         line.push(waiter(&client_a, &other, place).await);
@@ -118,9 +124,7 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
 
 #[tokio::test]
 async fn who_comes_between_two_of_a_client_is_served_between_them() {
-    let server = RedisServer::start();
-    let (client_a, client_b) = (client(&server).await, client(&server).await);
-    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let (_server, client_a, client_b, held) = held().await;
     let first = waiter(&client_a, &client_b, 1).await;
     let second = waiter(&client_b, &client_a, 2).await;
     let third = waiter(&client_a, &client_b, 3).await;
@@ -138,9 +142,7 @@ async fn who_comes_between_two_of_a_client_is_served_between_them() {
 /// Who knows the id of a lease may have adopted it meanwhile.
 #[tokio::test]
 async fn a_lease_whose_id_was_told_is_not_passed_on() {
-    let server = RedisServer::start();
-    let (client_a, other) = (client(&server).await, client(&server).await);
-    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let (server, client_a, other, held) = held().await;
     let mut waiter = waiter(&client_a, &other, 1).await;
     drop(held.parts().unwrap());
     server.stop();
@@ -154,9 +156,7 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
 
 #[tokio::test]
 async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
-    let server = RedisServer::start();
-    let (client_a, other) = (client(&server).await, client(&server).await);
-    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let (_server, client_a, other, held) = held().await;
     let first = waiter(&client_a, &other, 1).await;
     let second = waiter(&client_a, &other, 2).await;
     let broken = other.break_key("k").await.unwrap();
@@ -170,9 +170,7 @@ async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
 
 #[tokio::test]
 async fn who_leaves_a_run_holds_up_nobody() {
-    let server = RedisServer::start();
-    let (client_a, other) = (client(&server).await, client(&server).await);
-    let held = client_a.mutex("k").unwrap().lock().await.unwrap();
+    let (_server, client_a, other, held) = held().await;
     let first = waiter(&client_a, &other, 1).await;
     let second = waiter(&client_a, &other, 2).await;
     let last = waiter(&other, &client_a, 3).await;

@@ -23,6 +23,12 @@ fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
     }
 }
 
+async fn fresh() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    (server, store)
+}
+
 #[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> String {
     format!("{:?}", fails(answer, ErrorKind::Refused, &[named]))
@@ -152,8 +158,7 @@ async fn a_listing_takes_as_long_as_it_takes() {
 /// What is passed over has a name and a reason, and hides nothing else.
 #[tokio::test]
 async fn a_listing_names_what_it_passes_over() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     store.claim(&key("held"), &claim(&store, 1)).await.unwrap();
     server.command(&["RPUSH", "leasehold:lock:list", "x"]);
     server.command(&["SET", "leasehold:lock:string", "not ours"]);
@@ -198,8 +203,7 @@ fn parts(store: &RedisStore, names: &[&str]) -> Vec<(Key, Claim)> {
 
 #[tokio::test]
 async fn several_keys_are_claimed_at_once_or_not_at_all() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let all = parts(&store, &["a", "b", "c"]);
     for _ in 0..2 {
         let Some(AllAnswer::All(answers)) = store.claim_all(&all).await.unwrap() else {
@@ -229,8 +233,7 @@ async fn several_keys_are_claimed_at_once_or_not_at_all() {
 
 #[tokio::test]
 async fn a_watched_semaphore_is_resized_and_forgotten() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
     let kind = || server.query::<String>(&["TYPE", "leasehold:lock:k"]);
@@ -257,8 +260,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
 
 #[tokio::test]
 async fn a_full_server_takes_no_claims_but_lets_go() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let (_ear, mut pushes) = listen(&store).await;
     let (lone, queued, idle) = (key("lone"), key("queued"), key("idle"));
     store.claim(&lone, &claim(&store, 1)).await.unwrap();
@@ -325,8 +327,7 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
 
 #[tokio::test]
 async fn what_is_not_ours_is_left_alone() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let redis_key = "leasehold:lock:taken";
     let (key, by) = (key("taken"), ClientInfo::unknown());
     let dump = || server.query::<Vec<u8>>(&["DUMP", redis_key]);
@@ -365,8 +366,7 @@ async fn what_is_not_ours_is_left_alone() {
 
 #[tokio::test]
 async fn a_newer_format_asks_for_an_upgrade() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let (string, hash) = ("leasehold:lock:string", "leasehold:lock:hash");
     let newer = format!("lh\u{3}{}", "x".repeat(60));
     server.command(&["SET", string, &newer]);
@@ -403,8 +403,7 @@ fn set_earlier(server: &RedisServer, name: &str, last_token: u64, holder: Option
 /// Its clients and ours exclude each other while both are in use.
 #[tokio::test]
 async fn what_an_earlier_version_has_left_is_taken_over() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let ahead = 8_000_000_000_000_000;
     let (idle, held) = (key("idle"), key("held"));
     set_earlier(&server, "idle", ahead, None);
@@ -429,8 +428,7 @@ async fn what_an_earlier_version_has_left_is_taken_over() {
 /// It does not know the short form of ours, and would lose its lease if its record became one.
 #[tokio::test]
 async fn a_holder_of_an_earlier_version_can_read_its_record_after_ours_have_asked() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let held = key("held");
     let redis_key = "leasehold:lock:held";
     set_earlier(&server, "held", 8_000_000_000_000_000, Some(7));
@@ -446,8 +444,7 @@ async fn a_holder_of_an_earlier_version_can_read_its_record_after_ours_have_aske
 /// And tokens go on rising over all keys, also those of which nothing is left.
 #[tokio::test]
 async fn an_idle_key_leaves_nothing() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let mut last = Token::NONE;
     for name in ["a", "b", "a"] {
         let key = key(name);
@@ -464,8 +461,7 @@ async fn an_idle_key_leaves_nothing() {
 /// The key itself ends with the lease, or soon after the queue.
 #[tokio::test]
 async fn what_the_dead_leave_expires() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let (alone, queued) = (key("alone"), key("queued"));
     let lives = |name: &str| -> u64 {
         let left: i64 = server.query(&["PTTL", &format!("leasehold:lock:{name}")]);
@@ -486,8 +482,7 @@ async fn what_the_dead_leave_expires() {
 
 #[tokio::test]
 async fn a_damaged_record_is_named() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let key = key("damaged");
     for number in [1, 2, 3] {
         store.claim(&key, &claim(&store, number)).await.unwrap();
@@ -501,8 +496,7 @@ async fn a_damaged_record_is_named() {
 
 #[tokio::test]
 async fn a_server_that_forgot_is_told_again() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let key = key("k");
     let first = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap());
     server.command(&["SCRIPT", "FLUSH"]);
@@ -519,8 +513,7 @@ async fn a_server_that_forgot_is_told_again() {
 /// Steps that find others under way are sent as one call, which has one answer for each.
 #[tokio::test]
 async fn each_step_of_a_call_gets_its_own_answer() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (server, store) = fresh().await;
     let keys: Vec<_> = (0..100).map(|number| key(&number.to_string())).collect();
     // The server knows the script from then on.
     let first = claim(&store, 100);
@@ -541,8 +534,7 @@ async fn each_step_of_a_call_gets_its_own_answer() {
 /// A request is moved when it is made, so what is seldom needed lies apart.
 #[tokio::test]
 async fn a_step_is_small() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
+    let (_server, store) = fresh().await;
     let step = (&key("k"), &Command::Claim(claim(&store, 1)));
     let bytes = size_of_val(&*LockStore::step(&store, step.0, step.1));
     assert!(bytes <= 2_400, "{bytes} bytes");
@@ -550,8 +542,8 @@ async fn a_step_is_small() {
 
 #[tokio::test]
 async fn one_bad_command_spoils_no_batch() {
-    let server = RedisServer::start();
-    let store = Arc::new(store(&server).await);
+    let (server, store) = fresh().await;
+    let store = Arc::new(store);
     server.command(&["RPUSH", "leasehold:lock:7", "x"]);
     let claims = (0..100).map(|number: u128| {
         let store = Arc::clone(&store);
@@ -727,10 +719,8 @@ async fn a_loss_has_what_the_server_said_for_its_cause() {
     fails(lost, ErrorKind::Lost, &["too few replicas"]);
     let said = lease.last_error().unwrap();
     assert_eq!(said.kind(), ErrorKind::Unavailable, "{said}");
-    assert_eq!(
-        said.reason(),
-        "the server has too few replicas and refuses writes"
-    );
+    let why = "the server has too few replicas and refuses writes";
+    assert_eq!(said.reason(), why);
 }
 
 #[test]
@@ -743,10 +733,7 @@ fn a_url_that_names_no_host_is_not_one_of_this_machine() {
         "valkey://",
     ] {
         let invalid = RedisOptions::from_url(url).unwrap_err();
-        assert!(
-            invalid.message.contains("names no host"),
-            "{url}: {invalid}"
-        );
+        says(format!("{url}: {}", invalid.message), ["names no host"]);
         assert!(invalid.hint.unwrap().contains("127.0.0.1"), "{url}");
     }
 }

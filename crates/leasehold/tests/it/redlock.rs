@@ -20,6 +20,7 @@ use leasehold_store::StoreError;
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::support::{until, waiting};
@@ -379,12 +380,11 @@ async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
     let holds = Holds::default();
     let mut dice = Dice(seed);
     let ended = Arc::new(AtomicBool::new(false));
-    let contenders: Vec<_> = (0..3)
-        .map(|n| {
-            let (ended, holds) = (ended.clone(), holds.clone());
-            tokio::spawn(contend(set.url(), ttl, seed * 10 + n, ended, holds))
-        })
-        .collect();
+    let mut contenders = JoinSet::new();
+    for n in 0..3 {
+        let (ended, holds) = (ended.clone(), holds.clone());
+        contenders.spawn(contend(set.url(), ttl, seed * 10 + n, ended, holds));
+    }
     let begun = tokio::time::Instant::now();
     let few = || holds.lock().unwrap().len() < 4;
     while begun.elapsed() < Duration::from_millis(1_500)
@@ -398,9 +398,7 @@ async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
         set.servers[server].start_again();
     }
     ended.store(true, Ordering::SeqCst);
-    for contender in contenders {
-        contender.await.unwrap();
-    }
+    contenders.join_all().await;
     let held = holds.lock().unwrap().len();
     (overlap(&holds), held)
 }
@@ -421,7 +419,7 @@ async fn schedules(
 ) -> Seen {
     let mut seen = Seen::default();
     let mut next = 0;
-    let mut running = tokio::task::JoinSet::new();
+    let mut running = JoinSet::new();
     let goes_on = |next, seen: &Seen| next < least || (next < most && !shows_enough(seen));
     while goes_on(next, &seen) || !running.is_empty() {
         while goes_on(next, &seen) && running.len() < 4 {
@@ -503,7 +501,7 @@ async fn tokens_rise_while_servers_restart() {
 /// Acquisitions per second of so many clients at one key, each holding 5 ms.
 async fn rate(set: &Set, clients: usize, name: &str) -> f64 {
     let span = Duration::from_millis(1_200);
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     let mut opened = Vec::new();
     for _ in 0..clients {
         opened.push(set.client().await);
@@ -526,10 +524,7 @@ async fn rate(set: &Set, clients: usize, name: &str) -> f64 {
             count
         });
     }
-    let mut count = 0;
-    while let Some(done) = tasks.join_next().await {
-        count += done.unwrap();
-    }
+    let count: u32 = tasks.join_all().await.into_iter().sum();
     f64::from(count) / span.as_secs_f64()
 }
 

@@ -1,6 +1,7 @@
 //! Cancelled and closed clients leave nothing in Redis.
 
 use super::*;
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::expect::times_out;
 
 fn tasks() -> usize {
@@ -31,27 +32,17 @@ async fn dropped_futures_leave_nothing_behind() {
         }
     });
     let mut all = JoinSet::new();
-    let mut random = 0x5EED_u64;
     for task in 0..8 {
-        let points: Vec<_> = (0..25)
-            .map(|_| {
-                random = random
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                Duration::from_micros((random >> 33) % 150_000)
-            })
-            .collect();
-        let (key, done) = (ours.mutex(KEY).unwrap(), done.clone());
+        let (key, done, mut dice) = (ours.mutex(KEY).unwrap(), done.clone(), Dice(task));
         all.spawn(async move {
-            let mut got = 0;
-            for point in points {
+            let mut got = 0_u64;
+            for _ in 0..25 {
+                let point = dice.below(ms(150));
                 let lease = if task % 2 == 0 {
                     timeout(point, key.lock()).await.map(Result::unwrap).ok()
                 } else {
-                    timeout(point, key.try_lock())
-                        .await
-                        .ok()
-                        .and_then(Result::unwrap)
+                    let tried = timeout(point, key.try_lock()).await;
+                    tried.ok().and_then(Result::unwrap)
                 };
                 got += u64::from(lease.is_some());
                 drop(lease);
@@ -60,10 +51,8 @@ async fn dropped_futures_leave_nothing_behind() {
             got
         });
     }
-    let mut got = 0;
-    while let Some(task) = timeout(3 * LIMIT, all.join_next()).await.expect("an end") {
-        got += task.unwrap();
-    }
+    let all = timeout(3 * LIMIT, all.join_all()).await.expect("an end");
+    let got: u64 = all.into_iter().sum();
     eprintln!("{got} of 200 got the key, the others were dropped");
     assert!((1..200).contains(&got), "{got}: dropped at all points");
     soon("the contender's end", contender).await.unwrap();
@@ -106,10 +95,8 @@ async fn a_program_that_shuts_its_client_down_leaves_nothing() {
     let other = client(&server.url()).await;
     standing(&other, 0, 0).await;
     let seen = other.inspect("leader").await.unwrap();
-    assert!(
-        seen.holders.is_empty() && seen.waiters.is_empty(),
-        "{seen:?}"
-    );
+    let is_free = seen.holders.is_empty() && seen.waiters.is_empty();
+    assert!(is_free, "{seen:?}");
 }
 
 /// Also one that has sent several commands at once.

@@ -56,33 +56,27 @@ impl Case {
     }
 
     /// On servers that are marked as new when the first client comes.
-    pub(crate) fn marked(self) -> Self {
-        let marks = Some(OnceCell::new());
-        Self { marks, ..self }
+    pub(crate) fn marked(mut self) -> Self {
+        self.marks = Some(OnceCell::new());
+        self
     }
 
     /// In the layout of other libraries, which has no audit log.
     pub(crate) fn classic(self) -> Self {
-        let classic = self.with("layout=classic");
-        Self {
-            audit: "",
-            ..classic
-        }
+        let mut classic = self.with("layout=classic");
+        classic.audit = "";
+        classic
     }
 
     /// On several servers, where all takes longer.
-    pub(crate) fn slow(self) -> Self {
-        Self {
-            short: Duration::from_secs(1),
-            ..self
-        }
+    pub(crate) fn slow(mut self) -> Self {
+        self.short = Duration::from_secs(1);
+        self
     }
 
-    pub(crate) fn cancellations(self, cancellations: usize) -> Self {
-        Self {
-            cancellations,
-            ..self
-        }
+    pub(crate) fn cancellations(mut self, cancellations: usize) -> Self {
+        self.cancellations = cancellations;
+        self
     }
 
     async fn open(&self, parameters: &str) -> Arc<dyn LockStore> {

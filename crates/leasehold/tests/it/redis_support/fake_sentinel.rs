@@ -5,58 +5,55 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, broadcast};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What it says: the primary's port and the epoch; none: it knows no such name.
 type Says = Option<(u16, u64)>;
 
 pub(crate) struct FakeSentinel {
     pub(crate) port: u16,
-    says: Arc<Mutex<Says>>,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    says: Mutex<Says>,
     switched: broadcast::Sender<()>,
     /// One permit for each question that was asked.
-    asked: Arc<Semaphore>,
-    task: tokio::task::JoinHandle<()>,
+    asked: Semaphore,
 }
 
 impl FakeSentinel {
     pub(crate) async fn start(says: Says) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let says = Arc::new(Mutex::new(says));
-        let (switched, _) = broadcast::channel(16);
-        let asked = Arc::new(Semaphore::new(0));
-        let (told, calls, count) = (says.clone(), switched.clone(), asked.clone());
+        let shared = Arc::new(Shared {
+            says: Mutex::new(says),
+            switched: broadcast::Sender::new(16),
+            asked: Semaphore::new(0),
+        });
+        let of_clients = shared.clone();
         let task = tokio::spawn(async move {
-            let mut clients = tokio::task::JoinSet::new();
+            let mut clients = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                clients.spawn(serve(
-                    client,
-                    told.clone(),
-                    calls.subscribe(),
-                    count.clone(),
-                ));
+                clients.spawn(serve(client, of_clients.clone()));
             }
         });
-        Self {
-            port,
-            says,
-            switched,
-            asked,
-            task,
-        }
+        Self { port, shared, task }
     }
 
     /// Says something else from now on; `aloud` tells all who listen.
     pub(crate) fn say(&self, says: Says, aloud: bool) {
-        *self.says.lock().unwrap() = says;
+        *self.shared.says.lock().unwrap() = says;
         if aloud {
-            let _ = self.switched.send(());
+            let _ = self.shared.switched.send(());
         }
     }
 
     /// Waits until it was asked so many times more.
     pub(crate) async fn asked(&self, times: u32) {
-        self.asked.acquire_many(times).await.unwrap().forget();
+        let asked = self.shared.asked.acquire_many(times).await;
+        asked.unwrap().forget();
     }
 }
 
@@ -70,12 +67,8 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-async fn serve(
-    client: TcpStream,
-    says: Arc<Mutex<Says>>,
-    mut switched: broadcast::Receiver<()>,
-    asked: Arc<Semaphore>,
-) {
+async fn serve(client: TcpStream, shared: Arc<Shared>) {
+    let mut switched = shared.switched.subscribe();
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader);
     let mut listens = false;
@@ -92,11 +85,11 @@ async fn serve(
         };
         let Some(request) = request else { return };
         let words: Vec<_> = request.iter().map(String::as_str).collect();
-        let says = *says.lock().unwrap();
+        let says = *shared.says.lock().unwrap();
         let answer = match (words.as_slice(), says) {
             (["HELLO", ..], _) => format!("%1\r\n{}:3\r\n", bulk("proto")),
             (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"], Some((port, _))) => {
-                asked.add_permits(1);
+                shared.asked.add_permits(1);
                 format!("*2\r\n{}{}", bulk("127.0.0.1"), bulk(&port.to_string()))
             }
             (["SENTINEL", "MASTER", "mymaster"], Some((_, epoch))) => {
@@ -107,7 +100,7 @@ async fn serve(
             }
             (["SENTINEL", "MASTERS"], None) => "*0\r\n".to_owned(),
             (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _], _) => {
-                asked.add_permits(1);
+                shared.asked.add_permits(1);
                 "_\r\n".to_owned()
             }
             (["SUBSCRIBE", channel], _) => {

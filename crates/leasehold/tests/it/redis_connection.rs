@@ -17,26 +17,8 @@ use tokio::task::JoinSet;
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
     let server = RedisServer::start();
-    let store = store(&server).await;
-    let (ear, mut pushes) = listen(&store).await;
-    let key = key("k");
-    let mut epochs = vec![store.claim(&key, &claim(&store, 1)).await.unwrap().epoch];
-    for _ in 0..3 {
-        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-        reconnected(&mut pushes).await;
-        let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
-        assert!(answer.holds());
-        epochs.push(answer.epoch);
-    }
-    assert!(epochs.is_sorted_by(|a, b| 0 < *a && a < b), "{epochs:?}");
-    // And it hears.
-    store.claim(&key, &claim(&store, 2)).await.unwrap();
-    store.release(&key, &release(1)).await.unwrap();
-    assert!(matches!(next(&mut pushes).await, Push::Granted { epoch, .. } if epoch == epochs[3]));
-
-    drop(ear);
-    let answer = store.renew(&key, &renew(2)).await.unwrap();
-    assert_eq!(answer.epoch, 0, "nobody listens");
+    let lose = || drop(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]));
+    each_connection_has_another_epoch(&store(&server).await, lose).await;
 }
 
 #[tokio::test]
@@ -57,9 +39,7 @@ async fn a_closed_inbox_hears_nothing_and_leaves_nothing() {
     let (ear, mut pushes) = listen(&store).await;
     let keys: Vec<_> = (0..20).map(|n| key(&format!("k{n}"))).collect();
     let key = key("k");
-    for number in [1, 2] {
-        store.claim(&key, &claim(&store, number)).await.unwrap();
-    }
+    queue_up(&store, &key, [1, 2]).await;
     store.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
     drop(ear);

@@ -41,7 +41,7 @@ fn not_now<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) {
     assert!(error.retry_after().is_some(), "{error:?}");
 }
 
-/// A release by a client that waits for nothing.
+/// A release of a claim whose only request was answered.
 fn settled(number: u128) -> Release {
     Release {
         settled: true,
@@ -264,9 +264,7 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     let (_ear, mut pushes) = listen(&store).await;
     let (lone, queued, idle) = (key("lone"), key("queued"), key("idle"));
     store.claim(&lone, &claim(&store, 1)).await.unwrap();
-    for number in [1, 2, 3] {
-        store.claim(&queued, &claim(&store, number)).await.unwrap();
-    }
+    queue_up(&store, &queued, [1, 2, 3]).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     for key in [&idle, &lone, &queued] {
@@ -473,9 +471,7 @@ async fn what_the_dead_leave_expires() {
     let longer = Renew::new(id(1), Duration::from_secs(3600));
     store.renew(&alone, &longer).await.unwrap();
     assert!((3_500_000..=3_600_000).contains(&lives("alone")));
-    for number in [1, 2] {
-        store.claim(&queued, &claim(&store, number)).await.unwrap();
-    }
+    queue_up(&store, &queued, [1, 2]).await;
     store.renew(&queued, &longer).await.unwrap();
     assert!((3_550_000..=3_664_000).contains(&lives("queued")));
 }
@@ -484,9 +480,7 @@ async fn what_the_dead_leave_expires() {
 async fn a_damaged_record_is_named() {
     let (server, store) = fresh().await;
     let key = key("damaged");
-    for number in [1, 2, 3] {
-        store.claim(&key, &claim(&store, number)).await.unwrap();
-    }
+    queue_up(&store, &key, [1, 2, 3]).await;
     let second = id(2);
     server.command(&["HDEL", "leasehold:lock:damaged", second.expose()]);
     let released = store.release(&key, &release(1)).await;
@@ -571,9 +565,7 @@ async fn the_least_rights_are_enough() {
     let alice = log_in("alice", "secret").await.unwrap();
     let (_ear, mut pushes) = listen(&alice).await;
     let (key, list, by) = (key("k"), key("list"), ClientInfo::unknown());
-    for number in [1, 2, 3] {
-        standing(&alice.claim(&key, &claim(&alice, number)).await.unwrap());
-    }
+    queue_up(&alice, &key, [1, 2, 3]).await;
     standing(&alice.renew(&key, &renew(2)).await.unwrap());
     alice.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
@@ -664,9 +656,7 @@ async fn encrypted() {
     let store = with(&known).await.unwrap();
     let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
-    for number in [1, 2] {
-        standing(&store.claim(&key, &claim(&store, number)).await.unwrap());
-    }
+    queue_up(&store, &key, [1, 2]).await;
     store.release(&key, &release(1)).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Granted { .. }));
 

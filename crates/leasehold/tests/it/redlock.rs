@@ -138,10 +138,8 @@ async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
 #[test]
 fn an_attempt_that_fails_has_given_back_its_votes() {
     let in_a_program = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap()
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
     };
     let set = in_a_program().block_on(Set::start(3, ""));
     for server in &set.servers[1..] {

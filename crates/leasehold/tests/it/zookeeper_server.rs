@@ -1,5 +1,6 @@
 //! What clients of `zookeeper://` see when something is not as it should be.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,8 +162,8 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     let client = connect(&far.far_in_a_long_session()).await;
     let permits = client.semaphore("k", 4).unwrap();
     let held = permits.acquire().await.unwrap();
-    far.proxy
-        .delay(Direction::ToServer, Duration::from_millis(60));
+    let late = Duration::from_millis(60);
+    far.proxy.delay(Direction::ToServer, late);
     let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();
     for _ in 0..2 {
         let near = connect(&far.near).await;
@@ -410,12 +411,10 @@ async fn conflicts_let_one_in_at_a_time() {
             });
         }
     }
-    let mut tokens = Vec::new();
+    let mut tokens = BTreeSet::new();
     while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
         tokens.extend(done.unwrap());
     }
-    tokens.sort_unstable();
-    tokens.dedup();
     assert_eq!(tokens.len(), 4 * 3 * 10, "no token twice");
 }
 
@@ -454,16 +453,13 @@ async fn a_leader_that_is_killed_takes_nothing_along() {
         soon("it follows", ensemble.until_led()).await;
     }
     stop.send_replace(true);
-    let mut tokens = Vec::new();
-    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        let theirs = done.unwrap();
+    let mut tokens = BTreeSet::new();
+    for theirs in soon("everyone's turn", tasks.join_all()).await {
         assert!(theirs.is_sorted(), "tokens rise");
-        tokens.extend(theirs);
+        for token in theirs {
+            assert!(tokens.insert(token), "no token twice");
+        }
     }
-    let count = tokens.len();
-    tokens.sort_unstable();
-    tokens.dedup();
-    assert_eq!(tokens.len(), count, "no token twice");
     soon("a renewal", async { while held.renew().await.is_err() {} }).await;
     assert!(held.is_valid());
 }
@@ -490,13 +486,13 @@ async fn it_lives_beside_others() {
 #[tokio::test]
 async fn a_listing_knows_no_other_times_than_a_look() {
     let far = Far::new().await;
-    far.proxy
-        .delay(Direction::ToClient, Duration::from_millis(300));
-    let (proxy, long) = (&far.proxy, far.far_in_a_long_session());
-    let (far, near) = (connect(&long).await, connect(&far.near).await);
-    proxy.heal();
+    let late = Duration::from_millis(300);
+    far.proxy.delay(Direction::ToClient, late);
+    let client = connect(&far.far_in_a_long_session()).await;
+    let near = connect(&far.near).await;
+    far.proxy.heal();
     let _lease = near.mutex("k").unwrap().lock().await.unwrap();
-    let listed = far.list("k").await.unwrap();
+    let listed = client.list("k").await.unwrap();
     let looked = near.inspect("k").await.unwrap();
     assert_eq!(listed[0].holders[0].since, looked.holders[0].since);
 }

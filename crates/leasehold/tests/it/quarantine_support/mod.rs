@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Renew, Reply, Token, drift_allowance};
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use leasehold::store::redis::RedisStore;
 use leasehold::store::{Answer, LockStore as _, Verbs as _};
 use leasehold::{Error, ErrorKind};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::redis_support::connect;
 use crate::support::release_of;
 
 /// The longest TTL that the clients here use.
@@ -92,8 +93,7 @@ impl Contention {
         let witness = Arc::new(Witness::default());
         let mut tasks = JoinSet::new();
         for client in 0..clients {
-            let options = RedisOptions::from_url(url).unwrap();
-            let store = RedisStore::connect(options).await.unwrap();
+            let store = connect(url).await.unwrap();
             let dice = Dice(seed * 100 + client);
             tasks.spawn(contend(store, dice, witness.clone()));
         }
@@ -122,7 +122,7 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
         };
         let mut sent = Instant::now();
         let mut answer = store.step(&key, &Command::Claim(claim)).await;
-        while let Some(true) = waits(&answer) {
+        while waits(&answer) {
             tokio::time::sleep(dice.millis(5, 30)).await;
             sent = Instant::now();
             let renew = Renew::new(id.clone(), ttl);
@@ -184,11 +184,9 @@ async fn hold(
 }
 
 /// Whether a claim stands in line.
-fn waits<E>(answer: &Result<Answer, E>) -> Option<bool> {
-    match &answer.as_ref().ok()?.reply {
-        Reply::Standing(standing) => Some(standing.token.is_none()),
-        _ => Some(false),
-    }
+fn waits<E>(answer: &Result<Answer, E>) -> bool {
+    let waits = |reply: Reply| matches!(reply, Reply::Standing(it) if it.token.is_none());
+    answer.as_ref().is_ok_and(|answer| waits(answer.reply))
 }
 
 /// How long the error says to wait.

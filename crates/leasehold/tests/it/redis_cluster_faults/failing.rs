@@ -175,28 +175,15 @@ async fn a_lease_and_its_queue_outlive_their_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_home_is_found_elsewhere_with_another_epoch() {
     let cluster = Cluster::builder().replicas(0).start();
-    let store = store(&cluster).await;
-    let (ear, mut pushes) = listen(&store).await;
-    let key = key(KEY);
-    let mut epochs = vec![store.claim(&key, &claim(&store, 1)).await.unwrap().epoch];
-    for _ in 0..3 {
-        let listens = |node: &&RedisServer| {
-            let channels: Vec<String> = node.query(&["PUBSUB", "CHANNELS", "leasehold:*"]);
-            !channels.is_empty()
-        };
+    let listens = |node: &&RedisServer| {
+        let channels: Vec<String> = node.query(&["PUBSUB", "CHANNELS", "leasehold:*"]);
+        !channels.is_empty()
+    };
+    let lose = || {
         let home = cluster.nodes().iter().find(listens).unwrap();
         home.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-        reconnected(&mut pushes).await;
-        let answer = store.claim(&key, &claim(&store, 1)).await.unwrap();
-        epochs.push(answer.epoch);
-    }
-    assert!(epochs.is_sorted_by(|a, b| 0 < *a && a < b), "{epochs:?}");
-    store.claim(&key, &claim(&store, 2)).await.unwrap();
-    store.release(&key, &release(1)).await.unwrap();
-    assert!(matches!(next(&mut pushes).await, Push::Granted { epoch, .. } if epoch == epochs[3]));
-    drop(ear);
-    let answer = store.claim(&key, &claim(&store, 2)).await.unwrap();
-    assert_eq!(answer.epoch, 0, "nobody listens");
+    };
+    each_connection_has_another_epoch(&store(&cluster).await, lose).await;
 }
 
 /// A node that comes back may have forgotten what it was told, wherever the inbox is.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::failures::fails;
 use crate::redis_support::{
-    LEAST_RIGHTS, claim, client_with, key, listen, next, reconnected, release, trying,
+    LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, next,
+    reconnected, release, trying,
 };
 use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};

@@ -6,9 +6,9 @@ pub(crate) mod fake_sentinel;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClientInfo, Mode, Renew};
+use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Listening, LockStore, Push, PushSink};
+use leasehold::store::{Listening, LockStore, Push, PushSink, Verbs as _};
 use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
@@ -68,10 +68,8 @@ impl PushSink for Sink {
 
 /// The next push; fails where none comes.
 pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
-    tokio::time::timeout(Duration::from_secs(20), pushes.recv())
-        .await
-        .expect("a push in time")
-        .expect("an open inbox")
+    let push = tokio::time::timeout(Duration::from_secs(20), pushes.recv()).await;
+    push.expect("a push in time").expect("an open inbox")
 }
 
 /// A connection is lost, and then there is another; fails where another push comes.
@@ -82,6 +80,43 @@ pub(crate) async fn reconnected(pushes: &mut mpsc::UnboundedReceiver<Push>) {
         push = next(pushes).await;
     }
     assert_eq!(push, Push::Reset);
+}
+
+/// Claims the key for each of these: the first holds it, the others wait.
+pub(crate) async fn queue_up(
+    store: &RedisStore,
+    key: &Key,
+    numbers: impl IntoIterator<Item = u128>,
+) {
+    for number in numbers {
+        let claimed = store.claim(key, &claim(store, number)).await;
+        let reply = claimed.unwrap().reply;
+        assert!(matches!(reply, ClaimReply::Standing(_)), "{reply:?}");
+    }
+}
+
+/// Loses the connection of the inbox three times. Each new one has a higher epoch, and hears; a
+/// store without an inbox has none.
+pub(crate) async fn each_connection_has_another_epoch(store: &RedisStore, lose: impl Fn()) {
+    let (ear, mut pushes) = listen(store).await;
+    let key = key("k");
+    let mut epochs = vec![store.claim(&key, &claim(store, 1)).await.unwrap().epoch];
+    for _ in 0..3 {
+        lose();
+        reconnected(&mut pushes).await;
+        let answer = store.claim(&key, &claim(store, 1)).await.unwrap();
+        assert!(answer.holds());
+        epochs.push(answer.epoch);
+    }
+    assert!(epochs.is_sorted_by(|a, b| 0 < *a && a < b), "{epochs:?}");
+    store.claim(&key, &claim(store, 2)).await.unwrap();
+    store.release(&key, &release(1)).await.unwrap();
+    assert!(matches!(next(&mut pushes).await, Push::Granted { epoch, .. } if epoch == epochs[3]));
+
+    drop(ear);
+    let renewed = store.renew(&key, &renew(2)).await.unwrap();
+    let claimed = store.claim(&key, &claim(store, 2)).await.unwrap();
+    assert_eq!((renewed.epoch, claimed.epoch), (0, 0), "nobody listens");
 }
 
 /// Opens the inbox of the store, until the first of these is dropped.

@@ -10,6 +10,7 @@ use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold::store::LockStore;
 use leasehold::store::redis::RedisStore;
 use leasehold::{Client, Lease, Released};
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{RedisServer, Stats};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
@@ -22,9 +23,8 @@ const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";
 
 fn server() -> RedisServer {
-    RedisServer::builder()
-        .user("stranger", CHANNELS_ONLY)
-        .start()
+    let server = RedisServer::builder().user("stranger", CHANNELS_ONLY);
+    server.start()
 }
 
 /// A client, and its store.
@@ -42,7 +42,7 @@ struct Stranger {
     connection: MultiplexedConnection,
     heard: Arc<Mutex<Vec<Message>>>,
     listening: JoinHandle<()>,
-    chance: u64,
+    dice: Dice,
 }
 
 impl Stranger {
@@ -65,7 +65,7 @@ impl Stranger {
             connection,
             heard,
             listening,
-            chance: 1,
+            dice: Dice(1),
         }
     }
 
@@ -81,15 +81,11 @@ impl Stranger {
     }
 
     fn draw(&mut self, below: usize) -> usize {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        usize::try_from(self.chance).unwrap_or(usize::MAX >> 1) % below
+        usize::try_from(self.dice.roll(below as u64)).unwrap()
     }
 
     fn one_of(&mut self, of: &[String]) -> String {
-        let at = self.draw(of.len());
-        of[at].clone()
+        self.dice.pick(of).clone()
     }
 
     async fn publish(&mut self, messages: &[Message]) {
@@ -155,9 +151,7 @@ impl Stranger {
         match self.draw(4) {
             0 => "0".repeat(40),
             1 => known.proof(self.draw(1000)).unwrap_or_default(),
-            _ => (0..40)
-                .map(|_| char::from_digit(u32::try_from(self.draw(16)).unwrap(), 16).unwrap())
-                .collect(),
+            _ => (0..40).map(|_| format!("{:x}", self.draw(16))).collect(),
         }
     }
 }

@@ -75,10 +75,8 @@ async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]
     let [enter, leave] = ways;
     let native = !url.contains("classic");
     let refusals = Refusals::default();
-    let (holder, waiter) = (
-        client(url, &Refusals::default()).await,
-        client(url, &refusals).await,
-    );
+    let holder = client(url, &Refusals::default()).await;
+    let waiter = client(url, &refusals).await;
     let held = holder.mutex("held").unwrap().lock().await.unwrap();
     let election = holder.election("lead").unwrap();
     let leadership = election.campaign("").await.unwrap();

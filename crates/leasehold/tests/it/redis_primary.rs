@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;
+use crate::redlock_support::members;
 use leasehold::ErrorKind;
 use leasehold::core::ClaimReply;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{Push, Verbs as _};
 
 fn options_of(sentinels: &[&FakeSentinel]) -> RedisOptions {
-    let nodes = sentinels.iter().map(|it| format!("127.0.0.1:{}", it.port));
-    let nodes = nodes.collect::<Vec<_>>().join(",");
+    let nodes = members(sentinels.iter().map(|sentinel| sentinel.port));
     RedisOptions::from_url(&format!("redis-sentinel://{nodes}/mymaster")).unwrap()
 }
 
@@ -70,10 +70,8 @@ async fn a_replica_that_a_sentinel_names_is_refused_and_another_is_asked() {
 async fn an_unknown_name_is_invalid_and_the_known_ones_are_named() {
     let one = FakeSentinel::start(Some((1, 1))).await;
     let two = FakeSentinel::start(None).await;
-    let url = format!(
-        "redis-sentinel://127.0.0.1:{},127.0.0.1:{}/yours",
-        one.port, two.port
-    );
+    let nodes = members([one.port, two.port]);
+    let url = format!("redis-sentinel://{nodes}/yours");
     fails(connect(&url).await, ErrorKind::Invalid, &["\"yours\""]);
     let error = leasehold::connect(&url).await.unwrap_err();
     assert_eq!(error.hint(), Some("the Sentinels know: mymaster"));
@@ -86,10 +84,8 @@ async fn silent_sentinels_are_passed_over() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let good = FakeSentinel::start(Some((server.port(), 1))).await;
     let silent_port = silent.local_addr().unwrap().port();
-    let url = format!(
-        "redis-sentinel://127.0.0.1:1,127.0.0.1:{silent_port},127.0.0.1:{}/mymaster",
-        good.port
-    );
+    let nodes = members([1, silent_port, good.port]);
+    let url = format!("redis-sentinel://{nodes}/mymaster");
     granted(&connect(&url).await.unwrap(), 1).await;
 }
 

@@ -57,7 +57,7 @@ async fn a_grant_says_who_has_it() {
         assert_eq!(acknowledged.wanted, wanted);
         assert!(acknowledged.is_enough(), "{acknowledged}");
         let record = format!("leasehold:lock:{policy}");
-        let has_it = |it: &&RedisServer| it.query(&["EXISTS", &record]);
+        let has_it = |it: &&RedisServer| it.query::<bool>(&["EXISTS", &record]);
         let there = replicas.iter().filter(has_it).count();
         assert!(there >= wanted as usize, "{there} replicas have it");
     }

@@ -347,10 +347,8 @@ async fn in_a_cluster() {
 async fn where_nobody_says_that_keys_lie_apart() {
     let server = forbidding(RedisServer::builder(), "-info");
     let cluster = Cluster::builder().server(server).start();
-    let node = cluster
-        .url()
-        .replace("redis-cluster://", "redis://alice:secret@");
-    let store = connect(node.split(',').next().unwrap()).await.unwrap();
+    let url = cluster.url().replace("-cluster://", "://alice:secret@");
+    let store = connect(url.split(',').next().unwrap()).await.unwrap();
     let keys: Vec<_> = (0..40).map(|number| key(&format!("k{number}"))).collect();
     let claims = keys.iter().map(|key| {
         let claim = claim(&store, 1);

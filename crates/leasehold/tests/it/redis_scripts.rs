@@ -131,9 +131,8 @@ async fn a_connection_that_is_lost_while_the_server_is_told_leaves_nobody_waitin
     let server = server();
     let proxy = Proxy::to(&server);
     let patient = options_for(&server, &proxy);
-    let hasty = patient
-        .clone()
-        .response_timeout(Duration::from_millis(300) * overload());
+    let limit = Duration::from_millis(300) * overload();
+    let hasty = patient.clone().response_timeout(limit);
     // Its end is seen, or it is silent for longer than an answer may take.
     for (options, cut) in [(patient, true), (hasty, false)] {
         server.command(&["SCRIPT", "FLUSH"]);

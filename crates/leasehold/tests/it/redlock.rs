@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::failures::fails;
 use crate::redis_support::LEAST_RIGHTS;
-use crate::redlock_support::{Data, RedisServer, Set, claim, key, release, renew, token};
+use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
@@ -246,10 +246,7 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
 async fn servers_that_swallow_their_answers_are_gone_round() {
     let set = Set::start(5, "set=blue").await;
     let proxies: Vec<_> = set.servers.iter().map(Proxy::to).collect();
-    let members = proxies
-        .iter()
-        .map(|proxy| format!("127.0.0.1:{}", proxy.port()));
-    let members = members.collect::<Vec<_>>().join(",");
+    let members = members(proxies.iter().map(Proxy::port));
     let url = format!("redlock://{members}/?set=blue&node_timeout=300ms");
     let options = RedlockOptions::from_url(&url).unwrap();
     let store = RedlockStore::connect(options).await.unwrap();
@@ -679,9 +676,8 @@ async fn each_server_has_an_audit_log_of_its_own() {
     };
     let name = |server: &RedisServer| format!("127.0.0.1:{}", server.port());
     let history = vec![(token, true), (token, false)];
-    let all: BTreeMap<_, _> = (set.servers.iter())
-        .map(|server| (name(server), history.clone()))
-        .collect();
+    let each = set.servers.iter().map(|it| (name(it), history.clone()));
+    let all: BTreeMap<_, _> = each.collect();
     assert_eq!(read().await.unwrap(), all);
     // The log of one is lost with its data.
     set.servers[0].restart(Data::Lose);

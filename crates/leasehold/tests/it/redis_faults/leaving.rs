@@ -5,9 +5,8 @@ use leasehold_testkit::dice::Dice;
 use leasehold_testkit::expect::times_out;
 
 fn tasks() -> usize {
-    tokio::runtime::Handle::current()
-        .metrics()
-        .num_alive_tasks()
+    let runtime = tokio::runtime::Handle::current();
+    runtime.metrics().num_alive_tasks()
 }
 
 #[tokio::test]
@@ -60,10 +59,8 @@ async fn dropped_futures_leave_nothing_behind() {
     // Long before any TTL.
     standing(&other, 0, 0).await;
     until("no inbox", async || inboxes(&server) == 0).await;
-    until("no task but those of the connections", async || {
-        tasks() <= before
-    })
-    .await;
+    let none = "no task but those of the connections";
+    until(none, async || tasks() <= before).await;
     standing(&other, 0, 0).await;
 }
 

@@ -39,11 +39,7 @@ impl Set {
     }
 
     pub(crate) fn url(&self) -> String {
-        let ports = self
-            .servers
-            .iter()
-            .map(|server| format!("127.0.0.1:{}", server.port()));
-        let members = ports.collect::<Vec<_>>().join(",");
+        let members = members(self.servers.iter().map(RedisServer::port));
         format!("redlock://{members}/?{}", self.parameters)
     }
 
@@ -69,6 +65,12 @@ impl Set {
     pub(crate) async fn client_with(&self, settings: Settings) -> Client {
         redis_support::client_with(&self.url(), settings).await
     }
+}
+
+/// The servers with these ports, as a URL names them.
+pub(crate) fn members(ports: impl IntoIterator<Item = u16>) -> String {
+    let members = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
+    members.collect::<Vec<_>>().join(",")
 }
 
 pub(crate) fn claim(store: &RedlockStore, number: u128, ttl: Duration) -> Claim {

@@ -53,7 +53,7 @@ async fn delay_by_the_dead(dead: usize, waited: Duration) -> Duration {
     let live = client(&server.url()).await;
     let first = lock(&holder).await;
     let process = spawn("wait", &server, dead);
-    let mut line = Line::new();
+    let mut line = Line::default();
     for n in 0..dead {
         standing(&holder, 1, 2 * n + 1).await;
         line.join(&live);

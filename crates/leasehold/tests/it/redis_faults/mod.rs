@@ -22,7 +22,6 @@ use leasehold::{Client, ErrorKind, Lease, LeaseState, Loss, Released, Settings, 
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
 use leasehold_testkit::server::{Data, RedisServer};
-use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -174,6 +173,12 @@ struct Served {
 }
 
 impl Served {
+    fn add(&mut self, n: usize, lease: &Lease) {
+        self.order.push(n);
+        self.tokens.push(lease.token());
+        self.rejoined += lease.rejoined();
+    }
+
     fn assert_rising(&self, above: Token) {
         let all: Vec<_> = [above].iter().chain(&self.tokens).copied().collect();
         assert!(all.is_sorted_by(|a, b| a < b), "tokens rise: {all:?}");
@@ -186,27 +191,17 @@ impl Served {
 }
 
 /// A queue of tasks that lock once, and say so while they hold.
+#[derive(Default)]
 struct Line {
     tasks: JoinSet<()>,
-    served: mpsc::UnboundedSender<(usize, Token, u32)>,
-    order: mpsc::UnboundedReceiver<(usize, Token, u32)>,
+    served: Arc<Mutex<Served>>,
     inside: Arc<AtomicU64>,
 }
 
 impl Line {
-    fn new() -> Self {
-        let (served, order) = mpsc::unbounded_channel();
-        Self {
-            tasks: JoinSet::new(),
-            served,
-            order,
-            inside: Arc::default(),
-        }
-    }
-
     /// So many in line behind a holder, of these clients in turn.
     async fn of(clients: &[&Client], seen_by: &Client, count: usize) -> Self {
-        let mut line = Self::new();
+        let mut line = Self::default();
         for n in 0..count {
             line.join(clients[n % clients.len()]);
             standing(seen_by, 1, n + 1).await;
@@ -220,7 +215,7 @@ impl Line {
         self.tasks.spawn(async move {
             let lease = key.lock().await.unwrap();
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
-            served.send((n, lease.token(), lease.rejoined())).unwrap();
+            served.lock().unwrap().add(n, &lease);
             tokio::task::yield_now().await;
             assert!(lease.is_valid());
             inside.fetch_sub(1, Ordering::SeqCst);
@@ -230,16 +225,9 @@ impl Line {
     }
 
     async fn all_served(mut self) -> Served {
-        let mut all = Served::default();
         while let Some(task) = soon("everyone's turn", self.tasks.join_next()).await {
             task.unwrap();
         }
-        drop(self.served);
-        while let Some((n, token, rejoined)) = self.order.recv().await {
-            all.order.push(n);
-            all.tokens.push(token);
-            all.rejoined += rejoined;
-        }
-        all
+        std::mem::take(&mut *self.served.lock().unwrap())
     }
 }

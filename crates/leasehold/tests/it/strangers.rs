@@ -289,9 +289,9 @@ proptest! {
 fn noise(arrival: Arrival) -> Vec<Vec<u8>> {
     let near = [arrival.0 - 1, arrival.0, arrival.0 + 1, 0, u64::MAX];
     let proof = "0123456789abcdef0123456789abcdef01234567";
-    let mut all: Vec<Vec<u8>> = Vec::new();
+    let mut lines = Vec::new();
     for other in near {
-        for line in [
+        lines.extend([
             // Of the version before, which proved nothing.
             format!("1 g {other} 9 9 9 k"),
             format!("1 r {other} 9 k"),
@@ -301,12 +301,10 @@ fn noise(arrival: Arrival) -> Vec<Vec<u8>> {
             format!("2 n {other} 9 1 k"),
             format!("2 k\nG {other} 9 9 {proof}\nN {other} 0\nU {other} 1 9 {proof}"),
             format!("2 k\nR {other} 9 {proof}\nA {other} 9 {proof}"),
-        ] {
-            all.push(line.into_bytes());
-        }
+        ]);
     }
     let right = arrival.0;
-    for line in [
+    lines.extend([
         // Another key, another version, another order of words, too much, too little.
         format!("2 g {right} 9 9 {proof} other"),
         format!("3 g {right} 9 9 {proof} k"),
@@ -324,12 +322,9 @@ fn noise(arrival: Arrival) -> Vec<Vec<u8>> {
         "\n".repeat(5_000),
         "2 c 0 9 k".to_owned(),
         "2 k\nC".to_owned(),
-    ] {
-        all.push(line.into_bytes());
-    }
-    all.push(vec![0xff; 10_000]);
-    all.push(vec![0; 10_000]);
-    all.push(Vec::new());
+    ]);
+    let mut all: Vec<_> = lines.into_iter().map(String::into_bytes).collect();
+    all.extend([vec![0xff; 10_000], vec![0; 10_000], Vec::new()]);
     all
 }
 

@@ -7,24 +7,26 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::core::{
-    Claim, ClaimId, ClaimReply, ClientInfo, Inbox, Key, Mode, Push, Release, Renew, StoreTime,
-};
-use leasehold::{Client, Released};
+use leasehold::Client;
+use leasehold::core::{Claim, ClientInfo, Inbox, Key, Mode, Push, Renew, StoreTime};
 use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
     Append, Appended, Doorbell, Journal, JournalStore, News, Page, PageOf, Position,
 };
-use leasehold_store::{
-    Capabilities, ErrorKind, Listening, LockStore, PushSink, StoreError, Verbs as _,
-};
+use leasehold_store::{Capabilities, ErrorKind, Listening, LockStore, StoreError, Verbs as _};
 use leasehold_testkit::dice::Dice;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
-use super::support::{in_line, soon};
+use super::steps::{
+    claim, claimed, contended, fails, give_back, hand_over, lock, settled, sink, use_once,
+};
+use super::support::{id, key, soon, try_lock};
+
+/// Far longer than any of these tests.
+const LONG: Duration = Duration::from_secs(600);
 
 /// What a backend was asked, by all clients of a [`Place`].
 #[derive(Debug, Default)]
@@ -249,6 +251,14 @@ impl Place {
     fn count(&self, counter: impl Fn(&Seen) -> &AtomicU64) -> u64 {
         counter(&self.seen).load(Ordering::Relaxed)
     }
+
+    /// How many entries the records have since their bases.
+    async fn entries(&self) -> usize {
+        let journal = self.shelf.journal();
+        let page = journal.page(&PageOf::default()).await.unwrap();
+        let news = page.records.iter().map(|(.., news)| news.as_ref().unwrap());
+        news.map(|news| news.entries.len()).sum()
+    }
 }
 
 #[async_trait]
@@ -314,8 +324,7 @@ async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
 
 async fn take(client: &Client, key: &str, times: usize) {
     for _ in 0..times {
-        let lease = client.mutex(key).unwrap().lock().await.unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        use_once(client, key).await;
     }
 }
 
@@ -324,35 +333,20 @@ async fn take(client: &Client, key: &str, times: usize) {
 async fn a_step_is_one_round_trip() {
     let place = Place::default();
     let (one, other) = (place.connect().await, place.connect().await);
-    let asked = || {
-        (
-            place.count(|seen| &seen.appends),
-            place.count(|seen| &seen.reads),
-        )
-    };
+    let appends = || place.count(|seen| &seen.appends);
+    let asked = || (appends(), place.count(|seen| &seen.reads));
     take(&one, "k", 10).await;
     assert_eq!(asked(), (20, 0));
     // Another client, which knows nothing of the key.
-    let lease = other.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&other, "k").await;
     assert_eq!(asked(), (21, 0));
-    assert!(one.mutex("k").unwrap().try_lock().await.unwrap().is_none());
-    let (appends, _) = asked();
+    assert!(try_lock(&one, "k").await.is_none());
     // It was free when the first client saw it last, so it tries; nothing is appended.
-    assert_eq!(appends, 22);
-    assert!(one.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    assert_eq!(appends(), 22);
+    assert!(try_lock(&one, "k").await.is_none());
     assert_eq!(asked(), (22, 1), "the second time it looks");
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let page = place
-        .shelf
-        .journal()
-        .page(&PageOf::default())
-        .await
-        .unwrap();
-    let entries: usize = page
-        .records
-        .iter()
-        .map(|(.., news)| news.as_ref().unwrap().entries.len())
-        .sum();
+    give_back(lease).await;
+    let entries = place.entries().await;
     assert_eq!(entries, 22, "what was refused has left nothing");
 }
 
@@ -364,18 +358,14 @@ async fn who_has_no_room_holds_up_nobody() {
         ..Place::default()
     };
     let client = place.connect().await;
-    let held = client.mutex("k").unwrap().lock().await.unwrap();
-    let lock = client.mutex("k").unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await });
-    in_line(&client, "k", 1).await;
+    let (held, waiter) = contended(&client, &client, "k").await;
     for _ in 0..10 {
         let more = client.mutex("k").unwrap();
         let (renewed, refused) = tokio::join!(held.renew(), more.lock());
         renewed.unwrap();
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Refused);
+        fails(refused, ErrorKind::Refused, &[]);
     }
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waiter).await.unwrap().unwrap());
+    drop(hand_over(held, waiter).await);
 }
 
 /// Where a base cannot be sent, as over a slow line with many in line, steps go on without it.
@@ -396,55 +386,29 @@ async fn a_base_that_does_not_come_through_holds_up_few_steps() {
 async fn who_is_far_behind_takes_the_base() {
     let place = Place::default();
     let (one, other) = (place.connect().await, place.connect().await);
+    let taken = || place.count(|seen| &seen.bases_taken);
     take(&one, "k", 1).await;
     take(&other, "k", 400).await;
     assert!(place.count(|seen| &seen.bases_written) > 2);
-    assert_eq!(
-        place.count(|seen| &seen.bases_taken),
-        0,
-        "near enough until now"
-    );
+    assert_eq!(taken(), 0, "near enough until now");
     take(&one, "k", 5).await;
-    assert_eq!(place.count(|seen| &seen.bases_taken), 1);
-    let longest = place
-        .shelf
-        .journal()
-        .page(&PageOf::default())
-        .await
-        .unwrap();
-    let kept: usize = longest
-        .records
-        .iter()
-        .map(|(.., news)| news.as_ref().unwrap().entries.len())
-        .sum();
+    assert_eq!(taken(), 1);
+    let kept = place.entries().await;
     assert!(kept < 200, "{kept} of 812 entries are left since the base");
 }
 
 /// Who waited while others came and went need not ask what the base has told it.
 #[tokio::test]
 async fn who_waits_hears_its_grant_by_a_base() {
-    let place = Place::default();
+    let (place, key) = (Place::default(), key("k"));
     let (one, other) = (place.store(), place.store());
     let mut pushes = hear(&other).await;
-    let key = Key::new("k").unwrap();
     let claim = |number, store: &dyn LockStore| Claim {
-        inbox: Some(store.inbox().clone()),
-        waiter_ttl: Duration::from_secs(600),
-        ..Claim::new(
-            ClaimId::from_random(number),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(600),
-        )
+        waiter_ttl: LONG,
+        lease_ttl: LONG,
+        ..claim(store, number)
     };
-    let leave = async |number| {
-        let release = Release {
-            id: ClaimId::from_random(number),
-            hand_off: true,
-            settled: true,
-            unused: false,
-        };
-        one.release(&key, &release).await.unwrap();
-    };
+    let leave = async |number| one.release(&key, &settled(id(number))).await.unwrap();
     one.claim(&key, &claim(1, &one)).await.unwrap();
     other.claim(&key, &claim(2, &other)).await.unwrap();
     for number in 3..103 {
@@ -455,13 +419,11 @@ async fn who_waits_hears_its_grant_by_a_base() {
     let mut heard = vec![soon("a push", pushes.recv()).await];
     assert_eq!(place.count(|seen| &seen.bases_taken), 1);
     heard.extend(std::iter::from_fn(|| pushes.try_recv().ok().map(Some)));
-    assert!(
-        matches!(
-            heard[..],
-            [Some(Push::Next { .. }), Some(Push::Granted { .. })]
-        ),
-        "{heard:?}"
+    let told = matches!(
+        heard[..],
+        [Some(Push::Next { .. }), Some(Push::Granted { .. })]
     );
+    assert!(told, "{heard:?}");
 }
 
 /// A record that was removed and made again has positions of its own.
@@ -469,17 +431,16 @@ async fn who_waits_hears_its_grant_by_a_base() {
 async fn a_record_that_was_made_again_is_another() {
     let place = Place::default();
     let (one, other) = (place.connect().await, place.connect().await);
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     take(&one, "k", 3).await;
     let journal = place.shelf.journal();
     let (_, news) = journal.read(&[(&key, None)]).await.unwrap();
     journal.forget(&key, news[0].end.unwrap()).await.unwrap();
     // As many entries as before, so that only the number of the record tells.
     take(&other, "k", 2).await;
-    let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let mine = one.mutex("k").unwrap().try_lock().await.unwrap();
-    assert!(mine.is_none(), "the other holds it");
-    assert_eq!(held.release().await.unwrap(), Released::Held);
+    let held = lock(&other, "k").await;
+    assert!(try_lock(&one, "k").await.is_none(), "the other holds it");
+    give_back(held).await;
     take(&one, "k", 1).await;
 }
 
@@ -488,12 +449,11 @@ async fn a_record_that_was_made_again_is_another() {
 #[tokio::test]
 async fn many_waiters_cost_a_step_little() {
     let place = Place::default();
-    let (store, key) = (place.store(), Key::new("k").unwrap());
-    let ttl = Duration::from_secs(600);
+    let (store, key) = (place.store(), key("k"));
     let claim = |number: u64| Claim {
         inbox: Some(Inbox::from_random(number / 100)),
-        waiter_ttl: ttl,
-        ..Claim::new(ClaimId::from_random(number.into()), Mode::EXCLUSIVE, ttl)
+        waiter_ttl: LONG,
+        ..Claim::new(id(number.into()), Mode::EXCLUSIVE, LONG)
     };
     let moved = || {
         let entries = place.count(|seen| &seen.bytes_since_base);
@@ -501,7 +461,7 @@ async fn many_waiters_cost_a_step_little() {
     };
     // The fastest of some rounds: others use this machine, too.
     let renewals = async || {
-        let renew = Renew::new(ClaimId::from_random(0), ttl);
+        let renew = Renew::new(id(0), LONG);
         let mut fastest = Duration::MAX;
         for _ in 0..10 {
             let begun = Instant::now();
@@ -537,36 +497,19 @@ async fn many_waiters_cost_a_step_little() {
 /// told to open another session. It has its place, and is granted the key in its turn.
 #[tokio::test]
 async fn who_cannot_be_rung_is_passed_over_and_told_so() {
-    let (place, key) = (Place::default(), Key::new("k").unwrap());
+    let (place, key) = (Place::default(), key("k"));
     let (first, second, third) = (place.store(), place.store_that(true), place.store());
-    let claim = |store: &JournalStore<Fickle>, number| Claim {
-        inbox: Some(LockStore::inbox(store).clone()),
-        ..Claim::new(
-            ClaimId::from_random(number),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(60),
-        )
-    };
     let mut pushes = hear(&second).await;
-    let _held = first.claim(&key, &claim(&first, 1)).await.unwrap();
-    let _waits = second.claim(&key, &claim(&second, 2)).await.unwrap();
-    let last = third.claim(&key, &claim(&third, 3)).await.unwrap();
+    claimed(&first, &key, 1).await;
+    claimed(&second, &key, 2).await;
+    let last = claimed(&third, &key, 3).await;
     // It sees who waits.
     let _seen = first.inspect(&key).await.unwrap();
-    let release = |number| Release {
-        id: ClaimId::from_random(number),
-        hand_off: true,
-        settled: true,
-        unused: false,
-    };
-    let _released = first.release(&key, &release(1)).await.unwrap();
+    let _released = first.release(&key, &settled(id(1))).await.unwrap();
     let after = first.inspect(&key).await.unwrap();
     assert_eq!(after.waiters.len(), 1, "{after:?}");
-    let _released = third.release(&key, &release(3)).await.unwrap();
+    let _released = third.release(&key, &settled(id(3))).await.unwrap();
     let seen = second.inspect(&key).await.unwrap();
-    let ClaimReply::Standing(last) = last.reply else {
-        panic!("{last:?}");
-    };
     assert_eq!(after.holders[0].claim.arrival, last.arrival);
     assert_eq!(seen.holders.len(), 1, "{seen:?}");
     assert_eq!(place.count(|seen| &seen.doubts), 1);
@@ -579,31 +522,16 @@ async fn who_cannot_be_rung_is_passed_over_and_told_so() {
 /// Who waits and cannot be rung is passed over, also if it holds what it got before it listened.
 #[tokio::test]
 async fn who_holds_from_before_it_listened_is_passed_over_too() {
-    struct Ignored;
-    impl PushSink for Ignored {
-        fn push(&self, _: Push) {}
-    }
-    let (place, key) = (Place::default(), Key::new("k").unwrap());
+    let (place, key) = (Place::default(), key("k"));
     let (dying, other) = (place.store(), place.store());
-    let claim = |store: &JournalStore<Fickle>, number| Claim {
-        inbox: Some(LockStore::inbox(store).clone()),
-        ..Claim::new(
-            ClaimId::from_random(number),
-            Mode::EXCLUSIVE,
-            Duration::from_secs(60),
-        )
-    };
-    let _held = dying.claim(&key, &claim(&dying, 1)).await.unwrap();
-    let listening = dying.listen(Arc::new(Ignored)).await.unwrap();
-    let _waits = dying.claim(&key, &claim(&dying, 2)).await.unwrap();
-    let _open = other.listen(Arc::new(Ignored)).await.unwrap();
-    let last = other.claim(&key, &claim(&other, 3)).await.unwrap();
+    claimed(&dying, &key, 1).await;
+    let listening = dying.listen(sink().0).await.unwrap();
+    claimed(&dying, &key, 2).await;
+    let _open = other.listen(sink().0).await.unwrap();
+    let last = claimed(&other, &key, 3).await;
     drop(listening);
     let by = ClientInfo::unknown();
     let _broken = other.break_key(&key, &by).await.unwrap();
-    let ClaimReply::Standing(last) = last.reply else {
-        panic!("{last:?}");
-    };
     let seen = other.inspect(&key).await.unwrap();
     assert_eq!(seen.holders[0].claim.arrival, last.arrival, "{seen:?}");
 }
@@ -618,7 +546,7 @@ fn a_runtime_that_ends_takes_along_what_was_asked() {
             .enable_all()
             .build()
     };
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     let first = runtime().unwrap();
     let mut asking = store.inspect(&key);
     let entered = first.enter();
@@ -640,17 +568,9 @@ fn a_runtime_that_ends_takes_along_what_was_asked() {
 
 /// What a store is told from now on.
 async fn hear(store: &dyn LockStore) -> UnboundedReceiver<Push> {
-    struct Heard(UnboundedSender<Push>);
-    impl PushSink for Heard {
-        fn push(&self, push: Push) {
-            self.0.send(push).ok();
-        }
-    }
-    let (heard, pushes) = unbounded_channel();
+    let (sink, pushes) = sink();
     // For as long as the test.
-    Box::leak(Box::new(
-        store.listen(Arc::new(Heard(heard))).await.unwrap(),
-    ));
+    Box::leak(Box::new(store.listen(sink).await.unwrap()));
     pushes
 }
 
@@ -660,7 +580,7 @@ async fn who_is_rung_without_a_copy_asks() {
     let place = Place::default();
     let store = place.store();
     let mut pushes = hear(&store).await;
-    let key = Key::new("k").unwrap();
+    let key = key("k");
     let inboxes = [LockStore::inbox(&store).clone()];
     place.shelf.journal().ring(&key, &inboxes).await.unwrap();
     assert_eq!(soon("a push", pushes.recv()).await, Some(Push::Reset));

@@ -1,0 +1,166 @@
+//! Steps that the tests of all stores take, and what they expect of errors. One that fails says where
+//! it was called.
+
+use std::fmt::Display;
+use std::panic::Location;
+use std::sync::Arc;
+
+use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
+use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
+use leasehold::{Client, Error, ErrorKind, Lease, Released, StoreError};
+use leasehold_testkit::expect::says;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::support::{LIMIT, id, in_line, release_of, soon, waiting};
+
+// ---- locks ----
+
+/// A claim that waits in a task.
+pub(crate) type Waiting = JoinHandle<Result<Lease, Error>>;
+
+#[track_caller]
+pub(crate) fn lock(client: &Client, key: &str) -> impl Future<Output = Lease> {
+    let (at, mutex) = (Location::caller(), client.mutex(key).unwrap());
+    async move {
+        let lease = mutex.lock().await;
+        lease.unwrap_or_else(|error| panic!("at {at}: {error}"))
+    }
+}
+
+/// Releases what is still held.
+#[track_caller]
+pub(crate) fn give_back(lease: Lease) -> impl Future<Output = ()> {
+    let at = Location::caller();
+    async move {
+        assert_eq!(lease.release().await.unwrap(), Released::Held, "at {at}");
+    }
+}
+
+/// Locks the key and gives it back.
+#[track_caller]
+pub(crate) fn use_once(client: &Client, key: &str) -> impl Future<Output = ()> {
+    let (at, locked) = (Location::caller(), lock(client, key));
+    async move {
+        let released = locked.await.release().await.unwrap();
+        assert_eq!(released, Released::Held, "at {at}");
+    }
+}
+
+/// What a waiter gets, soon.
+#[track_caller]
+pub(crate) fn granted(waiting: Waiting) -> impl Future<Output = Lease> {
+    let at = Location::caller();
+    async move {
+        let done = soon(&format!("the grant at {at}"), waiting).await.unwrap();
+        done.unwrap_or_else(|error| panic!("at {at}: {error}"))
+    }
+}
+
+/// The key, held by one client and waited for by another.
+pub(crate) async fn contended(holder: &Client, waiter: &Client, key: &str) -> (Lease, Waiting) {
+    let held = lock(holder, key).await;
+    let waits = waiting(waiter, key);
+    in_line(holder, key, 1).await;
+    (held, waits)
+}
+
+/// Gives the key back: the waiter gets it.
+#[track_caller]
+pub(crate) fn hand_over(held: Lease, waits: Waiting) -> impl Future<Output = Lease> {
+    let (released, granted) = (give_back(held), granted(waits));
+    async move {
+        released.await;
+        granted.await
+    }
+}
+
+// ---- errors ----
+
+/// An error of a client or of a store.
+pub(crate) trait Failure: Display {
+    fn kind(&self) -> ErrorKind;
+    fn hint(&self) -> Option<&str>;
+}
+
+impl Failure for Error {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+
+    fn hint(&self) -> Option<&str> {
+        self.hint()
+    }
+}
+
+impl Failure for StoreError {
+    fn kind(&self) -> ErrorKind {
+        self.kind()
+    }
+
+    fn hint(&self) -> Option<&str> {
+        self.hint()
+    }
+}
+
+/// Expects an error of this kind, whose text has all of these parts.
+#[track_caller]
+pub(crate) fn is_error(error: &impl Failure, kind: ErrorKind, parts: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error}");
+    says(error, parts);
+}
+
+/// Expects a failure as [`is_error`] does, and returns it.
+#[track_caller]
+pub(crate) fn fails<T, E: Failure>(result: Result<T, E>, kind: ErrorKind, parts: &[&str]) -> E {
+    let error = result.err().expect("an error");
+    is_error(&error, kind, parts);
+    error
+}
+
+/// Expects that the hint of an error has this part.
+#[track_caller]
+pub(crate) fn hints(error: &impl Failure, part: &str) {
+    let hint = error.hint().unwrap_or_else(|| panic!("no hint: {error}"));
+    assert!(hint.contains(part), "{error}: {hint}");
+}
+
+// ---- the port of a store ----
+
+/// A claim of all of a key, by a client that can be rung.
+pub(crate) fn claim(store: &dyn LockStore, number: u128) -> Claim {
+    Claim {
+        inbox: Some(store.inbox().clone()),
+        ..Claim::new(id(number), Mode::EXCLUSIVE, LIMIT)
+    }
+}
+
+pub(crate) async fn claimed(store: &dyn LockStore, key: &Key, number: u128) -> Standing {
+    let answer = store.claim(key, &claim(store, number)).await.unwrap();
+    match answer.reply {
+        ClaimReply::Standing(standing) => standing,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The release of a claim of which no request can arrive late.
+pub(crate) fn settled(id: ClaimId) -> Release {
+    Release {
+        settled: true,
+        ..release_of(id)
+    }
+}
+
+struct Sink(UnboundedSender<Push>);
+
+impl PushSink for Sink {
+    fn push(&self, push: Push) {
+        self.0.send(push).ok();
+    }
+}
+
+/// A sink, and what it took.
+pub(crate) fn sink() -> (Arc<dyn PushSink>, UnboundedReceiver<Push>) {
+    let (sender, receiver) = unbounded_channel();
+    (Arc::new(Sink(sender)), receiver)
+}

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
 
 use leasehold::{Client, Lease, Token};
-use leasehold_store::access::Access;
-use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::{self, Process, Signal};
 use leasehold_testkit::python::python;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::postgres_store::init;
+use super::steps::lock;
 use super::support::{soon, until};
 
 const KEY: &str = "payments";
@@ -38,9 +38,7 @@ impl Shop {
         let server = Postgres::shared();
         let database = server.database();
         let url = server.url_of(&database);
-        let access = Access::default();
-        let made = leasehold_postgres::Postgres.initialise(&url, &access);
-        made.await.expect("a schema");
+        init(&url).await.expect("a schema");
         let clerk = format!("clerk_of_{database}");
         let orders = format!(
             "create table orders (id bigint primary key, state text not null default 'new'); \
@@ -76,9 +74,7 @@ impl Shop {
     }
 
     async fn lock(&self) -> Lease {
-        soon("the lock", self.client.mutex(KEY).unwrap().lock())
-            .await
-            .unwrap()
+        soon("the lock", lock(&self.client, KEY)).await
     }
 
     /// Takes the key from whoever has it.

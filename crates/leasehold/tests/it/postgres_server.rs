@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Push, Release, Token};
-use leasehold::doctor::Severity;
-use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Mutex, Released, Settings};
-use leasehold_store::access::Access;
+use leasehold::core::{Claim, Command, Mode, Token};
+use leasehold::doctor::{Severity, examine};
+use leasehold::{
+    Access, Client, Credentials, CredentialsProvider, ErrorKind, Marked, Mutex, Released, Settings,
+};
+use leasehold_store::Verbs as _;
 use leasehold_store::contract::Fixture as _;
-use leasehold_store::scheme::Scheme as _;
-use leasehold_store::{LockStore, PushSink, Verbs as _};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::tls::Certificates;
 
@@ -24,72 +25,59 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use super::log::Log;
-use super::postgres_store::Fresh;
-use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
-
-async fn init(url: &str) -> Result<leasehold::Marked, leasehold::StoreError> {
-    let access = Access::default();
-    let mut servers = leasehold_postgres::Postgres
-        .initialise(url, &access)
-        .await?;
-    servers.pop().expect("one server").outcome
-}
+use super::postgres_store::{Fresh, init};
+use super::steps::{
+    claimed, contended, fails, give_back, granted, hand_over, hints, is_error, lock, settled, sink,
+    use_once,
+};
+use super::support::{id, in_line, key, skipped, soon, try_lock, until, waiting};
 
 pub(crate) fn schema(url: &str) -> &str {
     let (_, rest) = url.split_once("schema=").unwrap();
     rest.split('&').next().unwrap()
 }
 
+/// The URL without its parameters.
+pub(crate) fn database(url: &str) -> &str {
+    url.split('?').next().unwrap()
+}
+
 pub(crate) fn sql(url: &str, text: &str) -> String {
-    let text = text.replace("{schema}", schema(url));
-    sql_at(url.split('?').next().unwrap(), &text)
+    sql_at(database(url), &text.replace("{schema}", schema(url)))
+}
+
+/// The URL for a new role, with these settings, and with the rights that it is told to ask for.
+pub(crate) async fn granted_role(url: &str, name: &str, settings: &[&str]) -> String {
+    let role = format!("{name}_{}", schema(url));
+    sql(url, &format!("create role {role} login"));
+    for setting in settings {
+        sql(url, &format!("alter role {role} set {setting}"));
+    }
+    let theirs = url.replace("postgres@", &format!("{role}@"));
+    let refused = leasehold::connect(&theirs).await;
+    let error = fails(refused, ErrorKind::Refused, &[]);
+    let grants = error.hint().expect("what to grant").replace("ROLE", &role);
+    sql(url, &grants);
+    theirs
 }
 
 #[tokio::test]
 async fn a_schema_that_is_not_there_is_made_once() {
     let fresh = Fresh::direct();
-    let error = leasehold::connect(fresh.bare_url()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(
-        error.hint().unwrap().contains("leasehold init"),
-        "{error:?}"
-    );
-    assert_eq!(
-        init(fresh.bare_url()).await.unwrap(),
-        leasehold::Marked::New
-    );
-    assert_eq!(
-        init(fresh.bare_url()).await.unwrap(),
-        leasehold::Marked::Already
-    );
+    let url = fresh.bare_url();
+    let error = fails(leasehold::connect(url).await, ErrorKind::Refused, &[]);
+    hints(&error, "leasehold init");
+    assert_eq!(init(url).await.unwrap(), Marked::New);
+    assert_eq!(init(url).await.unwrap(), Marked::Already);
     let quick = "select attcompression = 'l' or not 'lz4' = any(enumvals) \
                  from pg_attribute, pg_settings where attrelid = '{schema}.keys'::regclass \
                  and attname = 'tail' and name = 'default_toast_compression'";
-    assert_eq!(
-        sql(fresh.bare_url(), quick).trim(),
-        "t",
-        "where it can be had"
-    );
-    let client = fresh.connect().await;
-    assert!(
-        client
-            .mutex("k")
-            .unwrap()
-            .try_lock()
-            .await
-            .unwrap()
-            .is_some()
-    );
-    sql(fresh.bare_url(), "update {schema}.about set version = 9");
-    for error in [
-        leasehold::connect(fresh.bare_url())
-            .await
-            .unwrap_err()
-            .to_string(),
-        init(fresh.bare_url()).await.unwrap_err().to_string(),
-    ] {
-        assert!(error.contains("has version 9"), "{error}");
-    }
+    assert_eq!(sql(url, quick).trim(), "t", "where it can be had");
+    assert!(try_lock(&fresh.connect().await, "k").await.is_some());
+    sql(url, "update {schema}.about set version = 9");
+    let refused = leasehold::connect(url).await.unwrap_err();
+    says(refused, ["has version 9"]);
+    says(init(url).await.unwrap_err(), ["has version 9"]);
 }
 
 /// Also where its name is a word of SQL.
@@ -97,16 +85,12 @@ async fn a_schema_that_is_not_there_is_made_once() {
 async fn a_schema_has_any_name() {
     let server = Postgres::shared();
     let url = format!("{}?schema=user", server.url_of(&server.database()));
-    assert_eq!(init(&url).await.unwrap(), leasehold::Marked::New);
-    assert_eq!(init(&url).await.unwrap(), leasehold::Marked::Already);
+    assert_eq!(init(&url).await.unwrap(), Marked::New);
+    assert_eq!(init(&url).await.unwrap(), Marked::Already);
     let client = leasehold::connect(&url).await.unwrap();
-    let held = try_lock(&client, "k").await.expect("free");
-    let waiter = waiting(&client, "k");
-    in_line(&client, "k", 1).await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waiter).await.unwrap().unwrap());
-    let access = Access::default();
-    let report = leasehold_postgres::Postgres.examine(&url, &access).await;
+    let (held, waiter) = contended(&client, &client, "k").await;
+    drop(hand_over(held, waiter).await);
+    let report = examine(&url, &Access::default()).await;
     assert!(report.unwrap().worst() < Severity::Unsafe);
 }
 
@@ -114,38 +98,22 @@ async fn a_schema_has_any_name() {
 /// takes no more, behind a step that it has taken.
 #[tokio::test]
 async fn a_step_whose_ring_is_not_taken_is_taken() {
-    struct Ignored;
-    impl PushSink for Ignored {
-        fn push(&self, _: Push) {}
-    }
     let fresh = Fresh::direct();
     let (holder, waiter) = (fresh.client().await, fresh.client().await);
-    let _listening = waiter.listen(Arc::new(Ignored)).await.unwrap();
-    let claim = |number, store: &dyn LockStore| Claim {
-        inbox: Some(store.inbox().clone()),
-        ..Claim::new(id(number), Mode::EXCLUSIVE, LIMIT)
-    };
+    let _listening = waiter.listen(sink().0).await.unwrap();
     let k = key("k");
-    holder.claim(&k, &claim(1, &*holder)).await.unwrap();
-    waiter.claim(&k, &claim(2, &*waiter)).await.unwrap();
+    claimed(&*holder, &k, 1).await;
+    claimed(&*waiter, &k, 2).await;
     assert_eq!(holder.inspect(&k).await.unwrap().waiters.len(), 1);
     let full =
         "create or replace function {schema}.notify(wanted text, inboxes text[], mask bigint)
         returns void language plpgsql as $$ begin raise exception using errcode = '54000',
             message = 'too many notifications in the NOTIFY queue'; end $$";
     sql(fresh.url().await, full);
-    let release = Release {
-        id: id(1),
-        hand_off: true,
-        settled: true,
-        unused: false,
-    };
-    holder.release(&k, &release).await.unwrap();
+    holder.release(&k, &settled(id(1))).await.unwrap();
     let seen = holder.inspect(&k).await.unwrap();
-    assert!(
-        seen.waiters.is_empty() && seen.holders.len() == 1,
-        "{seen:?}"
-    );
+    let passed = seen.waiters.is_empty() && seen.holders.len() == 1;
+    assert!(passed, "{seen:?}");
 }
 
 /// Two that make it at once are told that one has made it, and the other found it.
@@ -154,8 +122,8 @@ async fn two_make_one_schema() {
     let fresh = Fresh::direct();
     let (one, other) = tokio::join!(init(fresh.bare_url()), init(fresh.bare_url()));
     let made = [one.unwrap(), other.unwrap()];
-    assert!(made.contains(&leasehold::Marked::New), "{made:?}");
-    assert!(made.contains(&leasehold::Marked::Already), "{made:?}");
+    assert!(made.contains(&Marked::New), "{made:?}");
+    assert!(made.contains(&Marked::Already), "{made:?}");
 }
 
 /// What cannot be read is left as it is, and other keys go on.
@@ -164,23 +132,17 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
-    let lock = async |key: &str| client.mutex(key).unwrap().try_lock().await;
     for key in ["format", "torn", "cut", "fine"] {
-        let lease = lock(key).await.unwrap().expect("free");
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(try_lock(&client, key).await.expect("free")).await;
     }
-    sql(
-        &url,
-        "update {schema}.keys set format = 7 where key = 'format'",
-    );
-    sql(
-        &url,
-        "update {schema}.keys set tail = overlay(tail placing '\\x00' from 40) where key = 'torn'",
-    );
-    sql(
-        &url,
-        "update {schema}.keys set tail = substring(tail from 1 for 50) where key = 'cut'",
-    );
+    for (key, broken) in [
+        ("format", "format = 7"),
+        ("torn", "tail = overlay(tail placing '\\x00' from 40)"),
+        ("cut", "tail = substring(tail from 1 for 50)"),
+    ] {
+        let update = format!("update {{schema}}.keys set {broken} where key = '{key}'");
+        sql(&url, &update);
+    }
     let rows = "select key, format, md5(tail), md5(base) from {schema}.keys where key <> 'fine'";
     let before = sql(&url, rows);
     let other = fresh.connect().await;
@@ -193,9 +155,8 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
         assert_eq!(error.kind(), kind, "{key}: {error}");
     }
     let both = other.multi(["fine", "format"]).unwrap();
-    let error = both.try_lock().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("format 7"), "{error}");
+    let refused = both.try_lock().await;
+    fails(refused, ErrorKind::Unsupported, &["format 7"]);
     assert_eq!(sql(&url, rows), before, "nothing was changed");
     let _held = try_lock(&other, "fine").await.expect("free");
     let listed = other.list("*").await.unwrap();
@@ -207,17 +168,9 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
 #[tokio::test]
 async fn a_role_without_rights_is_told_what_to_grant() {
     let fresh = Fresh::direct();
-    let url = fresh.url().await.to_owned();
-    let name = format!("poor_{}", schema(&url));
-    sql(&url, &format!("create role {name} login"));
-    let theirs = url.replace("postgres@", &format!("{name}@"));
-    let error = leasehold::connect(&theirs).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    let grants = error.hint().unwrap().replace("ROLE", &name);
-    sql(&url, &grants);
-    let client = leasehold::connect(&theirs).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let url = fresh.url().await;
+    let theirs = granted_role(url, "poor", &[]).await;
+    use_once(&leasehold::connect(&theirs).await.unwrap(), "k").await;
 }
 
 /// A crash of the server loses nothing, and no waiter is forgotten.
@@ -226,16 +179,13 @@ async fn a_server_that_is_killed_has_kept_all() {
     let server = Postgres::start();
     let fresh = Fresh::at(&server.url(), "");
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
-    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
-    let wait = waiting(&waiter, "k");
-    in_line(&holder, "k", 1).await;
+    let (lease, wait) = contended(&holder, &waiter, "k").await;
     server.kill();
     assert!(lease.is_valid());
     server.start_again();
     let released = soon("a release", lease.release()).await.unwrap();
     assert_eq!(released, Released::Held);
-    let next = soon("the grant", wait).await.unwrap().unwrap();
-    assert_eq!(next.release().await.unwrap(), Released::Held);
+    give_back(granted(wait).await).await;
 }
 
 #[tokio::test]
@@ -243,22 +193,19 @@ async fn who_gets_no_connection_is_told_what_to_raise() {
     let server = Postgres::start_with("max_connections = 10");
     let fresh = Fresh::at(&server.url(), "");
     let url = fresh.url().await;
+    let connect = async || leasehold::connect(url).await;
     let mut clients = Vec::new();
     let error = loop {
-        match leasehold::connect(url).await {
+        match connect().await {
             Ok(client) => clients.push(client),
             Err(error) => break error,
         }
         assert!(clients.len() <= 10, "more than the server lets in");
     };
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    let hint = error.hint().unwrap();
-    assert!(hint.contains("max_connections"), "{hint}");
+    is_error(&error, ErrorKind::Unavailable, &[]);
+    hints(&error, "max_connections");
     clients.pop();
-    until("there is room again", async || {
-        leasehold::connect(url).await.is_ok()
-    })
-    .await;
+    until("there is room again", async || connect().await.is_ok()).await;
 }
 
 /// A crash can undo what was committed without the disk. Nobody goes on from what is not there.
@@ -267,40 +214,31 @@ async fn a_server_that_has_forgotten_steps_is_read_anew() {
     let server = Postgres::start();
     let fresh = Fresh::at(&server.url(), "&commit=async");
     let (one, other) = (fresh.connect().await, fresh.connect().await);
-    let take = async |client: &Client, key: &str| {
-        let lease = client.mutex(key).unwrap().lock().await.unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
-    };
-    take(&one, "k").await;
+    use_once(&one, "k").await;
     server.sql("checkpoint");
     // From here on nobody writes to the disk what was not waited for.
     let writer = "select pid from pg_stat_activity where backend_type = 'walwriter'";
     let writer = Pid::from_raw(server.sql(writer).parse().unwrap()).unwrap();
     kill_process(writer, Signal::STOP).unwrap();
     let rows = "select sum(octet_length(tail)) from {schema}.keys";
-    let before = sql(fresh.bare_url(), rows);
+    let rows = || sql(fresh.bare_url(), rows);
+    let before = rows();
     for _ in 0..3 {
-        take(&one, "k").await;
-        take(&other, "k").await;
+        use_once(&one, "k").await;
+        use_once(&other, "k").await;
     }
     server.kill();
     server.start_again();
-    assert_eq!(
-        sql(fresh.bare_url(), rows),
-        before,
-        "the last steps are forgotten"
-    );
+    assert_eq!(rows(), before, "the last steps are forgotten");
     // As many as were forgotten, so that only the start of the server tells.
     for _ in 0..3 {
-        take(&other, "k").await;
-        take(&one, "k").await;
+        use_once(&other, "k").await;
+        use_once(&one, "k").await;
     }
-    let seen = [
-        one.inspect("k").await.unwrap(),
-        other.inspect("k").await.unwrap(),
-    ];
-    let anew = fresh.connect().await.inspect("k").await.unwrap();
-    assert_eq!(seen.map(|one| one.last_token), [anew.last_token; 2]);
+    let anew = fresh.connect().await;
+    let last = async |client: &Client| client.inspect("k").await.unwrap().last_token;
+    let seen = [last(&one).await, last(&other).await];
+    assert_eq!(seen, [last(&anew).await; 2]);
 }
 
 /// All sessions end, as when a pooler or a failing node is replaced.
@@ -309,9 +247,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
-    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
-    let wait = waiting(&waiter, "k");
-    in_line(&holder, "k", 1).await;
+    let (lease, wait) = contended(&holder, &waiter, "k").await;
     listens(&url).await;
     sql(
         &url,
@@ -319,9 +255,7 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
                where application_name = 'leasehold' and query ilike '%\"{schema}\".clock%'",
     );
     listens(&url).await;
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = soon("the grant", wait).await.unwrap().unwrap();
-    assert!(next.is_valid());
+    assert!(hand_over(lease, wait).await.is_valid());
 }
 
 /// Until that client's session that listens shows that it lives.
@@ -340,17 +274,11 @@ async fn who_cannot_hear_asks() {
     let fresh = Fresh::at(&pooler.url(), "");
     let log = Log::start();
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
-    let lease = holder.mutex("k").unwrap().lock().await.unwrap();
-    let wait = waiting(&waiter, "k");
-    in_line(&holder, "k", 1).await;
-    let said = async || {
-        !log.lines("four times a second; name a way past it")
-            .is_empty()
-    };
+    let (lease, wait) = contended(&holder, &waiter, "k").await;
+    let what = "four times a second; name a way past it";
+    let said = async || !log.lines(what).is_empty();
     until("it is said what to set", said).await;
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = soon("the grant", wait).await.unwrap().unwrap();
-    assert_eq!(next.release().await.unwrap(), Released::Held);
+    give_back(hand_over(lease, wait).await).await;
     // No lock of a session is left at the pooler's connections.
     let left = "select count(*) from pg_locks where locktype = 'advisory'";
     assert_eq!(server.sql(left), "0");
@@ -358,8 +286,7 @@ async fn who_cannot_hear_asks() {
 
 fn guard(url: &str, key: &str, token: Token) -> std::process::Output {
     let call = format!("select {}.guard('{key}', {})", schema(url), token.get());
-    let mut psql = psql(url.split('?').next().unwrap(), &call);
-    psql.output().expect("psql runs")
+    psql(database(url), &call).output().expect("psql runs")
 }
 
 /// A stale holder's transaction fails as a whole; two of one token do not.
@@ -368,35 +295,26 @@ async fn a_transaction_is_fenced() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
-    let lock = client.mutex("orders/42").unwrap();
-    let lease = lock.lock().await.unwrap();
+    let passes = |key, token| guard(&url, key, token).status.success();
+    let lease = lock(&client, "orders/42").await;
     let stale = lease.token();
-    assert!(guard(&url, "orders/42", stale).status.success());
-    assert!(
-        guard(&url, "orders/42", stale).status.success(),
-        "once more with one token"
-    );
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let lease = lock.lock().await.unwrap();
-    assert!(guard(&url, "orders/42", lease.token()).status.success());
+    assert!(passes("orders/42", stale));
+    assert!(passes("orders/42", stale), "once more with one token");
+    give_back(lease).await;
+    let lease = lock(&client, "orders/42").await;
+    assert!(passes("orders/42", lease.token()));
     let refused = guard(&url, "orders/42", stale);
     assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        said.contains("a later holder of 'orders/42' has been here"),
-        "{said}"
-    );
-    assert!(
-        guard(&url, "orders/43", stale).status.success(),
-        "another key"
-    );
+    let said = String::from_utf8_lossy(&refused.stderr);
+    says(said, ["a later holder of 'orders/42' has been here"]);
+    assert!(passes("orders/43", stale), "another key");
     sql(&url, "create table {schema}.work (done int)");
     let work = format!(
         "begin; select {{schema}}.guard('orders/42', {}); insert into {{schema}}.work values (1); commit",
         stale.get()
     );
     let work = work.replace("{schema}", schema(&url));
-    let failed = psql(url.split('?').next().unwrap(), &work).output();
+    let failed = psql(database(&url), &work).output();
     assert!(!failed.expect("psql runs").status.success());
     assert_eq!(sql(&url, "select count(*) from {schema}.work"), "0");
     let code = "do $$ begin perform {schema}.guard('orders/42', 1); \
@@ -426,9 +344,9 @@ async fn idle_keys_go() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&client, "k").await;
     let token = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
     let two_hours = Duration::from_secs(2 * 3600);
     let held = client.mutex("held").unwrap().with_ttl(two_hours);
     let held = held.lock().await.unwrap();
@@ -442,8 +360,7 @@ async fn idle_keys_go() {
     })
     .await;
     held.renew().await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    assert!(lease.token() > token);
+    assert!(lock(&client, "k").await.token() > token);
     drop(held);
 }
 
@@ -491,9 +408,9 @@ async fn connections_are_encrypted() {
         (format!("sslmode=verify-full&ca={ca}"), true),
     ] {
         let client = leasehold::connect(with(&params)).await.unwrap();
-        let lease = client.mutex("k").unwrap().lock().await.unwrap();
+        let lease = lock(&client, "k").await;
         assert_eq!(server.sql(encrypted) != "0", is_encrypted, "{params}");
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(lease).await;
         drop(client);
         let gone = "select count(*) from pg_stat_activity where application_name = 'leasehold'";
         until("the connections to end", async || server.sql(gone) == "0").await;
@@ -505,16 +422,12 @@ async fn connections_are_encrypted() {
         "sslmode=verify-full".to_owned(),
         format!("sslmode=verify-full&ca={}", other.authority.path.display()),
     ] {
-        let error = leasehold::connect(with(&params)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        assert!(error.to_string().contains("certificate"), "{error}");
+        let refused = leasehold::connect(with(&params)).await;
+        fails(refused, ErrorKind::Unavailable, &["certificate"]);
     }
-    let plain = Postgres::shared().url();
-    let error = leasehold::connect(format!("{plain}?sslmode=require"))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains("TLS"), "{error}");
+    let plain = format!("{}?sslmode=require", Postgres::shared().url());
+    let refused = leasehold::connect(plain).await;
+    fails(refused, ErrorKind::Refused, &["TLS"]);
 }
 
 /// Who hears nothing tries again: it may have been the network.
@@ -525,28 +438,24 @@ async fn who_could_not_hear_hears_later() {
     let fresh = Fresh::at(&server.url(), &format!("&listen={}", bouncer.url()));
     let url = fresh.url().await.to_owned();
     let (client, other) = (fresh.connect().await, fresh.connect().await);
-    let before = other.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&client, "k");
-    in_line(&other, "k", 1).await;
+    let (before, waiter) = contended(&other, &client, "k").await;
     let held = "select count(*) from pg_locks where locktype = 'advisory'";
     assert_eq!(sql(&url, held), "0", "nobody is heard");
     bouncer.kill();
     bouncer.configure(&server, "pool_mode = session");
     bouncer.start_again(&server);
     until("they are heard", async || sql(&url, held) != "0").await;
-    assert_eq!(before.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waiter).await.unwrap().unwrap());
+    drop(hand_over(before, waiter).await);
 }
 
 /// Locks and releases keys of their own, with a task each.
 async fn use_keys(client: &Client, keys: std::ops::Range<u32>) {
     let mut tasks = JoinSet::new();
     for number in keys {
-        let lock = client.mutex(format!("k{number}")).unwrap();
+        let client = client.clone();
         tasks.spawn(async move {
             for _ in 0..5 {
-                let lease = lock.lock().await.unwrap();
-                assert_eq!(lease.release().await.unwrap(), Released::Held);
+                use_once(&client, &format!("k{number}")).await;
             }
         });
     }
@@ -608,8 +517,7 @@ async fn a_row_stays_short_however_its_steps_are_sent() {
     let since_base = "tail_at + octet_length(tail) - base_at";
 
     for _ in 0..10 {
-        let lease = try_lock(&one, "alone").await.unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(try_lock(&one, "alone").await.unwrap()).await;
     }
     use_keys(&one, 0..64).await;
     use_keys(&one, 0..64).await;
@@ -627,12 +535,11 @@ async fn a_row_stays_short_however_its_steps_are_sent() {
     }
     let last = leases.pop().unwrap();
     for lease in leases {
-        let lease = soon("the grant", lease).await.unwrap().unwrap();
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(granted(lease).await).await;
     }
-    let last = soon("the last grant", last).await.unwrap().unwrap();
+    let last = granted(last).await;
     assert!(longest(since_base, "rung") < 2048);
-    assert_eq!(last.release().await.unwrap(), Released::Held);
+    give_back(last).await;
 
     // One entry that is longer than all that follows.
     let held = try_lock(&one, "burst").await.unwrap();
@@ -674,12 +581,8 @@ async fn what_goes_together_lets_one_in_at_a_time() {
         }
     }
     soon("all tasks", tasks.join_all()).await;
-    assert!(
-        counts
-            .iter()
-            .all(|count| count.load(Ordering::Relaxed) == 30),
-        "{counts:?}"
-    );
+    let mut done = counts.iter().map(|count| count.load(Ordering::Relaxed));
+    assert!(done.all(|count| count == 30), "{counts:?}");
 }
 
 /// A row that somebody keeps locked, by hand for instance, is waited for by those who ask for its key.
@@ -693,8 +596,7 @@ async fn rows_that_are_kept_locked_hold_up_no_other() {
     let kept = "begin; select 1 from {schema}.keys where key in ('k0', 'k1', 'k2', 'k3') \
                 for update; select pg_sleep(60)";
     let kept = kept.replace("{schema}", schema(&url));
-    let database = url.split('?').next().unwrap();
-    let mut psql = psql(database, &kept)
+    let mut psql = psql(database(&url), &kept)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -710,7 +612,7 @@ async fn rows_that_are_kept_locked_hold_up_no_other() {
     sql(&url, end);
     psql.wait().unwrap();
     for waits in wait {
-        drop(soon("the grant", waits).await.unwrap().unwrap());
+        drop(granted(waits).await);
     }
 }
 
@@ -718,24 +620,17 @@ async fn rows_that_are_kept_locked_hold_up_no_other() {
 /// asked meanwhile, and travels with it, is answered.
 #[tokio::test]
 async fn who_gives_up_takes_nobody_along() {
-    use leasehold_store::contract::Fixture as _;
     let store = Fresh::direct().client().await;
     let others = (0..8).map(|number| {
         let store = store.clone();
         async move {
-            let key = Key::new(format!("k{number}")).unwrap();
+            let key = key(&format!("k{number}"));
             for round in 0..60 {
-                let id = ClaimId::from_random(1 + number * 1000 + round);
+                let id = id(1 + number * 1000 + round);
                 let claim = Claim::new(id.clone(), Mode::EXCLUSIVE, Duration::from_secs(30));
                 store.step(&key, &Command::Claim(claim)).await?;
                 store.inspect(&key).await?;
-                let release = Release {
-                    id,
-                    hand_off: true,
-                    settled: true,
-                    unused: false,
-                };
-                store.step(&key, &Command::Release(release)).await?;
+                store.step(&key, &Command::Release(settled(id))).await?;
             }
             Ok::<_, leasehold::StoreError>(())
         }
@@ -743,12 +638,12 @@ async fn who_gives_up_takes_nobody_along() {
     let mut others = std::pin::pin!(try_join_all(others));
     let mut given_up = 0;
     let done = loop {
-        let id = ClaimId::from_random(1_000_000 + given_up);
+        let id = id(1_000_000 + given_up);
         let claim = Claim {
             wait: false,
             ..Claim::new(id, Mode::EXCLUSIVE, Duration::from_millis(50))
         };
-        let parts = [(Key::new("one").unwrap(), claim)];
+        let parts = [(key("one"), claim)];
         tokio::select! {
             biased;
             done = &mut others => break done,
@@ -779,7 +674,7 @@ async fn until_an_outage(mutex: &Mutex, said: &str) {
     until(said, async || {
         let error = mutex.is_locked().await.err();
         error.is_some_and(|error| {
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            is_error(&error, ErrorKind::Unavailable, &[]);
             error.to_string().contains(said)
         })
     })
@@ -793,10 +688,8 @@ async fn credentials_are_asked_for_at_each_connection() {
     let fresh = Fresh::direct();
     let url = fresh.url().await;
     let role = role(url, "app");
-    let (asked, has_ended) = (
-        Arc::new(AtomicU64::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let asked = Arc::new(AtomicU64::new(0));
+    let has_ended = Arc::new(AtomicBool::new(false));
     let provider = CredentialsProvider::new({
         let (asked, has_ended, role) = (asked.clone(), has_ended.clone(), role.clone());
         move || {
@@ -816,10 +709,7 @@ async fn credentials_are_asked_for_at_each_connection() {
     end_sessions(url, &role);
     until_an_outage(&mutex, "nobody_here").await;
     has_ended.store(false, Ordering::Relaxed);
-    assert_eq!(
-        mutex.lock().await.unwrap().release().await.unwrap(),
-        Released::Held
-    );
+    use_once(&client, "k").await;
 }
 
 /// It is read with each connection; while it is replaced, that is an outage. A session that listens with
@@ -831,33 +721,23 @@ async fn a_password_file_is_read_at_each_connection() {
     let (app, ear) = (role(url, "app"), role(url, "ear"));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "secret").unwrap();
-    let listen = url.split('?').next().unwrap();
-    let listen = listen.replace("postgres@", &format!("{ear}:own@"));
+    let listen = database(url).replace("postgres@", &format!("{ear}:own@"));
     let open = async |path: &Path| {
         let builder = Client::builder().store(format!("{url}&listen={listen}"));
         builder.user(&app).password_file(path).connect().await
     };
     let client = open(file.path()).await.unwrap();
-    let held = try_lock(&client, "k").await.expect("free");
-    let waits = waiting(&client, "k");
-    in_line(&client, "k", 1).await;
-    let listens = "select count(*) from pg_stat_activity where usename = ";
-    until("it listens", async || {
-        sql(url, &format!("{listens}'{ear}'")) == "1"
-    })
-    .await;
+    let (held, waits) = contended(&client, &client, "k").await;
+    let listens = format!("select count(*) from pg_stat_activity where usename = '{ear}'");
+    until("it listens", async || sql(url, &listens) == "1").await;
     let gone = file.path().with_extension("gone");
     std::fs::rename(file.path(), &gone).unwrap();
     end_sessions(url, &app);
     until_an_outage(&client.mutex("l").unwrap(), "cannot read the password file").await;
     // Who begins with it may have the wrong one.
-    assert_eq!(
-        open(file.path()).await.unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    fails(open(file.path()).await, ErrorKind::Invalid, &[]);
     std::fs::rename(&gone, file.path()).unwrap();
     let released = async { while held.renew().await.is_err() {} };
     soon("a renewal", released).await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waits).await.unwrap().unwrap());
+    drop(hand_over(held, waits).await);
 }

@@ -5,33 +5,18 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, Released, Settings};
-use leasehold_store::access::Access;
-use leasehold_store::scheme::Scheme as _;
+use leasehold::doctor::examine;
+use leasehold::{Access, Client, ErrorKind, Settings};
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::timeout;
 
-use super::postgres_server::{schema, sql};
-use super::postgres_store::Fresh;
+use super::postgres_server::{granted_role, schema, sql};
+use super::postgres_store::{Fresh, init};
+use super::steps::{contended, fails, hand_over, hints, lock, use_once};
 use super::support::{LIMIT, in_line, soon, until, waiting};
-
-/// The same for a role of its own, which may use the locks.
-async fn as_role(fresh: &Fresh, settings: &[&str]) -> String {
-    let url = fresh.url().await;
-    let role = format!("set_{}", schema(url));
-    sql(url, &format!("create role {role} login"));
-    for setting in settings {
-        sql(url, &format!("alter role {role} set {setting}"));
-    }
-    let theirs = url.replace("postgres@", &format!("{role}@"));
-    let error = leasehold::connect(&theirs).await.unwrap_err();
-    let grants = error.hint().expect("what to grant").replace("ROLE", &role);
-    sql(url, &grants);
-    theirs
-}
 
 /// Who is in the way of others tries again, and keeps its place.
 #[tokio::test]
@@ -42,33 +27,28 @@ async fn a_lock_that_came_too_late_is_waited_for() {
         "lock_timeout = '200ms'",
         "default_transaction_isolation = 'repeatable read'",
     ];
-    let url = as_role(&fresh, &strict).await;
+    let url = granted_role(fresh.url().await, "set", &strict).await;
     let client = leasehold::connect(&url).await.unwrap();
-    let holder = client.mutex("k").unwrap().lock().await.unwrap();
+    let holder = lock(&client, "k").await;
     let keys = format!("{}.keys", schema(&url));
     let locked = format!("begin; lock table {keys} in exclusive mode; select pg_sleep(600)");
     let _session = Process::spawn(psql(&server.url(), &locked));
     let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
     until("the table is locked", async || server.sql(asleep) == "1").await;
     let waiter = waiting(&client, "k");
-    until("it came too late", async || {
-        server.log().contains("lock timeout")
-    })
-    .await;
+    let late = async || server.log().contains("lock timeout");
+    until("it came too late", late).await;
     let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'";
     server.sql(end);
     in_line(&client, "k", 1).await;
-    assert_eq!(holder.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waiter).await.unwrap().unwrap());
+    drop(hand_over(holder, waiter).await);
 
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let client = leasehold::connect(&url).await.unwrap();
-        let lock = client.mutex("hot").unwrap();
         tasks.spawn(async move {
             for _ in 0..5 {
-                let lease = lock.lock().await.unwrap();
-                assert_eq!(lease.release().await.unwrap(), Released::Held);
+                use_once(&client, "hot").await;
             }
         });
     }
@@ -90,27 +70,18 @@ async fn functions_of_others_are_not_taken_for_the_servers() {
         "pg_stat_get_dead_tuples(regclass) returns bigint",
         "int8send(int) returns bytea",
     ] {
-        sql(
-            &admin,
-            &format!("create function {strange}.{function} {body}"),
-        );
+        let create = format!("create function {strange}.{function} {body}");
+        sql(&admin, &create);
     }
     let path = format!("search_path = {strange}, public");
-    let url = as_role(&fresh, &[&path]).await;
-    sql(
-        &admin,
-        &format!("grant usage on schema {strange} to public"),
-    );
+    let url = granted_role(&admin, "set", &[&path]).await;
+    let usage = format!("grant usage on schema {strange} to public");
+    sql(&admin, &usage);
     let client = leasehold::connect(&url).await.unwrap();
-    let holder = client.mutex("k").unwrap().lock().await.unwrap();
     let other = leasehold::connect(&url).await.unwrap();
-    let waiter = waiting(&other, "k");
-    in_line(&client, "k", 1).await;
-    assert_eq!(holder.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", waiter).await.unwrap().unwrap());
-    let access = Access::default();
-    let report = leasehold_postgres::Postgres.examine(&url, &access).await;
-    let report = report.unwrap();
+    let (holder, waiter) = contended(&client, &other, "k").await;
+    drop(hand_over(holder, waiter).await);
+    let report = examine(&url, &Access::default()).await.unwrap();
     assert!(!report.promise.starts_with("Nothing"), "{report:?}");
 
     // The procedure commits, and what has a path of its own may not: it names nothing that is ambiguous.
@@ -141,10 +112,8 @@ async fn what_waits_for_a_new_key_holds_no_other() {
     let _batch = Process::spawn(psql(&server.url(), &named(&each)));
     let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
     until("a batch waits for it", async || server.sql(waits) == "1").await;
-    sql(
-        url,
-        "select 1 from {schema}.keys where key = 'held' for update nowait",
-    );
+    let held = "select 1 from {schema}.keys where key = 'held' for update nowait";
+    sql(url, held);
 }
 
 /// One that accepts connections and says nothing leaves time for the next.
@@ -152,51 +121,37 @@ async fn what_waits_for_a_new_key_holds_no_other() {
 async fn a_host_that_does_not_answer_is_passed_over() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let fresh = Fresh::direct();
-    let url = fresh.url().await;
-    let both = url.replace(
-        "postgres@",
-        &format!("postgres@{},", silent.local_addr().unwrap()),
-    );
+    let first = format!("postgres@{},", silent.local_addr().unwrap());
+    let both = fresh.url().await.replace("postgres@", &first);
     let limit = Duration::from_secs(6);
     let client = leasehold::connect(format!("{both}&connect_timeout=6s"));
     let client = timeout(limit, client).await.expect("time for the next");
-    let lease = client.unwrap().mutex("k").unwrap().lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    use_once(&client.unwrap(), "k").await;
 }
 
 /// A planned switch: the server that had the locks takes no more writes.
 #[tokio::test]
 async fn a_host_that_becomes_read_only_is_left() {
     let servers = [(); 2].map(|()| Postgres::start_with("fsync = off"));
-    for server in &servers {
-        let url = format!("{}?schema=locks", server.url());
-        let access = Access::default();
-        let made = leasehold_postgres::Postgres.initialise(&url, &access);
-        made.await.unwrap();
+    let [alone, other] = servers.each_ref().map(|it| it.url() + "?schema=locks");
+    for url in [&alone, &other] {
+        init(url).await.unwrap();
     }
     let first = format!("postgres@{},", servers[0].address());
-    let url = servers[1].url().replace("postgres@", &first);
-    let client = leasehold::connect(format!("{url}?schema=locks"))
-        .await
-        .unwrap();
-    let lock = client.mutex("k").unwrap();
-    assert_eq!(
-        lock.lock().await.unwrap().release().await.unwrap(),
-        Released::Held
-    );
+    let both = other.replace("postgres@", &first);
+    let client = leasehold::connect(both).await.unwrap();
+    use_once(&client, "k").await;
     servers[0].sql("alter system set default_transaction_read_only = on");
     servers[0].sql("select pg_reload_conf()");
     let setting = "show default_transaction_read_only";
     until("it is read-only", async || servers[0].sql(setting) == "on").await;
-    drop(soon("the other server", lock.lock()).await.unwrap());
+    drop(soon("the other server", lock(&client, "k")).await);
     let used = "select count(*) from locks.keys where key = 'k'";
     until("it is used", async || servers[1].sql(used) == "1").await;
 
-    let alone = format!("{}?schema=locks", servers[0].url());
-    let error = leasehold::connect(alone).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("read-only"), "{error}");
-    assert!(error.hint().unwrap().contains("all hosts"), "{error:?}");
+    let refused = leasehold::connect(alone).await;
+    let error = fails(refused, ErrorKind::Unavailable, &["read-only"]);
+    hints(&error, "all hosts");
 }
 
 /// What waiting does not mend is said at once.
@@ -213,9 +168,8 @@ async fn a_password_that_is_missing_is_not_waited_for() {
         }
     });
     let url = format!("postgres://nobody@{address}/nowhere?sslmode=disable");
-    let error = leasehold::connect(url).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains("wants a password"), "{error}");
+    let refused = leasehold::connect(url).await;
+    fails(refused, ErrorKind::Refused, &["wants a password"]);
 }
 
 /// Who owns a schema need not be allowed to make one.
@@ -226,13 +180,9 @@ async fn a_schema_that_was_made_for_a_role_is_filled() {
     let owner = "create role filler login; create schema made authorization filler";
     sql_at(&database, owner);
     let url = database.replace("postgres@", "filler@") + "?schema=made";
-    let access = Access::default();
-    leasehold_postgres::Postgres
-        .initialise(&url, &access)
-        .await
-        .unwrap();
+    init(&url).await.unwrap();
     let client = leasehold::connect(&url).await.unwrap();
-    drop(client.mutex("k").unwrap().lock().await.unwrap());
+    drop(lock(&client, "k").await);
 }
 
 /// What helps is no right to a schema that is not there.
@@ -242,14 +192,8 @@ async fn who_may_not_make_a_schema_is_told_who_can() {
     let database = server.url_of(&server.database());
     sql_at(&database, "create role guest login");
     let url = database.replace("postgres@", "guest@") + "?schema=made";
-    let access = Access::default();
-    let made = leasehold_postgres::Postgres.initialise(&url, &access).await;
-    let error = match made {
-        Ok(mut servers) => servers.remove(0).outcome.unwrap_err(),
-        Err(error) => error,
-    };
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.hint().unwrap().contains("--dry-run"), "{error:?}");
+    let error = fails(init(&url).await, ErrorKind::Refused, &[]);
+    hints(&error, "--dry-run");
 }
 
 /// A crash of one process of the server takes back commits that did not wait for the disk, and what is
@@ -265,15 +209,10 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     let later = later.connect().await.unwrap();
     let proxy = Proxy::start(server.address());
     let port = |port: u16| format!("127.0.0.1:{port}");
-    let far = fresh
-        .bare_url()
-        .replace(&port(server.port()), &port(proxy.port()));
+    let (near, far) = (port(server.port()), port(proxy.port()));
+    let far = fresh.bare_url().replace(&near, &far);
     let former = leasehold::connect(far).await.unwrap();
-    let lock = former.mutex("k").unwrap();
-    assert_eq!(
-        lock.lock().await.unwrap().release().await.unwrap(),
-        Released::Held
-    );
+    use_once(&former, "k").await;
     server.sql("checkpoint");
     // These write what has been committed.
     let writers = ["walwriter", "background writer", "checkpointer"];
@@ -284,7 +223,7 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     for writer in writers {
         kill_process(writer, Signal::STOP).unwrap();
     }
-    let lost = lock.lock().await.unwrap();
+    let lost = lock(&former, "k").await;
     let end = "select tail_at + octet_length(tail) from {schema}.keys where key = 'k'";
     let end = || sql(fresh.bare_url(), end);
     let ended = end();
@@ -297,9 +236,7 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     }
     until("the server to recover", async || starts() > before).await;
     assert_ne!(end(), ended, "the commit is undone");
-    let lease = soon("a grant", later.mutex("k").unwrap().lock())
-        .await
-        .unwrap();
+    let lease = soon("a grant", lock(&later, "k")).await;
     assert_eq!(end(), ended, "as long as the one that is undone");
     proxy.accept();
     soon("the former learns of it", async {

@@ -6,7 +6,8 @@ use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_testkit::postgres::Postgres;
 
 use super::postgres_store::Fresh;
-use super::support::{in_line, soon, until, waiting};
+use super::steps::{contended, fails, give_back, granted, hand_over, hints, use_once};
+use super::support::{until, waiting};
 
 /// A server with a standby that has each commit.
 struct Pair {
@@ -81,22 +82,17 @@ impl Pair {
 #[tokio::test]
 async fn a_server_that_waits_for_too_few_is_refused() {
     let pair = Pair::start().await;
-    let error = pair.connect("2").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    let said = error.to_string();
-    assert!(said.contains("acknowledge=2 is wanted"), "{said}");
-    assert!(said.contains("waits for 1 standby"), "{said}");
-    let hint = error.hint().unwrap();
-    assert!(hint.contains("'ANY 2 (*)'"), "{hint}");
+    let refused = pair.connect("2").await;
+    let said = ["acknowledge=2 is wanted", "waits for 1 standby"];
+    let error = fails(refused, ErrorKind::Refused, &said);
+    hints(&error, "'ANY 2 (*)'");
     pair.wait_for("ANY 1 (*)").await;
     let client = pair.connect("1").await.unwrap();
-    let lock = client.mutex("k").unwrap();
-    let lease = lock.lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    use_once(&client, "k").await;
     // Each step looks, whatever was so when it connected.
     pair.wait_for("").await;
-    let error = lock.lock().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let refused = client.mutex("k").unwrap().lock().await;
+    fails(refused, ErrorKind::Refused, &[]);
     let held = pair.connect("none").await.unwrap().inspect("k").await;
     assert!(held.unwrap().holders.is_empty());
 }
@@ -137,8 +133,7 @@ async fn a_grant_that_no_standby_has_does_not_count() {
     }
     let client = pair.connect("1").await.unwrap();
     let observer = pair.connect("none").await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    use_once(&client, "k").await;
     pair.standby.pause();
     let waits = waiting(&client, "k");
     pair.cancel_a_step().await;
@@ -150,7 +145,7 @@ async fn a_grant_that_no_standby_has_does_not_count() {
     pair.cancel_a_step().await;
     assert!(!waits.is_finished());
     pair.standby.resume();
-    drop(soon("the grant", waits).await.unwrap().unwrap());
+    drop(granted(waits).await);
 }
 
 #[tokio::test]
@@ -158,18 +153,10 @@ async fn a_hand_off_that_no_standby_has_does_not_count() {
     let pair = Pair::start().await;
     let client = pair.connect("1").await.unwrap();
     let other = pair.connect("none").await.unwrap();
-    let hold = async || {
-        let lease = other.mutex("k").unwrap().lock().await.unwrap();
-        let waits = waiting(&client, "k");
-        in_line(&other, "k", 1).await;
-        (lease, waits)
-    };
     // From the first time on, the client that waits is rung.
-    let (lease, waits) = hold().await;
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let lease = soon("the first grant", waits).await.unwrap().unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let (lease, waits) = hold().await;
+    let (lease, waits) = contended(&other, &client, "k").await;
+    give_back(hand_over(lease, waits).await).await;
+    let (lease, waits) = contended(&other, &client, "k").await;
     pair.standby.pause();
     let released = tokio::spawn(lease.release());
     // What waits besides is asked again.
@@ -184,5 +171,5 @@ async fn a_hand_off_that_no_standby_has_does_not_count() {
     pair.cancel_a_step().await;
     assert!(!waits.is_finished());
     pair.standby.resume();
-    drop(soon("the grant", waits).await.unwrap().unwrap());
+    drop(granted(waits).await);
 }

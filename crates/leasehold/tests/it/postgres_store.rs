@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use leasehold::Client;
 use leasehold::store::LockStore;
+use leasehold::{Client, Marked, StoreError};
 use leasehold_store::access::Access;
 use leasehold_store::contract::Fixture;
 use leasehold_store::scheme::Scheme as _;
@@ -42,29 +42,31 @@ impl Fresh {
     /// The URL of the store, whose schema is there.
     pub(crate) async fn url(&self) -> &str {
         let make = async || {
-            let access = Access::default();
-            let made = leasehold_postgres::Postgres.initialise(&self.url, &access);
-            made.await.expect("a schema");
+            init(&self.url).await.expect("a schema");
         };
         self.made.get_or_init(make).await;
         &self.url
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        leasehold::connect(self.url().await)
-            .await
-            .expect("a client")
+        let client = leasehold::connect(self.url().await).await;
+        client.expect("a client")
     }
+}
+
+/// Makes the schema of a store.
+pub(crate) async fn init(url: &str) -> Result<Marked, StoreError> {
+    let access = Access::default();
+    let made = leasehold_postgres::Postgres.initialise(url, &access);
+    made.await?.pop().expect("one server").outcome
 }
 
 #[async_trait]
 impl Fixture for Fresh {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let url = self.url().await;
-        let opened = leasehold_postgres::Postgres
-            .open(url, &Access::default())
-            .await;
-        opened.expect("a store").store
+        let access = Access::default();
+        let opened = leasehold_postgres::Postgres.open(self.url().await, &access);
+        opened.await.expect("a store").store
     }
 }
 

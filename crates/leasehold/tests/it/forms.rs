@@ -7,6 +7,8 @@ use leasehold::{
     Client, Error, ErrorKind, Lock, LockOptions, Mode, Owner, RenewalPolicy, blocking,
 };
 
+use crate::steps::{fails, is_error, lock};
+
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
 
@@ -126,45 +128,37 @@ async fn work_runs_in_every_form_for_threads() {
 #[tokio::test]
 async fn bad_options_are_told_by_whoever_acquires() {
     let (client, _) = clients().await;
-    let lock = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let untyped = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
+    let lease = lock(&client, "k").await;
     let parts = lease.parts().unwrap();
     let days = |days: u64| Duration::from_secs(days * 24 * 3600);
+    let (tiny, how) = (Duration::from_millis(1), LockOptions::new);
     type Option = fn(Lock, Duration) -> Lock;
+    let late: Option = |lock, _| lock.with_renewal(RenewalPolicy::Automatic(0.9));
     let bad: [(&str, Option, Duration); 5] = [
-        ("a TTL of 1ms", Lock::with_ttl, Duration::from_millis(1)),
+        ("a TTL of 1ms", Lock::with_ttl, tiny),
         ("a TTL of", Lock::with_ttl, days(2)),
-        (
-            "a maximum hold of 1ms",
-            Lock::with_max_hold,
-            Duration::from_millis(1),
-        ),
+        ("a maximum hold of 1ms", Lock::with_max_hold, tiny),
         ("a minimum hold of", Lock::with_min_hold, days(367)),
-        (
-            "renewal at 0.9",
-            |lock, _| lock.with_renewal(RenewalPolicy::Automatic(0.9)),
-            LONG,
-        ),
+        ("renewal at 0.9", late, LONG),
     ];
     for (said, option, value) in bad {
-        let lock = option(lock.clone(), value).with_min_hold(days(1000));
+        let lock = option(untyped.clone(), value).with_min_hold(days(1000));
         let both = lock.on_all(["k", "l"]).unwrap();
         let parts = parts.clone().into_any();
-        let errors = [
+        for error in [
             lock.lock().await.unwrap_err(),
             lock.try_lock().await.unwrap_err(),
             lock.lock_within(SHORT).await.unwrap_err(),
-            lock.lock_opts(LockOptions::new()).await.unwrap_err(),
+            lock.lock_opts(how()).await.unwrap_err(),
             lock.with_lock(async |_| ()).await.unwrap_err(),
             lock.adopt_by_force(&parts).await.unwrap_err(),
-            lock.recover(&parts, LockOptions::new()).await.unwrap_err(),
+            lock.recover(&parts, how()).await.unwrap_err(),
             lock.try_recover(&parts).await.unwrap_err(),
             both.lock().await.unwrap_err(),
             both.try_lock().await.unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert!(error.to_string().contains(said), "{error}");
+        ] {
+            is_error(&error, ErrorKind::Invalid, &[said]);
             assert!(error.hint().is_some(), "{error}");
         }
     }
@@ -173,94 +167,65 @@ async fn bad_options_are_told_by_whoever_acquires() {
     let permits = client.semaphore("s", 2).unwrap().with_ttl(days(2));
     for error in [
         pair.read().await.unwrap_err(),
-        pair.write_opts(LockOptions::new()).await.unwrap_err(),
+        pair.write_opts(how()).await.unwrap_err(),
         leader.campaign("me").await.unwrap_err(),
-        permits
-            .acquire_opts(2, LockOptions::new())
-            .await
-            .unwrap_err(),
+        permits.acquire_opts(2, how()).await.unwrap_err(),
     ] {
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        is_error(&error, ErrorKind::Invalid, &[]);
     }
     assert!(lease.is_valid(), "nobody has taken it over");
-    assert!(
-        client
-            .list("*")
-            .await
-            .unwrap()
-            .iter()
-            .all(|seen| seen.waiters.is_empty())
-    );
+    let seen = client.list("*").await.unwrap();
+    assert!(seen.iter().all(|seen| seen.waiters.is_empty()));
 }
 
 #[tokio::test]
 async fn leaders_and_readers_go_on_after_a_crash() {
     let (a, b) = clients().await;
+    let how = LockOptions::new;
     let (crashed, again) = (a.election("e").unwrap(), b.election("e").unwrap());
     let before = crashed.campaign("at the first").await.unwrap();
     let saved = before.lease().parts().unwrap();
-    let on = again
-        .recover(&saved, "at the second", LockOptions::new())
-        .await
-        .unwrap();
+    let on = again.recover(&saved, "at the second", how()).await;
+    let on = on.unwrap();
     assert!(!on.is_new && on.leadership.term() > saved.token());
     let leader = again.leader().await.unwrap().expect("one leads");
     assert_eq!(leader.note.as_deref(), Some("at the second"));
     let saved = on.leadership.lease().parts().unwrap();
     let _ = on.leadership.resign().await.unwrap();
-    let anew = again.recover(&saved, "", LockOptions::new()).await.unwrap();
+    let anew = again.recover(&saved, "", how()).await.unwrap();
     assert!(anew.is_new);
     let saved = anew.leadership.lease().parts().unwrap();
-    let on = again
-        .recover(&saved, "", LockOptions::new().within(LONG))
-        .await
-        .unwrap();
+    let on = again.recover(&saved, "", how().within(LONG)).await;
+    let on = on.unwrap();
     assert!(!on.is_new);
     let leader = again.leader().await.unwrap().expect("one leads");
     assert_eq!(leader.note, None, "an empty note is none");
-    let long = "x".repeat(2000);
-    let refused = again
-        .recover(&saved, long, LockOptions::new())
-        .await
-        .unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let refused = again.recover(&saved, "x".repeat(2000), how()).await;
+    fails(refused, ErrorKind::Invalid, &[]);
     assert!(on.leadership.is_leader(), "nothing was taken over");
 
     let pair = b.rwlock("r").unwrap();
     let reader = a.rwlock("r").unwrap().read().await.unwrap();
-    let on = pair
-        .recover(&reader.parts().unwrap(), LockOptions::new())
-        .await
-        .unwrap();
+    let saved = reader.parts().unwrap();
+    let on = pair.recover(&saved, how()).await.unwrap();
     assert!(!on.is_new && on.lease.mode() == Mode::SHARED);
     let _ = on.lease.release().await.unwrap();
     let writer = pair.write().await.unwrap();
-    assert!(
-        pair.try_recover(&reader.parts().unwrap())
-            .await
-            .unwrap()
-            .is_none(),
-        "a writer is there"
-    );
+    let late = pair.try_recover(&saved).await.unwrap();
+    assert!(late.is_none(), "a writer is there");
     drop(writer);
-    let late = pair
-        .recover(&reader.parts().unwrap(), LockOptions::new())
-        .await
-        .unwrap();
+    let late = pair.recover(&saved, how()).await.unwrap();
     assert!(late.is_new);
 
     let (crashed, again) = (a.semaphore("s", 3).unwrap(), b.semaphore("s", 3).unwrap());
     let two = crashed.acquire_many(2).await.unwrap();
     let saved = two.parts().unwrap();
     let _ = two.release().await.unwrap();
-    let anew = again
-        .try_recover(&saved)
-        .await
-        .unwrap()
-        .expect("it is free");
+    let anew = again.try_recover(&saved).await.unwrap();
+    let anew = anew.expect("it is free");
     assert!(anew.is_new && anew.lease.permits() == 2);
     let _ = anew.lease.release().await.unwrap();
-    let anew = again.recover(&saved, LockOptions::new()).await.unwrap();
+    let anew = again.recover(&saved, how()).await.unwrap();
     assert!(anew.is_new && anew.lease.permits() == 2);
 }
 
@@ -273,14 +238,10 @@ async fn a_lease_on_several_keys_is_renewed_for_as_long_as_is_said() {
     assert_eq!(keys, ["b", "a"]);
     lease.renew_for(Duration::from_secs(600)).await.unwrap();
     assert!(lease.remaining() > Duration::from_secs(500));
-    let short = lease.renew_for(Duration::from_millis(1)).await.unwrap_err();
-    assert_eq!(short.kind(), ErrorKind::Invalid);
-    assert!(
-        lease
-            .leases()
-            .iter()
-            .all(|lease| lease.mode().is_exclusive())
-    );
+    let short = lease.renew_for(Duration::from_millis(1)).await;
+    fails(short, ErrorKind::Invalid, &[]);
+    let mut modes = lease.leases().iter().map(|lease| lease.mode());
+    assert!(modes.all(|mode| mode.is_exclusive()));
     assert_eq!(lease.try_run(async { Ok::<_, Failed>(7) }).await, Ok(7));
     client.break_key("a").await.unwrap();
     let lost = lease

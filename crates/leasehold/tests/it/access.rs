@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use leasehold::store::StoreOptions;
 use leasehold::store::redis::{RedisClusterOptions, RedisOptions};
-use leasehold::{Client, Credentials, CredentialsProvider, Error, ErrorKind, Released};
+use leasehold::{Client, Credentials, CredentialsProvider, Error, ErrorKind};
 use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::timeout;
+
+use crate::steps::{fails, give_back, lock, use_once};
 
 /// A vault, and how often it was asked.
 #[derive(Clone, Default)]
@@ -42,9 +44,8 @@ impl Vault {
 }
 
 fn server() -> RedisServer {
-    RedisServer::builder()
-        .user("app", "on >one ~* &* +@all")
-        .start()
+    let builder = RedisServer::builder().user("app", "on >one ~* &* +@all");
+    builder.start()
 }
 
 async fn open(server: &RedisServer, vault: &Vault) -> Result<Client, Error> {
@@ -58,7 +59,7 @@ async fn credentials_are_asked_for_at_each_connection() {
     let (server, vault) = (server(), Vault::default());
     vault.keep("one");
     let client = open(&server, &vault).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&client, "k").await;
     assert_eq!(vault.asked.load(Ordering::Relaxed), 1);
     assert!(!format!("{:?}", vault.provider()).contains("one"));
     // The server knows another password, and the connection ends.
@@ -68,7 +69,7 @@ async fn credentials_are_asked_for_at_each_connection() {
     let renewed = async { while lease.renew().await.is_err() {} };
     timeout(PATIENCE, renewed).await.unwrap();
     assert!(vault.asked.load(Ordering::Relaxed) > 1);
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
 }
 
 /// Whatever a provider does is a connection that could not be opened.
@@ -81,32 +82,23 @@ async fn a_provider_that_fails_is_an_outage() {
         ("wrong", "it has panicked"),
     ] {
         vault.keep(kept);
-        let error = open(&server, &vault).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        let message = error.to_string();
-        assert!(
-            message.contains("the credentials provider has failed"),
-            "{message}"
-        );
-        assert!(message.contains(said), "{message}");
+        let said = ["the credentials provider has failed", said];
+        let refused = open(&server, &vault).await;
+        fails(refused, ErrorKind::Unavailable, &said);
     }
     // Who has connected before waits until it provides again.
     vault.keep("one");
     let client = open(&server, &vault).await.unwrap();
     vault.keep("");
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    let lock = client.mutex("k").unwrap();
-    let error = lock
-        .lock_within(Duration::from_millis(300))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout),
-        "{error}"
-    );
+    let mutex = client.mutex("k").unwrap();
+    let late = mutex.lock_within(Duration::from_millis(300)).await;
+    let error = late.unwrap_err();
+    let is_late = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+    assert!(is_late, "{error}");
     vault.keep("one");
-    let lease = timeout(PATIENCE, lock.lock()).await.unwrap().unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    let lease = timeout(PATIENCE, mutex.lock()).await.unwrap().unwrap();
+    give_back(lease).await;
 }
 
 async fn connect_by(options: impl StoreOptions + 'static) -> Result<Client, Error> {
@@ -118,27 +110,18 @@ async fn options_take_the_place_of_a_url() {
     let server = RedisServer::builder().password("hunter2").start();
     let existing = redis::Client::open(server.url()).unwrap();
     let options = RedisOptions::try_from(&existing).unwrap().prefix("mine:");
-    let builder = Client::builder()
-        .store("local:/nowhere")
-        .with_options(options);
+    let builder = Client::builder().store("local:/nowhere");
+    let builder = builder.with_options(options);
     let client = builder.clone().connect().await.unwrap();
-    assert!(
-        client.store_url().ends_with("prefix=mine%3A"),
-        "{}",
-        client.store_url()
-    );
-    assert!(!client.store_url().contains("hunter2"));
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let url = client.store_url();
+    assert!(url.ends_with("prefix=mine%3A"), "{url}");
+    assert!(!url.contains("hunter2"));
+    let lease = lock(&client, "k").await;
     assert_eq!(server.query::<usize>(&["EXISTS", "mine:lock:k"]), 1);
     let _ = lease.release().await.unwrap();
     // What is given beside them comes first.
-    let refused = builder
-        .clone()
-        .password("wrong")
-        .connect()
-        .await
-        .unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    let refused = builder.clone().password("wrong").connect().await;
+    fails(refused, ErrorKind::Refused, &[]);
     #[cfg(feature = "local")]
     {
         let directory = tempfile::tempdir().unwrap();
@@ -149,15 +132,10 @@ async fn options_take_the_place_of_a_url() {
     // A file that is not there is found when the store is opened.
     let mut cluster = RedisClusterOptions::new([("127.0.0.1", 1)]);
     cluster.node.access.password_file = Some("/none/password".into());
-    let refused = connect_by(cluster).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    fails(connect_by(cluster).await, ErrorKind::Invalid, &[]);
     // There is no URL of what is to be made ready.
-    for error in [
-        builder.initialisation().unwrap_err(),
-        builder.initialise().await.unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    }
+    fails(builder.initialisation(), ErrorKind::Invalid, &[]);
+    fails(builder.initialise().await, ErrorKind::Invalid, &[]);
 }
 
 #[cfg(feature = "tls-ring")]
@@ -174,9 +152,8 @@ mod tls {
 
     #[tokio::test]
     async fn certificates_are_in_memory() {
-        let server = RedisServer::builder()
-            .tls(ClientCertificate::Required)
-            .start();
+        let server = RedisServer::builder().tls(ClientCertificate::Required);
+        let server = server.start();
         let its = server.certificates();
         let pem = |pem: &leasehold_testkit::tls::Pem| Pem::text(pem.text.as_str());
         let given = TlsOptions::trusting(pem(&its.authority))
@@ -201,17 +178,14 @@ mod tls {
         let url = format!("rediss://{}/", server.address());
         for tls in [given, own.clone()] {
             let builder = Client::builder().store(&url).tls(tls);
-            let client = builder.connect().await.unwrap();
-            let lease = client.mutex("k").unwrap().lock().await.unwrap();
-            assert_eq!(lease.release().await.unwrap(), Released::Held);
+            use_once(&builder.connect().await.unwrap(), "k").await;
         }
         // One of both is ignored, and nobody says which.
         own.ca = Some(Path::new("/ca.pem").into());
-        let both = Client::builder().store(&url).tls(own).connect().await;
-        let both = both.unwrap_err();
-        assert_eq!(both.kind(), ErrorKind::Invalid, "{both}");
         let not = TlsOptions::trusting(Pem::text("no certificate"));
-        let not = Client::builder().store(&url).tls(not).connect().await;
-        assert_eq!(not.unwrap_err().kind(), ErrorKind::Invalid);
+        for invalid in [own, not] {
+            let refused = Client::builder().store(&url).tls(invalid).connect();
+            fails(refused.await, ErrorKind::Invalid, &[]);
+        }
     }
 }

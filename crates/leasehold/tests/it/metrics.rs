@@ -225,14 +225,10 @@ async fn a_class_of_keys_is_a_label_where_it_is_wanted() {
         let has_class = family.labels.contains("leasehold_key_class");
         assert_eq!(has_class, !name.starts_with("leasehold_request_"), "{name}");
     }
-    assert_eq!(
-        samples["acquire_duration_seconds_count exclusive granted orders"],
-        2.0
-    );
-    assert_eq!(
-        samples["acquire_duration_seconds_count exclusive granted other"],
-        1.0
-    );
+    for (class, times) in [("orders", 2.0), ("other", 1.0)] {
+        let granted = format!("acquire_duration_seconds_count exclusive granted {class}");
+        assert_eq!(samples[&granted], times, "{class}");
+    }
 }
 
 /// Gauges return to zero in whichever way claims end.
@@ -255,10 +251,8 @@ async fn nothing_is_left_in_the_gauges() {
     assert!(mutex.adopt(&parts).await.is_err());
     scraped.assert_at_rest("an adoption that came too late");
 
-    let short = client
-        .mutex("short")
-        .unwrap()
-        .with_renewal(RenewalPolicy::Fixed);
+    let short = client.mutex("short").unwrap();
+    let short = short.with_renewal(RenewalPolicy::Fixed);
     let short = short.with_ttl(Duration::from_millis(200));
     let lease = short.lock().await.unwrap();
     lease.lost().await;

@@ -39,6 +39,16 @@ impl Heard {
     }
 }
 
+/// A claim was requested, granted and released.
+#[track_caller]
+fn assert_held_once(facts: &[Fact]) {
+    let told = matches!(
+        facts,
+        [Fact::Requested, Fact::Granted { .. }, Fact::Released { .. }]
+    );
+    assert!(told, "{facts:?}");
+}
+
 #[tokio::test]
 async fn a_claim_is_told_from_its_request_to_its_end() {
     let heard = Heard::default();
@@ -58,51 +68,40 @@ async fn a_claim_is_told_from_its_request_to_its_end() {
     let facts = heard.of(1);
     let [
         Fact::Requested,
-        granted,
+        Fact::Granted { token: told, .. },
         Fact::Renewed { .. },
         Fact::Released { .. },
     ] = facts[..]
     else {
         panic!("{facts:?}");
     };
-    assert!(matches!(granted, Fact::Granted { token: told, .. } if told == token));
+    assert_eq!(told, token);
     let facts = heard.of(2);
-    let busy = matches!(
-        facts[..],
-        [
-            Fact::Requested,
-            Fact::Ended {
-                end: Some(End::Busy(_)),
-                ..
-            }
-        ]
-    );
-    assert!(busy, "{facts:?}");
+    let [Fact::Requested, Fact::Ended { end, .. }] = facts[..] else {
+        panic!("{facts:?}");
+    };
+    assert!(matches!(end, Some(End::Busy(_))), "{facts:?}");
     let facts = heard.of(3);
     let [Fact::Requested, Fact::Queued { position: 1 }, ended] = facts[..] else {
         panic!("{facts:?}");
     };
-    let end = Some(End::TimedOut);
-    assert!(
-        matches!(ended, Fact::Ended { end: told, waited } if told == end && waited.as_millis() >= 20)
-    );
-    let facts = heard.of(4);
-    let [Fact::Requested, Fact::Granted { .. }, lost] = facts[..] else {
+    let Fact::Ended { end, waited } = ended else {
         panic!("{facts:?}");
     };
-    assert!(matches!(
-        lost,
-        Fact::Lost {
-            loss: Loss::Revoked,
-            ..
-        }
-    ));
-    let heard = heard.0.lock().unwrap();
-    assert!(
-        heard
-            .iter()
-            .all(|(claim, _)| claim.key.as_str() == "k" && claim.mode == Mode::EXCLUSIVE)
-    );
+    assert!(end == Some(End::TimedOut) && waited.as_millis() >= 20);
+    let facts = heard.of(4);
+    let [
+        Fact::Requested,
+        Fact::Granted { .. },
+        Fact::Lost { loss, .. },
+    ] = facts[..]
+    else {
+        panic!("{facts:?}");
+    };
+    assert_eq!(loss, Loss::Revoked);
+    for (claim, _) in &*heard.0.lock().unwrap() {
+        assert_eq!((claim.key.as_str(), claim.mode), ("k", Mode::EXCLUSIVE));
+    }
 }
 
 /// Whoever hears that one lease was released takes and drops another: the client may be used
@@ -143,14 +142,7 @@ async fn an_observer_that_panics_harms_nobody() {
     for number in [1, 2] {
         let lease = mutex.lock().await.unwrap();
         assert_eq!(lease.release().await.unwrap(), Released::Held);
-        let facts = heard.of(number);
-        assert!(
-            matches!(
-                facts[..],
-                [Fact::Requested, Fact::Granted { .. }, Fact::Released { .. }]
-            ),
-            "{facts:?}"
-        );
+        assert_held_once(&heard.of(number));
     }
 }
 
@@ -199,12 +191,7 @@ async fn each_lease_has_one_end() {
         assert!(futures_util::poll!(&mut renewing).is_pending());
     }
     let _ = lease.release().await.unwrap();
-    let facts = heard.of(1);
-    let told = matches!(
-        facts[..],
-        [Fact::Requested, Fact::Granted { .. }, Fact::Released { .. }]
-    );
-    assert!(told, "{facts:?}");
+    assert_held_once(&heard.of(1));
 }
 
 /// How acquisitions ended.

@@ -5,19 +5,21 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::local_support::{
-    LIMIT, Mounted, claim, claimed, in_line, key, locking, open as open_at, refusal, release,
-    released, try_k, until,
+    LIMIT, Mounted, Place, claim, claimed, held, key, open as open_at, refusal, release, released,
+    try_k, until,
 };
+use crate::steps::{contended, fails, granted, sink};
 use leasehold::core::{Arrival, ClaimReply};
+use leasehold::doctor::examine;
 use leasehold::store::local::LocalStore;
-use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
-use leasehold::{ErrorKind, connect};
+use leasehold::store::{LockStore, Push, Verbs as _};
+use leasehold::{Access, ErrorKind};
+use leasehold_testkit::expect::says;
 use tempfile::TempDir;
-use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 async fn open(directory: &Path) -> LocalStore {
@@ -28,33 +30,15 @@ fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-#[derive(Default)]
-struct Heard {
-    pushes: Mutex<Vec<Push>>,
-    came: Notify,
+/// Until such a push comes.
+async fn heard(pushes: &mut UnboundedReceiver<Push>, enough: impl Fn(&Push) -> bool) {
+    let heard = async { while !enough(&pushes.recv().await.expect("an open inbox")) {} };
+    timeout(LIMIT, heard).await.expect("the push in time");
 }
 
-impl PushSink for Heard {
-    fn push(&self, push: Push) {
-        self.pushes.lock().unwrap().push(push);
-        self.came.notify_one();
-    }
-}
-
-impl Heard {
-    async fn until(&self, enough: impl Fn(&Push) -> bool) {
-        let heard = async {
-            while !self.pushes.lock().unwrap().iter().any(&enough) {
-                self.came.notified().await;
-            }
-        };
-        timeout(LIMIT, heard).await.expect("the push in time");
-    }
-
-    async fn of_grant(&self, of: Arrival) {
-        let granted = |push: &Push| matches!(push, Push::Granted { arrival, .. } if *arrival == of);
-        self.until(granted).await;
-    }
+async fn grant(pushes: &mut UnboundedReceiver<Push>, of: Arrival) {
+    let granted = |push: &Push| matches!(push, Push::Granted { arrival, .. } if *arrival == of);
+    heard(pushes, granted).await;
 }
 
 #[tokio::test]
@@ -103,33 +87,31 @@ async fn what_is_no_directory_is_refused() {
 
 #[tokio::test]
 async fn a_removed_directory_is_an_error_and_not_a_lock() {
-    let place = TempDir::new().unwrap();
-    let directory = place.path().join("d");
-    let store = open(&directory).await;
-    fs::remove_dir_all(&directory).unwrap();
-    let key = key("k");
-    let error = store.claim(&key, &claim(&store, 1)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
+    let place = Place::new();
+    let store = place.open().await;
+    fs::remove_dir_all(place.at("")).unwrap();
+    let refused = store.claim(&key("k"), &claim(&store, 1)).await;
+    fails(refused, ErrorKind::Refused, &[]);
 }
 
 /// As whatever tidies up old files does. What was locked then may be lost; what
 /// begins afterwards is not.
 #[tokio::test]
 async fn clients_whose_files_were_removed_go_on() {
-    let place = TempDir::new().unwrap();
-    let (a, b) = (open(place.path()).await, open(place.path()).await);
-    let heard = Arc::new(Heard::default());
-    let _inbox = b.listen(heard.clone()).await.unwrap();
+    let place = Place::new();
+    let (a, b) = (place.open().await, place.open().await);
+    let (sink, mut pushes) = sink();
+    let _inbox = b.listen(sink).await.unwrap();
     let key = key("k");
     for time in 1..=3 {
-        remove_files(place.path());
-        heard.pushes.lock().unwrap().clear();
+        remove_files(&place);
+        while pushes.try_recv().is_ok() {}
         let held = claimed(&a, &key, time).await;
         assert!(held.token.is_some());
         let waiting = claimed(&b, &key, 100 + time).await;
         assert_eq!((waiting.token, waiting.position), (None, 1), "a lives");
         released(&a, &key, time).await;
-        heard.of_grant(waiting.arrival).await;
+        grant(&mut pushes, waiting.arrival).await;
         released(&b, &key, 100 + time).await;
     }
 }
@@ -137,26 +119,21 @@ async fn clients_whose_files_were_removed_go_on() {
 /// It sees its place and asks, and others that it lives.
 #[tokio::test]
 async fn who_waits_while_its_files_are_removed_is_served() {
-    let place = TempDir::new().unwrap();
-    let url = format!("local:{}", place.path().display());
-    let (a, b) = (connect(&url).await.unwrap(), connect(&url).await.unwrap());
-    let held = a.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = locking(&b);
-    in_line(&a, "k", 1).await;
-    remove_files(place.path());
-    let served = timeout(LIMIT, waiting).await.expect("in time").unwrap();
+    let place = Place::new();
+    let (a, b) = (place.connect().await, place.connect().await);
+    let (held, waiting) = contended(&a, &b, "k").await;
+    remove_files(&place);
+    let served = granted(waiting).await;
     assert!(served.token() > held.token());
-    let third = connect(&url).await.unwrap();
+    let third = place.connect().await;
     assert!(try_k(&third).await.is_none(), "the second lives");
 }
 
 /// Neither its tasks nor its files wait for a timer: a program may connect again and again.
 #[tokio::test]
 async fn nothing_of_a_client_that_was_shut_down_stays() {
-    let place = TempDir::new().unwrap();
-    let url = format!("local:{}", place.path().display());
-    let client = connect(&url).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let place = Place::new();
+    let (client, lease) = held(&place.1).await;
     let _ = lease.release().await.unwrap();
     let _ = client.shutdown(LIMIT).await;
     drop(client);
@@ -169,13 +146,12 @@ async fn nothing_of_a_client_that_was_shut_down_stays() {
     // A client that may be used again keeps its task for longer than a second.
     let at_once = timeout(Duration::from_millis(900), ended).await;
     at_once.expect("no task is left");
-    let sessions = fs::read_dir(place.path().join("sessions")).unwrap();
-    assert_eq!(sessions.count(), 0);
+    assert_eq!(place.files("sessions"), 0);
 }
 
-fn remove_files(directory: &Path) {
+fn remove_files(place: &Place) {
     for sub in ["records", "sessions", "inbox"] {
-        for file in fs::read_dir(directory.join(sub)).unwrap() {
+        for file in fs::read_dir(place.at(sub)).unwrap() {
             fs::remove_file(file.unwrap().path()).unwrap();
         }
     }
@@ -192,14 +168,13 @@ async fn grants_are_pushed_in_a_long_directory() {
 
 #[tokio::test]
 async fn without_a_socket_waiters_ask() {
-    let place = TempDir::new().unwrap();
-    let store = open(place.path()).await;
-    fs::remove_dir(place.path().join("inbox")).unwrap();
-    fs::write(place.path().join("inbox"), "in the way").unwrap();
-    let heard = Arc::new(Heard::default());
+    let place = Place::new();
+    let store = place.open().await;
+    fs::remove_dir(place.at("inbox")).unwrap();
+    fs::write(place.at("inbox"), "in the way").unwrap();
     let key = key("k");
     claimed(&store, &key, 1).await;
-    let _inbox = store.listen(heard).await.unwrap();
+    let _inbox = store.listen(sink().0).await.unwrap();
     let answer = store.claim(&key, &claim(&store, 2)).await.unwrap();
     assert!(matches!(answer.reply, ClaimReply::Standing(standing)
         if standing.blocked_until.unwrap().since(answer.at) <= Duration::from_millis(50)));
@@ -208,23 +183,23 @@ async fn without_a_socket_waiters_ask() {
 /// A hand-off between two clients, which is pushed.
 async fn handed_on(directory: &Path) {
     let (a, b) = (open(directory).await, open(directory).await);
-    let (key, heard) = (key("k"), Arc::new(Heard::default()));
-    let inbox = b.listen(heard.clone()).await.unwrap();
+    let (key, (sink, mut pushes)) = (key("k"), sink());
+    let inbox = b.listen(sink).await.unwrap();
     claimed(&a, &key, 1).await;
     let waiting = claimed(&b, &key, 2).await;
     assert_eq!(waiting.position, 1);
     released(&a, &key, 1).await;
-    heard.of_grant(waiting.arrival).await;
+    grant(&mut pushes, waiting.arrival).await;
     drop(inbox);
     assert_eq!(fs::read_dir(directory.join("inbox")).unwrap().count(), 0);
 }
 
 #[tokio::test]
 async fn missed_pushes_are_owned_up_to() {
-    let place = TempDir::new().unwrap();
-    let (a, b) = (open(place.path()).await, open(place.path()).await);
-    let heard = Arc::new(Heard::default());
-    let _inbox = b.listen(heard.clone()).await.unwrap();
+    let place = Place::new();
+    let (a, b) = (place.open().await, place.open().await);
+    let (sink, mut pushes) = sink();
+    let _inbox = b.listen(sink).await.unwrap();
     let keys: Vec<_> = (0..40).map(|n| key(&n.to_string())).collect();
     for key in &keys {
         claimed(&a, key, 1).await;
@@ -240,18 +215,17 @@ async fn missed_pushes_are_owned_up_to() {
     })
     .join()
     .unwrap();
-    heard.until(|push| *push == Push::Reset).await;
+    heard(&mut pushes, |push| *push == Push::Reset).await;
 }
 
 #[tokio::test]
 async fn a_step_waits_for_the_lock_and_leaves_none_behind() {
-    let place = TempDir::new().unwrap();
-    let store = open(place.path()).await;
+    let place = Place::new();
+    let store = place.open().await;
     let key = key("k");
     claimed(&store, &key, 1).await;
-    let path = place.path().join("records/k.rec");
     // Another process, stopped in mid-step.
-    let stopped = fs::File::open(&path).unwrap();
+    let stopped = fs::File::open(place.at("records/k.rec")).unwrap();
     stopped.lock().unwrap();
     let early = timeout(Duration::from_millis(100), store.release(&key, &release(1))).await;
     assert!(early.is_err(), "dropped while it waits");
@@ -266,30 +240,26 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     let Some(disk) = Mounted::new() else { return };
     let directory = disk.path();
     let store = open(directory).await;
-    let key = key("k");
+    let [key, other] = ["k", "other"].map(key);
     let held = claimed(&store, &key, 1).await;
     let filler = directory.join("filler");
     fs::write(&filler, vec![0; 1 << 20]).expect_err("a full disk");
 
-    let other = leasehold::core::Key::new("other").unwrap();
-    let error = store.claim(&other, &claim(&store, 2)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("the disk is full"), "{error}");
+    let refused = store.claim(&other, &claim(&store, 2)).await;
+    fails(refused, ErrorKind::Refused, &["the disk is full"]);
     let seen = store.inspect(&key).await.unwrap();
     assert_eq!(Some(seen.holders[0].token), held.token);
     assert!(seen.waiters.is_empty());
     assert!(!directory.join("records/other.rec").exists());
 
-    let url = format!("local:{}", directory.display());
-    let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
-    let report = report.unwrap();
+    let (url, access) = (disk.url(), Access::default());
+    let report = examine(&url, &access).await.unwrap();
     assert!(report.promise.starts_with("Nothing"), "{report:?}");
-    let found = &report.findings[0].found;
-    assert!(found.contains("the disk is full"), "{found}");
+    says(&report.findings[0].found, ["the disk is full"]);
 
     fs::remove_file(&filler).unwrap();
-    let report = leasehold::doctor::examine(&url, &leasehold::Access::default()).await;
-    assert!(report.unwrap().promise.starts_with("Exclusion"));
+    let report = examine(&url, &access).await.unwrap();
+    assert!(report.promise.starts_with("Exclusion"));
     let records = fs::read_dir(directory.join("records")).unwrap();
     assert_eq!(records.count(), 1, "the trial leaves nothing");
     released(&store, &key, 1).await;

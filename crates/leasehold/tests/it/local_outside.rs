@@ -10,9 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
-use crate::support::until;
+use crate::steps::{fails, hints, lock};
+use crate::support::{until, waiting};
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
+use leasehold_testkit::expect::says;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -57,8 +59,7 @@ async fn who_holds_in_a_directory_that_has_gone_has_lost() {
         let directory = place.path().join("d");
         let (_client, lease) = held(&directory).await;
         vanish(&directory);
-        let error = lease.renew().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        fails(lease.renew().await, ErrorKind::Lost, &[]);
         assert_eq!(lease.state(), LeaseState::Lost(Loss::Gone));
     }
 }
@@ -72,17 +73,15 @@ async fn who_holds_in_a_replaced_directory_has_lost() {
     let settings = Settings::default().with_ttl(Duration::from_secs(3));
     let client = Client::builder().store(url(&directory)).settings(settings);
     let client = client.connect().await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&client, "k").await;
     move_away(&directory);
     let (_other, newer) = held(&directory).await;
     assert!(newer.token() > lease.token());
     assert_eq!(timeout(LIMIT, lease.lost()).await.unwrap(), Loss::Gone);
     // Whoever wants more is told what to do.
-    let error = client.mutex("k").unwrap().try_lock().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    let said = error.to_string();
-    assert!(said.contains("removed while in use"), "{said}");
-    assert!(error.hint().unwrap().contains("start again"));
+    let refused = client.mutex("k").unwrap().try_lock().await;
+    let error = fails(refused, ErrorKind::Refused, &["removed while in use"]);
+    hints(&error, "start again");
     // There is nothing to give back.
     assert!(lease.release().await.is_ok());
 }
@@ -94,13 +93,11 @@ async fn who_waits_in_a_directory_that_has_gone_is_told() {
         let directory = place.path().join("d");
         let (holder, _lease) = held(&directory).await;
         let client = connect(url(&directory)).await.unwrap();
-        let mutex = client.mutex("k").unwrap();
-        let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+        let waits = waiting(&client, "k");
         in_line(&holder, "k", 1).await;
         vanish(&directory);
-        let told = timeout(LIMIT, waiting).await.expect("in time").unwrap();
-        let error = told.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        let told = timeout(LIMIT, waits).await.expect("in time").unwrap();
+        fails(told, ErrorKind::Refused, &[]);
     }
 }
 
@@ -197,10 +194,9 @@ async fn symlinks_of_other_users_are_not_followed() {
     };
     let theirs = link("theirs", ours.clone(), Some(OTHER));
     let through = link("through", "theirs/deep".into(), None);
+    let said = format!("{} is a symbolic link of user {OTHER}", theirs.display());
     for trap in [theirs.clone(), theirs.join("new"), through.clone()] {
-        let error = refusal(&trap).await;
-        let said = format!("{} is a symbolic link of user {OTHER}", theirs.display());
-        assert!(error.to_string().contains(&said), "{error}");
+        says(refusal(&trap).await, [&said]);
     }
     assert_eq!(fs::read_dir(&ours).unwrap().count(), 0, "nothing was made");
     fs::remove_file(&through).unwrap();

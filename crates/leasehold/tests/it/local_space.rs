@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Mounted, claim, claimed, has_all, key, open, parts, released};
+use crate::steps::{fails, lock};
 use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore as _, Verbs as _};
@@ -48,12 +49,8 @@ async fn renewed(store: &LocalStore, key: &Key, id: u128) {
 
 /// Nothing new can begin, which is said, and leaves nothing.
 async fn nothing_new(store: &LocalStore, disk: &Mounted) {
-    let error = store
-        .claim(&key("new"), &claim(store, 9))
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("the disk is full"), "{error}");
+    let refused = store.claim(&key("new"), &claim(store, 9)).await;
+    fails(refused, ErrorKind::Refused, &["the disk is full"]);
     assert!(!disk.path().join("records/new.rec").exists());
 }
 
@@ -143,7 +140,7 @@ async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
     let settings = Settings::default().with_ttl(TTL);
     let client = Client::builder().store(disk.url()).settings(settings);
     let client = client.connect().await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&client, "k").await;
     Out::OfBytes.fill(&disk);
     let lost = timeout(TTL * 2 + TTL / 2, lease.lost()).await;
     assert!(lost.is_err(), "{lost:?}");

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hint;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::{Client, ErrorKind, Settings};
 use tokio::task::yield_now;
+
+use crate::sources::{at, files_in};
 
 async fn client() -> Client {
     // The shortest that there is.
@@ -60,41 +61,27 @@ async fn the_error_of_several_keys_names_the_one_that_was_lost() {
 // ---- what a public method answers ----
 
 /// What may be ignored, and why nothing is overlooked then.
-const IGNORED: &[(&str, &[&str])] = &[
+const IGNORED: &[(&str, &str)] = &[
     (
         "it only says what was seen",
-        &[
-            "AuditRecord",
-            "u8",
-            "Deadlock",
-            "Description",
-            "HolderInfo",
-            "Inspection",
-            "Invalid",
-            "Leader",
-            "Listed",
-            "Report",
-            "Stored",
-            "String",
-            "bool",
-            "u32",
-        ],
+        "AuditRecord u8 Deadlock Description HolderInfo Inspection Invalid Leader Listed Report \
+         Stored String bool u32",
     ),
     (
         "a handle: nothing is held by it",
-        &["AuditLog", "BareServer", "Client", "Self"],
+        "AuditLog BareServer Client Self",
     ),
-    ("it was waited for: the lease is lost", &["Loss"]),
+    ("it was waited for: the lease is lost", "Loss"),
     (
         "the key was taken from whoever had it, if anybody had it",
-        &["Broken"],
+        "Broken",
     ),
-    ("the caller's own", &["R", "T"]),
+    ("the caller's own", "R T"),
     (
         "of a list the compiler does not see that it is ignored",
-        &["Initialised"],
+        "Initialised",
     ),
-    ("an id that nobody uses", &["ClaimId"]),
+    ("an id that nobody uses", "ClaimId"),
 ];
 
 /// The name of what a method answers, without what is around it; `None` for nothing.
@@ -109,18 +96,6 @@ fn answer(signature: &str) -> Option<String> {
     let is_name = |c: char| c.is_alphanumeric() || c == '$';
     let name: String = answer.chars().take_while(|c| is_name(*c)).collect();
     (!name.is_empty() && name != "impl").then_some(name)
-}
-
-/// All files below the directory that end so.
-fn files_in(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files_in(&path, ending, found);
-        } else if path.extension().is_some_and(|end| end == ending) {
-            found.push(path);
-        }
-    }
 }
 
 /// Adds the types that must not be ignored, and the methods by what they answer.
@@ -160,36 +135,18 @@ fn read(text: &str, must_be_used: &mut BTreeSet<String>, methods: &mut BTreeMap<
 /// What says that something was lost, left or taken cannot be dropped without a warning.
 #[test]
 fn no_answer_is_ignored_by_mistake() {
-    let mut files = Vec::new();
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    files_in(&src, "rs", &mut files);
     let (mut must_be_used, mut methods) = (BTreeSet::new(), BTreeMap::new());
-    for file in files {
-        read(
-            &fs::read_to_string(file).unwrap(),
-            &mut must_be_used,
-            &mut methods,
-        );
+    for file in files_in(&at("crates/leasehold/src"), "rs") {
+        let text = fs::read_to_string(file).unwrap();
+        read(&text, &mut must_be_used, &mut methods);
     }
-    for known in [
-        "Released",
-        "Shutdown",
-        "Lease",
-        "MultiLease",
-        "Leadership",
-        "LeaseParts",
-    ] {
-        assert!(
-            must_be_used.contains(known),
-            "{known} is #[must_use]: {must_be_used:?}"
-        );
+    for known in "Released Shutdown Lease MultiLease Leadership LeaseParts".split(' ') {
+        let marked = must_be_used.contains(known);
+        assert!(marked, "{known} is #[must_use]: {must_be_used:?}");
         assert!(methods.contains_key(known), "some method answers {known}");
     }
-    let ignored: BTreeSet<_> = IGNORED
-        .iter()
-        .flat_map(|(_, names)| *names)
-        .copied()
-        .collect();
+    let ignored = IGNORED.iter().flat_map(|(_, names)| names.split(' '));
+    let ignored: BTreeSet<_> = ignored.collect();
     let unknown: Vec<_> = methods
         .iter()
         .filter(|(name, _)| !must_be_used.contains(*name) && !ignored.contains(name.as_str()))
@@ -240,25 +197,20 @@ fn may_block(work: &str) -> bool {
 
 #[test]
 fn no_example_blocks_the_runtime_that_renews_its_lease() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = vec![root.join("README.md")];
-    files_in(&root.join("docs"), "md", &mut files);
-    files_in(&root.join("crates/leasehold/src"), "rs", &mut files);
+    let mut files = vec![at("README.md")];
+    files.extend(files_in(&at("docs"), "md"));
+    files.extend(files_in(&at("crates/leasehold/src"), "rs"));
     let mut seen = 0;
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         for work in works(&text) {
             seen += 1;
             let file = file.display();
-            assert!(
-                !may_block(&work),
-                "{file}: put this into spawn_blocking: {work}"
-            );
+            let blocks = may_block(&work);
+            assert!(!blocks, "{file}: put this into spawn_blocking: {work}");
         }
     }
     assert!(seen > 5, "{seen}");
-    assert!(
-        may_block(" { migrate(database, token) }"),
-        "what a page has had"
-    );
+    let had = " { migrate(database, token) }";
+    assert!(may_block(had), "what a page has had");
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::sources::{at, files_in};
+
 /// What only one of them has, and why.
 const ON_PURPOSE: &[(&str, &str)] = &[
     ("run", "a thread cannot be stopped from outside"),
@@ -66,19 +68,12 @@ fn method(line: &str) -> Option<String> {
         .find_map(|start| name(line.strip_prefix(start)?))
 }
 
+/// The macros that write methods.
+const WRITING: &str = "setters options single_key fairness locking adopting losing working";
+
 /// Calls of the macros that write methods, and the names that are given to one.
 fn calls(text: &str) -> impl Iterator<Item = (String, String)> {
-    let known = [
-        "setters",
-        "options",
-        "single_key",
-        "fairness",
-        "locking",
-        "adopting",
-        "losing",
-        "working",
-    ];
-    known.into_iter().flat_map(move |called| {
+    WRITING.split(' ').flat_map(move |called| {
         let call = format!("{called}!");
         let found = text.match_indices(&call);
         let found: Vec<_> = found.map(|(at, it)| at + it.len()).collect();
@@ -114,13 +109,14 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
     }
 }
 
+/// Reads the files of a face; the blocking one has a directory in that of the other.
 fn read(directory: &Path, methods: &mut Methods) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("blocking") {
-            read(&path, methods);
+    for path in files_in(directory, "rs") {
+        let file = path.strip_prefix(directory).unwrap();
+        if file.starts_with("blocking") {
+            continue;
         }
-        let text = fs::read_to_string(&path).unwrap_or_default();
+        let text = fs::read_to_string(&path).unwrap();
         for item in items(&text) {
             if let Some(owner) = owner(&item) {
                 let found = methods.entry(owner.clone()).or_default();
@@ -154,7 +150,7 @@ fn all(methods: &Methods, of: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_two_faces_have_the_same() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = at("crates/leasehold/src");
     let (mut future, mut blocking) = (Methods::new(), Methods::new());
     read(&source, &mut future);
     read(&source.join("blocking"), &mut blocking);

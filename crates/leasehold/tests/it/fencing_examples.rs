@@ -13,6 +13,8 @@ use object_store::{
 };
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, named_params};
 
+use crate::sources;
+
 type AnyError = Box<dyn Error + Send + Sync>;
 type Done<T = ()> = Result<T, AnyError>;
 
@@ -390,19 +392,16 @@ fn the_page_quotes_what_is_tested() {
 /// Each Rust snippet of the page, and there are so many at least, stands in that file of tests, but
 /// for the indentation.
 pub(crate) fn quotes(page: &str, tests: &str, least: usize) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: String| std::fs::read_to_string(root.join(path)).unwrap();
     let squeeze = |text: &str| -> String {
         let words = text.split_whitespace();
         words.map(|word| format!("{word} ")).collect()
     };
-    let tested = squeeze(&read(format!("tests/it/{tests}")));
-    let page = read(format!("../../docs/{page}"));
-    let snippets: Vec<&str> = page
-        .split("```rust\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap())
-        .collect();
+    let tested = sources::read(&format!("crates/leasehold/tests/it/{tests}"));
+    let tested = squeeze(&tested);
+    let page = sources::read(&format!("docs/{page}"));
+    let snippets = page.split("```rust\n").skip(1);
+    let snippets = snippets.map(|rest| rest.split("```").next().unwrap());
+    let snippets: Vec<_> = snippets.collect();
     assert!(snippets.len() >= least, "{} snippets", snippets.len());
     for snippet in snippets {
         assert!(tested.contains(&squeeze(snippet)), "not tested:\n{snippet}");

@@ -11,9 +11,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use object::{Object as _, ObjectSymbol as _};
+
+use crate::sources;
 
 /// Whether it is of the blocking face, the type that it is of, if any, and its name.
 type Function = (bool, String, String);
@@ -33,11 +34,8 @@ fn function(path: &str) -> Option<Function> {
     let of = of.split(['<', '>']).next()?;
     // Modules are private: what is in them is public elsewhere.
     let last = of.rsplit("::").next()?;
-    let last = if last.starts_with(char::is_uppercase) {
-        last
-    } else {
-        ""
-    };
+    let is_type = last.starts_with(char::is_uppercase);
+    let last = if is_type { last } else { "" };
     Some((of.contains("::blocking"), last.to_owned(), name.to_owned()))
 }
 
@@ -56,8 +54,7 @@ fn linked() -> BTreeSet<Function> {
 /// The functions in the list of what is public, but for those of traits, and for what is done while
 /// compiling.
 fn public() -> BTreeSet<Function> {
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api/leasehold.txt");
-    let list = fs::read_to_string(list).unwrap();
+    let list = sources::read("api/leasehold.txt");
     let functions = list.lines().filter_map(|line| {
         let path = line
             .strip_prefix("pub async fn ")
@@ -71,17 +68,9 @@ fn public() -> BTreeSet<Function> {
         }
         function(&plain)
     });
-    let of_traits = [
-        "default",
-        "fmt",
-        "from",
-        "observe",
-        "acquisition",
-        "request",
-        "reconnected",
-    ];
+    let of_traits = "default fmt from observe acquisition request reconnected";
     functions
-        .filter(|(.., name)| !of_traits.contains(&&**name))
+        .filter(|(.., name)| of_traits.split(' ').all(|of| of != name))
         .collect()
 }
 

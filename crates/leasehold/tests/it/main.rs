@@ -85,6 +85,7 @@ mod redlock_listing;
 mod redlock_store;
 #[cfg(feature = "redis")]
 mod redlock_support;
+mod sources;
 mod steps;
 mod strangers;
 mod support;

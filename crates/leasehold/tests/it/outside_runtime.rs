@@ -3,11 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::pin::pin;
 use std::sync::{LazyLock, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -24,11 +22,13 @@ use leasehold::store::redis::{
 use leasehold::testing::TestStore;
 use leasehold::{
     Access, Client, ErrorKind, Leadership, Lease, LeaseParts, LockOptions, Mode, MultiLease,
-    Shared, StoreError, Token, blocking,
+    Shared, Token, blocking,
 };
 use tokio::runtime::Builder;
 
 use crate::log::Log;
+use crate::sources::{at, files_in};
+use crate::steps::Failure;
 use crate::support::soon;
 
 const SOON: Duration = Duration::from_secs(1);
@@ -56,34 +56,22 @@ fn polled<T>(future: impl Future<Output = T>, of: impl Fn(T) -> Came) -> Came {
 }
 
 /// One that says what is wrong.
-fn refused<T, E: fmt::Display + Kind>(future: impl Future<Output = Result<T, E>>) -> Came {
-    polled(future, |result| match result {
-        Err(error) if error.is_invalid() && error.to_string().contains("Tokio runtime") => {
-            Came::Invalid
+fn refused<T, E: Failure>(future: impl Future<Output = Result<T, E>>) -> Came {
+    polled(future, |result| {
+        let Err(error) = result else {
+            return Came::Other("it went on".to_owned());
+        };
+        let said = error.to_string();
+        let hints = error.kind() == ErrorKind::Invalid && error.hint().is_some();
+        match hints && said.contains("Tokio runtime") {
+            true => Came::Invalid,
+            false => Came::Other(said),
         }
-        Err(error) => Came::Other(error.to_string()),
-        Ok(_) => Came::Other("it went on".to_owned()),
     })
 }
 
 fn works<T>(future: impl Future<Output = T>) -> Came {
     polled(future, |_| Came::Works)
-}
-
-trait Kind {
-    fn is_invalid(&self) -> bool;
-}
-
-impl Kind for leasehold::Error {
-    fn is_invalid(&self) -> bool {
-        self.kind() == ErrorKind::Invalid && self.hint().is_some()
-    }
-}
-
-impl Kind for StoreError {
-    fn is_invalid(&self) -> bool {
-        self.kind() == ErrorKind::Invalid && self.hint().is_some()
-    }
 }
 
 /// What there is to call.
@@ -235,46 +223,34 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// The public futures of a crate, by their files.
-fn futures_of(name: &str, directory: &Path, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let part = path.file_stem().unwrap().to_str().unwrap();
-        let inner = format!("{name}/{part}");
-        if path.is_dir() {
-            futures_of(&inner, &path, found);
-            continue;
-        }
-        let text = fs::read_to_string(&path).unwrap_or_default();
+fn futures_of(name: &str) -> Vec<String> {
+    let source = at("crates").join(name).join("src");
+    let mut found = Vec::new();
+    for path in files_in(&source, "rs") {
+        let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().map(str::trim_start);
         let futures = lines.filter_map(|line| line.strip_prefix("pub async fn "));
+        let file = path.strip_prefix(&source).unwrap().with_extension("");
         found.extend(futures.map(|rest| {
             let end = rest.find(['(', '<']).unwrap();
-            format!("{inner}::{}", &rest[..end])
+            format!("{name}/{}::{}", file.display(), &rest[..end])
         }));
     }
+    found
 }
 
 #[test]
 fn no_future_is_left_out() {
-    let mut found = BTreeSet::new();
-    for name in ["leasehold", "leasehold-local", "leasehold-redis"] {
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        futures_of(name, &crates.join(name).join("src"), &mut found);
-    }
+    let crates = ["leasehold", "leasehold-local", "leasehold-redis"];
+    let mut found: BTreeSet<_> = crates.into_iter().flat_map(futures_of).collect();
     let elsewhere = |name: &str| {
-        ELSEWHERE.iter().any(|(of, _)| {
-            if of.ends_with("::") {
-                name.starts_with(of)
-            } else {
-                name == *of
-            }
-        })
+        let mut files = ELSEWHERE.iter();
+        files.any(|(of, _)| name == *of || (of.ends_with("::") && name.starts_with(of)))
     };
-    assert!(
-        ELSEWHERE
-            .iter()
-            .all(|(of, _)| found.iter().any(|name| name.starts_with(of)))
-    );
+    for (of, _) in ELSEWHERE {
+        let is_there = found.iter().any(|name| name.starts_with(of));
+        assert!(is_there, "{of} does not exist");
+    }
     found.retain(|name| !elsewhere(name));
     let known: BTreeSet<_> = CASES.iter().map(|(name, ..)| (*name).to_owned()).collect();
     let missing: Vec<_> = found.difference(&known).collect();
@@ -352,10 +328,8 @@ fn a_shutdown_ends_with_the_runtime_of_its_client() {
     let _lease = theirs.block_on(client.mutex("k").unwrap().lock()).unwrap();
     store.make_unavailable();
     let mut shutdown = pin!(client.shutdown(Duration::MAX));
-    assert!(
-        here.block_on(async { shutdown.as_mut().now_or_never() })
-            .is_none()
-    );
+    let polled = here.block_on(async { shutdown.as_mut().now_or_never() });
+    assert!(polled.is_none());
     drop(theirs);
     let done = here.block_on(soon("the shutdown", shutdown));
     assert_eq!((done.released, done.unconfirmed), (0, 1));

@@ -1,9 +1,8 @@
 //! The programs of `examples/postgres-guard`, as they stand: what a stale holder has begun is not
 //! committed. `docs/stores/postgres.md` quotes them.
 
-use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 
 use leasehold::{Client, Lease, Token};
@@ -14,6 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::postgres_store::init;
+use super::sources;
 use super::steps::lock;
 use super::support::{soon, until};
 
@@ -21,7 +21,7 @@ const KEY: &str = "payments";
 const REFUSED: &str = "a later holder of 'payments' has been here";
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/postgres-guard")
+    sources::at("examples/postgres-guard")
 }
 
 /// A database with orders and with the locks of those who pay them.
@@ -314,25 +314,22 @@ cases! {
 /// Each snippet of the section stands in one of the examples, but for the indentation.
 #[test]
 fn the_page_quotes_the_examples() {
-    let read = |path: PathBuf| fs::read_to_string(path).unwrap();
     let squeeze = |text: &str| -> String {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.map(|line| format!("{line}\n")).collect()
     };
     let files = ["src/main.rs", "psycopg_job.py", "django_view.py"];
-    let examples = files.map(|name| squeeze(&read(examples().join(name))));
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/postgres.md");
-    let page = read(page);
-    let (_, section) = page
-        .split_once("## Fencing inside of a transaction")
-        .unwrap();
+    let read = |name: &str| sources::read(&format!("examples/postgres-guard/{name}"));
+    let examples = files.map(|name| squeeze(&read(name)));
+    let page = sources::read("docs/stores/postgres.md");
+    let heading = "## Fencing inside of a transaction";
+    let (_, section) = page.split_once(heading).unwrap();
     let section = section.split("\n## ").next().unwrap();
     for (language, examples) in [("rust", &examples[..1]), ("python", &examples[1..])] {
         let fence = format!("```{language}\n");
         let snippets = section.split(&fence).skip(1);
-        let snippets: Vec<_> = snippets
-            .map(|rest| rest.split("```").next().unwrap())
-            .collect();
+        let snippets = snippets.map(|rest| rest.split("```").next().unwrap());
+        let snippets: Vec<_> = snippets.collect();
         assert_eq!(snippets.len(), examples.len(), "of {language}");
         for (snippet, example) in snippets.iter().zip(examples) {
             assert!(example.contains(&squeeze(snippet)), "not run:\n{snippet}");

@@ -45,7 +45,7 @@ async fn a_killed_holder_keeps_its_key_for_its_minimum_hold() {
     let mut holder = place.start("keep");
     holder.says("held").await;
     let next = next_in_line(&place).await;
-    holder.kill();
+    holder.kill().await;
     let store = place.open().await;
     let kept = seen(&store, |look| look.holders[0].claim.kept).await;
     let kept = &kept.holders[0].claim;
@@ -66,7 +66,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         let held = nested[0].says("held").await;
         assert_eq!(nested[1].says("held").await, held, "one hold, one token");
         let mut next = next_in_line(&place).await;
-        nested[first_to_die].kill();
+        nested[first_to_die].kill().await;
         let store = place.open().await;
         let look = seen(&store, |look| look.holders.len() == 1).await;
         assert_eq!(look.waiters.len(), 1);
@@ -74,7 +74,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         // Several looks of the next in line.
         let early = timeout(Duration::from_millis(900), &mut next).await;
         assert!(early.is_err(), "the other process still works");
-        nested[1 - first_to_die].kill();
+        nested[1 - first_to_die].kill().await;
         let lease = freed_within(FREED, next).await;
         let _ = lease.release().await.unwrap();
     }
@@ -109,7 +109,7 @@ async fn killed_watchers_leave_the_record() {
     let watched = written_anew(&store, &place).await.len();
     assert!(watched > before + 4 * 16, "an inbox each");
     for watcher in &mut watchers {
-        watcher.kill();
+        watcher.kill().await;
     }
     released(&store, &key("k"), 1).await;
     let text = written_anew(&store, &place).await;
@@ -124,7 +124,7 @@ async fn killed_in_the_middle_of_several_keys_leaves_none_taken() {
         let mut churning = place.start("churn all");
         churning.says("churning").await;
         moment(5_000).await;
-        churning.kill();
+        churning.kill().await;
         let granted = has_all(&store, &parts(&store, &ALL, id)).await;
         assert!(granted, "the dead are buried in the same step");
         for name in ALL {

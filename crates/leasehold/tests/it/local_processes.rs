@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{
-    Place, Process, claimed, freed, held, in_line, key, locking, moment, released, try_k, until,
+    Place, claimed, freed, held, in_line, key, locking, moment, released, try_k, until,
 };
 use tokio::time::timeout;
 
@@ -39,7 +39,7 @@ async fn a_killed_holder_frees_its_key() {
     holder.says("held").await;
     let next = locking(&client);
     in_line(&client, "k", 1).await;
-    holder.kill();
+    holder.kill().await;
     let _ = freed(next).await.release().await.unwrap();
     // Who goes at once leaves what the dead have left to those who come.
     until("the dead are removed", async || {
@@ -63,7 +63,9 @@ async fn killed_waiters_are_passed() {
     }
     let next = locking(&client);
     in_line(&client, "k", 3).await;
-    dying.iter_mut().for_each(Process::kill);
+    for process in &mut dying {
+        process.kill().await;
+    }
     let _ = freed(next).await.release().await.unwrap();
 }
 
@@ -74,7 +76,7 @@ async fn a_killed_holder_does_not_make_a_try_busy() {
     let mut holder = place.start("hold");
     holder.says("held").await;
     assert!(try_k(&client).await.is_none());
-    holder.kill();
+    holder.kill().await;
     let holders = client.inspect("k").await.unwrap().holders;
     assert!(holders.is_empty(), "a look sees it too");
     assert!(try_k(&client).await.is_some());
@@ -86,7 +88,7 @@ async fn a_child_lives_for_its_killed_parent() {
     let client = place.connect().await;
     let mut guard = place.start("guard");
     guard.says("held").await;
-    guard.kill();
+    guard.kill().await;
     let mut next = locking(&client);
     // Several looks of the next in line.
     let early = timeout(Duration::from_millis(900), &mut next).await;
@@ -105,7 +107,7 @@ async fn no_update_is_lost_when_processes_are_killed() {
     let killed = processes.len() as u64 / 3;
     for process in processes.iter_mut().step_by(3) {
         moment(200_000).await;
-        process.kill();
+        process.kill().await;
     }
     for (number, process) in processes.iter_mut().enumerate() {
         if number % 3 != 0 {
@@ -139,7 +141,7 @@ async fn killed_at_any_instant_leaves_a_record_to_go_on_with() {
         let mut churning = place.start("churn");
         churning.says("churning").await;
         moment(3_000).await;
-        churning.kill();
+        churning.kill().await;
         let token = claimed(&store, &key, id).await.token;
         assert!(token > last, "a dead holder is buried in the same step");
         last = token;

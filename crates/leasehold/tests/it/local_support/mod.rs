@@ -5,15 +5,15 @@ pub(crate) mod roles;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, ReleaseReply, Standing};
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold::store::{AllAnswer, LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Lease, connect};
+use leasehold_testkit::process;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -122,9 +122,8 @@ pub(crate) fn is_allowed(by: &[&str]) -> bool {
 
 /// This test binary again, in a role.
 pub(crate) struct Process {
-    child: Child,
+    process: process::Process,
     pub(crate) stdin: Option<ChildStdin>,
-    lines: mpsc::UnboundedReceiver<String>,
 }
 
 impl Process {
@@ -138,56 +137,27 @@ impl Process {
                 command
             }
         };
-        let mut child = command
+        command
             .args(["--exact", "local_support::roles::role", "--nocapture"])
             .env("LEASEHOLD_TEST_ROLE", role)
             .env("LEASEHOLD_TEST_URL", &place.1)
-            .env("LEASEHOLD_TEST_COUNTER", place.0.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = mpsc::unbounded_channel();
-        let stderr = child.stderr.take().unwrap();
-        // Ends with the process.
-        std::thread::spawn(move || {
-            use std::io::BufRead;
-            let lines = std::io::BufReader::new(stderr).lines();
-            let mut lines = lines.map_while(Result::ok);
-            while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
-        });
-        let stdin = child.stdin.take();
-        Self {
-            child,
-            stdin,
-            lines,
-        }
+            .env("LEASEHOLD_TEST_COUNTER", place.0.path());
+        let (process, stdin) = process::Process::spawn_to_feed(command);
+        let stdin = Some(stdin);
+        Self { process, stdin }
     }
 
+    /// The next line that begins so.
     pub(crate) async fn says(&mut self, word: &str) -> String {
-        let line = timeout(LIMIT, self.lines.recv()).await;
-        let line = line.expect("a line in time").expect("a line");
-        if !line.starts_with(word) {
-            // A panic begins with an empty line; what it says comes next.
-            while let Ok(Some(more)) = timeout(LIMIT / 60, self.lines.recv()).await {
-                eprintln!("{more}");
-            }
-            panic!("{line:?} where {word:?} was expected");
-        }
+        let line = self.process.says(word).await;
+        assert!(line.starts_with(word), "{line:?} where {word:?} was due");
         line
     }
 
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+    /// Kills it, and none of its children.
+    pub(crate) async fn kill(&mut self) {
+        self.process.signal(process::Signal::KILL);
+        self.process.wait().await;
     }
 }
 

@@ -5,11 +5,14 @@
 use std::fs;
 use std::path::Path;
 
-use leasehold::{Client, Released};
+use leasehold::Client;
 use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuilder};
 use leasehold_testkit::tls::Certificates;
 use tempfile::TempDir;
+
+use crate::steps::{give_back, use_once};
+use crate::support::until;
 
 /// A client's own copies of an authority, a certificate and its key.
 struct Copies(TempDir);
@@ -65,29 +68,18 @@ fn renew(servers: &[&RedisServer]) -> Certificates {
     renewed
 }
 
-async fn until_turned_away(server: &RedisServer) {
-    let turned_away = async {
-        while !server.log().contains("Error accepting a client connection") {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    let turned_away = tokio::time::timeout(PATIENCE, turned_away).await;
-    turned_away.expect("the client does not trust the server");
-}
-
 /// The servers have new certificates first, and the client's files follow.
 async fn a_client_survives(url: &str, copies: &Copies, servers: &[&RedisServer]) {
     let client = Client::builder().store(url).connect().await.unwrap();
-    let lock = client.mutex("k").unwrap();
-    let lease = lock.lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    use_once(&client, "k").await;
     let renewed = renew(servers);
     let other = client.mutex("other").unwrap();
     let waiting = tokio::spawn(async move { other.lock_within(2 * PATIENCE).await });
-    until_turned_away(servers[0]).await;
+    let turned_away = "Error accepting a client connection";
+    let turned_away = async || servers[0].log().contains(turned_away);
+    until("the client does not trust the server", turned_away).await;
     copies.follow(&renewed);
-    let lease = waiting.await.unwrap().unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(waiting.await.unwrap().unwrap()).await;
 }
 
 #[tokio::test]
@@ -124,21 +116,12 @@ async fn they_are_read_again_for_the_nodes_of_a_cluster() {
     all.extend(slots.iter().map(String::as_str));
     node.command(&all);
     let copies = Copies::of(node.certificates());
-    let url = format!(
-        "rediss-cluster://{}/?{}",
-        node.address(),
-        copies.parameters()
-    );
-    let served = async {
-        while !node
-            .query::<String>(&["CLUSTER", "INFO"])
-            .contains("cluster_state:ok")
-        {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, served)
-        .await
-        .expect("a cluster");
+    let (at, parameters) = (node.address(), copies.parameters());
+    let url = format!("rediss-cluster://{at}/?{parameters}");
+    until("a cluster", async || {
+        let info: String = node.query(&["CLUSTER", "INFO"]);
+        info.contains("cluster_state:ok")
+    })
+    .await;
     a_client_survives(&url, &copies, &[&node]).await;
 }

@@ -10,6 +10,9 @@ use leasehold_testkit::server::{Program, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::steps::{fails, give_back};
+use crate::support::waiting;
+
 const KEY: &str = "invoice-42";
 
 /// How long anything may take on a busy machine.
@@ -46,9 +49,8 @@ impl Scene {
 }
 
 async fn client(server: &RedisServer) -> Client {
-    leasehold::connect(&format!("{}?layout=classic", server.url()))
-        .await
-        .unwrap()
+    let url = format!("{}?layout=classic", server.url());
+    leasehold::connect(url).await.unwrap()
 }
 
 async fn soon<T>(work: impl Future<Output = T>) -> T {
@@ -69,7 +71,7 @@ async fn each_excludes_the_other(server: RedisServer) {
     assert_eq!(scene.python.ask("lock invoice-42 30 0.1"), "False");
     assert_eq!(scene.python.ask("locked invoice-42"), "True");
     assert!(lease.is_valid());
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
     assert_eq!(scene.python.ask("locked invoice-42"), "False");
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
 }
@@ -94,17 +96,14 @@ async fn each_excludes_the_other_on_the_oldest_redis() {
 async fn who_waits_gets_it_from_the_other() {
     let mut scene = Scene::new().await;
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
-    let lock = scene.mutex();
-    let waiting = tokio::spawn(async move { lock.lock().await });
+    let waiting = waiting(&scene.client, KEY);
     sleep(Duration::from_millis(100)).await;
     assert!(!waiting.is_finished());
     assert_eq!(scene.python.ask("release invoice-42"), "None");
     let released = Instant::now();
     let lease = soon(waiting).await.unwrap().unwrap();
-    eprintln!(
-        "a waiting task had it {:?} after the release",
-        released.elapsed()
-    );
+    let after = released.elapsed();
+    eprintln!("a waiting task had it {after:?} after the release");
 
     scene.python.begin("lock invoice-42 30 20");
     sleep(Duration::from_millis(100)).await;
@@ -126,7 +125,7 @@ async fn a_lock_of_redis_py_that_has_lapsed_is_ours_and_stays_ours() {
         assert_eq!(scene.python.ask(request), "LockNotOwnedError", "{request}");
     }
     lease.renew().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,24 +137,20 @@ async fn a_lease_that_redis_py_took_over_is_lost() {
     // Its validity ends before redis-py can have it.
     assert_eq!(scene.python.ask("lock invoice-42 30 20"), "True");
     assert!(!lease.is_valid());
-    assert_eq!(lease.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    fails(lease.renew().await, ErrorKind::Lost, &[]);
     assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
     assert_eq!(scene.python.ask("owned invoice-42"), "True", "untouched");
     assert_eq!(scene.python.ask("release invoice-42"), "None");
 
     // Somebody deletes a lock that is kept, and redis-py takes it: the next renewal says so.
-    let lease = soon(brief.with_ttl(Duration::from_secs(2)).lock())
-        .await
-        .unwrap();
+    let kept = brief.with_ttl(Duration::from_secs(2));
+    let lease = soon(kept.lock()).await.unwrap();
     scene.server.command(&["DEL", KEY]);
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
     assert_eq!(soon(lease.lost()).await, Loss::Gone);
     drop(lease);
-    assert_eq!(
-        scene.python.ask("extend invoice-42 30"),
-        "True",
-        "untouched"
-    );
+    let extended = scene.python.ask("extend invoice-42 30");
+    assert_eq!(extended, "True", "untouched");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,12 +196,8 @@ async fn a_counter_that_both_add_to_loses_nothing() {
         });
     }
     let counted = tokio::task::spawn_blocking(move || pythons.map(|mut python| python.answer()));
-    assert_eq!(
-        timeout(SOON * 3, counted).await.unwrap().unwrap(),
-        ["counted"; 2]
-    );
-    while let Some(done) = timeout(SOON * 3, tasks.join_next()).await.unwrap() {
-        done.unwrap();
-    }
+    let counted = timeout(SOON * 3, counted).await.unwrap().unwrap();
+    assert_eq!(counted, ["counted"; 2]);
+    timeout(SOON * 3, tasks.join_all()).await.unwrap();
     assert_eq!(scene.server.query::<usize>(&["GET", "counter"]), 5 * TIMES);
 }

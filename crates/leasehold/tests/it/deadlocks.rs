@@ -1,11 +1,13 @@
 //! Deadlocks on stores without a server: found, reported and ended.
 
-use leasehold_testkit::expect::says;
 use std::time::Duration;
 
 use leasehold::{ClaimContext, Client, Deadlock, Error, ErrorKind, LockOptions};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use crate::steps::fails;
+use crate::support::in_line;
 
 const AFTER: Duration = Duration::from_millis(100);
 
@@ -40,24 +42,13 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
     });
     let waiting = client.mutex("y").expect("a key").with_context(&first);
     let older = tokio::spawn(async move { waiting.lock_opts(how).await });
-    while client
-        .inspect("y")
-        .await
-        .expect("memory answers")
-        .waiters
-        .is_empty()
-    {
-        tokio::task::yield_now().await;
-    }
-    assert!(
-        client.deadlocks().await.expect("memory answers").is_empty(),
-        "x is not waited for"
-    );
+    in_line(&client, "y", 1).await;
+    let circles = client.deadlocks().await.expect("memory answers");
+    assert!(circles.is_empty(), "x is not waited for");
 
     let younger = wait_for(other.clone(), "x", second).await;
-    let error = younger.expect_err("it is in a deadlock");
-    assert_eq!(error.kind(), ErrorKind::Deadlock);
-    says(&error, ["holds y and waits for x"]);
+    let said = "holds y and waits for x";
+    fails(younger, ErrorKind::Deadlock, &[said]);
 
     let _ = y.release().await.expect("y was held");
     let older = older.await.expect("no panic").expect("y is free");
@@ -79,13 +70,10 @@ async fn who_hears_of_a_deadlock_gives_up_later() {
     for is_first in [true, false] {
         let (tell, mut told) = mpsc::unbounded_channel();
         let hear = move |_: &Deadlock| _ = tell.send(Instant::now());
+        let how = LockOptions::new();
         let how = match is_first {
-            true => LockOptions::new()
-                .on_deadlock(soon, hear)
-                .deadlock_timeout(late),
-            false => LockOptions::new()
-                .deadlock_timeout(late)
-                .on_deadlock(soon, hear),
+            true => how.on_deadlock(soon, hear).deadlock_timeout(late),
+            false => how.deadlock_timeout(late).on_deadlock(soon, hear),
         };
         let begun = Instant::now();
         let error = lock.lock_opts(how).await.expect_err("it waits for itself");
@@ -113,10 +101,7 @@ async fn readers_and_permits_wait_for_each_other_too() {
     let permit = client.semaphore("pool", 1).expect("a key").with_context(c);
     let permit = tokio::spawn(async move { permit.acquire().await.map(drop) });
     let gives_up = wait_for(client.clone(), "job", a.clone()).await;
-    assert_eq!(
-        gives_up.expect_err("a circle of three").kind(),
-        ErrorKind::Deadlock
-    );
+    fails(gives_up, ErrorKind::Deadlock, &[]);
 
     let _ = doc.release().await.expect("doc is held");
     write.await.expect("no panic").expect("doc is free");

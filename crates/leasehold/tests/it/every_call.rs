@@ -379,10 +379,8 @@ fn threads_wait_for_so_long_and_reach_the_async_face() {
     let both = client.multi(["j", "k"]).unwrap();
     let lease = both.lock().unwrap();
     assert_eq!(lease.lost_within(BRIEF), None);
-    assert_eq!(
-        lease.as_async().keys().count(),
-        both.as_async().keys().len()
-    );
+    let keys = both.as_async().keys();
+    assert_eq!(lease.as_async().keys().count(), keys.len());
     drop(lease);
     let office = client.election("office").unwrap();
     let leading = office.campaign("").unwrap();
@@ -391,10 +389,8 @@ fn threads_wait_for_so_long_and_reach_the_async_face() {
     let leaders = office.observe();
     let _: &leasehold::Leaders = leaders.as_async();
     assert_eq!(office.as_async().key(), office.key());
-    let (pair, permits) = (
-        client.rwlock("k").unwrap(),
-        client.semaphore("k", 2).unwrap(),
-    );
+    let pair = client.rwlock("k").unwrap();
+    let permits = client.semaphore("k", 2).unwrap();
     let untyped = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
     let reentrant = client.reentrant("k", &Owner::new()).unwrap();
     let keys = [
@@ -406,9 +402,8 @@ fn threads_wait_for_so_long_and_reach_the_async_face() {
     ];
     assert!(keys.iter().all(|key| key.as_str() == "k"));
     let settings = Settings::default().with_label("who").with_ttl(LONG);
-    let builder = blocking::Client::builder()
-        .store("memory:")
-        .settings(settings);
+    let builder = blocking::Client::builder().store("memory:");
+    let builder = builder.settings(settings);
     let _: &leasehold::ClientBuilder = builder.as_async();
     let client = builder.connect().unwrap();
     let lease = client.mutex("k").unwrap().lock().unwrap();

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Process, Signal, command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::support::soon;
+use super::support::{in_line, soon};
 
 fn start(name: &str, store: &str) -> Process {
     let mut program = command(&format!("examples/{name}"));
@@ -28,11 +29,8 @@ fn said(ended: Finished) -> String {
 #[tokio::test]
 async fn workers_are_few_at_a_time() {
     let said = run("workers", "memory:").await;
-    assert!(
-        said.contains("9 done, 1 cancelled, at most 3 at once"),
-        "{said}"
-    );
-    assert!(said.contains("0 leases were left"), "{said}");
+    let done = "9 done, 1 cancelled, at most 3 at once";
+    says(said, [done, "0 leases were left"]);
 }
 
 #[cfg(feature = "testing")]
@@ -41,12 +39,9 @@ async fn an_hour_of_an_export_is_tested_at_once() {
     let said = run("testing", "").await;
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 4, "{said}");
-    assert!(
-        lines[1].contains("it did not become free in time"),
-        "{said}"
-    );
-    assert!(lines[2].contains("the lease was lost"), "{said}");
-    assert!(lines[3].contains("unavailable"), "{said}");
+    says(lines[1], ["it did not become free in time"]);
+    says(lines[2], ["the lease was lost"]);
+    says(lines[3], ["unavailable"]);
 }
 
 #[tokio::test]
@@ -68,7 +63,7 @@ async fn a_leader_resigns_when_it_is_told_to_end() {
     first.stdout().wait_for("a step in term").await;
     let second = start("leader", &store);
     let client = leasehold::connect(&store).await.unwrap();
-    super::support::in_line(&client, "scheduler", 1).await;
+    in_line(&client, "scheduler", 1).await;
     assert!(second.stdout().so_far().is_empty());
     first.signal(Signal::TERM);
     assert!(said(first.finish().await).ends_with("told to end\n0 leases were left\n"));

@@ -13,6 +13,12 @@ use leasehold::store::memory::MemoryStore;
 use leasehold::{Client, Settings};
 use tokio::time::{Instant, sleep};
 
+use crate::support::{try_lock, waiting};
+
+async fn connect(url: &str) -> Client {
+    leasehold::connect(url).await.unwrap()
+}
+
 /// tokio's paused clock moves timers; `slept` is what they have missed.
 struct Machine {
     began: Instant,
@@ -79,15 +85,11 @@ async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
 async fn who_waits_goes_on_after_a_sleep_at_the_end_of_the_queue() {
     let machine = Machine::new();
     let _brought = bring(machine.clone());
-    let client = async || {
-        let client = Client::builder().store("memory:who_waits_goes_on");
-        client.connect().await.unwrap()
-    };
-    let (one, other) = (client().await, client().await);
+    let url = "memory:who_waits_goes_on";
+    let (one, other) = (connect(url).await, connect(url).await);
     let held = one.mutex("k").unwrap().with_ttl(Duration::from_secs(3600));
     let held = held.lock().await.unwrap();
-    let waits = other.mutex("k").unwrap();
-    let waits = tokio::spawn(async move { waits.lock().await });
+    let waits = waiting(&other, "k");
     while one.inspect("k").await.unwrap().waiters.is_empty() {
         tokio::task::yield_now().await;
     }
@@ -106,25 +108,17 @@ async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
     let _brought = bring(machine.clone());
     let place = tempfile::TempDir::new().unwrap();
     let url = format!("local:{}", place.path().display());
-    let (one, other) = (
-        leasehold::connect(&url).await.unwrap(),
-        leasehold::connect(&url).await.unwrap(),
-    );
-    let held = async |key: &str, ttl| {
-        let lock = one.mutex(key).unwrap().with_ttl(ttl);
+    let (one, other) = (connect(&url).await, connect(&url).await);
+    let held = async |key: &str, seconds| {
+        let lock = one.mutex(key).unwrap();
+        let lock = lock.with_ttl(Duration::from_secs(seconds));
         lock.lock().await.unwrap()
     };
-    let (short, long) = (
-        held("short", Duration::from_secs(30)).await,
-        held("long", Duration::from_secs(3600)).await,
-    );
+    let (short, long) = (held("short", 30).await, held("long", 3600).await);
     let daily = one.mutex("daily").unwrap();
     let daily = daily.with_min_hold(Duration::from_secs(60));
     let _ = daily.lock().await.unwrap().release().await.unwrap();
-    let taken = async |key: &str| {
-        let mutex = other.mutex(key).unwrap();
-        mutex.try_lock().await.unwrap().is_some()
-    };
+    let taken = async |key: &str| try_lock(&other, key).await.is_some();
     assert!(!taken("daily").await);
     machine.slept.set(Duration::from_secs(90));
     assert!(!short.is_valid());

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use leasehold_store::Verbs as _;
 use leasehold_store::contract::Fixture as _;
 use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
+use leasehold_testkit::process::Process;
 use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -59,6 +59,24 @@ pub(crate) async fn granted_role(url: &str, name: &str, settings: &[&str]) -> St
     let grants = error.hint().expect("what to grant").replace("ROLE", &role);
     sql(url, &grants);
     theirs
+}
+
+/// A session that has done this in a transaction, and sleeps before its end.
+pub(crate) async fn asleep(url: &str, work: &str) -> Process {
+    let work = format!("begin; {work}; select pg_sleep(600)");
+    let work = work.replace("{schema}", schema(url));
+    let session = Process::spawn(psql(database(url), &work));
+    let sleeps = "select count(*) from pg_stat_activity \
+                  where wait_event = 'PgSleep' and query like '%{schema}.%'";
+    until("it sleeps", async || sql(url, sleeps) == "1").await;
+    session
+}
+
+/// Ends the sessions that do.
+pub(crate) fn end_sleep(url: &str) {
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+               where wait_event = 'PgSleep' and query like '%{schema}.%'";
+    sql(url, end);
 }
 
 #[tokio::test]
@@ -593,24 +611,12 @@ async fn rows_that_are_kept_locked_hold_up_no_other() {
     let with_room = url.replace("&pool=2", "&pool=8");
     let client = leasehold::connect(&with_room).await.unwrap();
     use_keys(&client, 0..16).await;
-    let kept = "begin; select 1 from {schema}.keys where key in ('k0', 'k1', 'k2', 'k3') \
-                for update; select pg_sleep(60)";
-    let kept = kept.replace("{schema}", schema(&url));
-    let mut psql = psql(database(&url), &kept)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep' \
-                  and query like '%{schema}.keys%'";
-    until("the rows are locked", async || sql(&url, sleeps) == "1").await;
+    let locks = "select 1 from {schema}.keys where key in ('k0', 'k1', 'k2', 'k3') for update";
+    let _session = asleep(&url, locks).await;
     let wait = [0, 1, 2, 3].map(|number| waiting(&client, &format!("k{number}")));
     use_keys(&client, 4..16).await;
     assert!(wait.iter().all(|waits| !waits.is_finished()));
-    let end = "select pg_terminate_backend(pid) from pg_stat_activity \
-               where wait_event = 'PgSleep' and query like '%{schema}.keys%'";
-    sql(&url, end);
-    psql.wait().unwrap();
+    end_sleep(&url);
     for waits in wait {
         drop(granted(waits).await);
     }

@@ -13,7 +13,7 @@ use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::timeout;
 
-use super::postgres_server::{granted_role, schema, sql};
+use super::postgres_server::{asleep, end_sleep, granted_role, schema, sql};
 use super::postgres_store::{Fresh, init};
 use super::steps::{contended, fails, hand_over, hints, lock, use_once};
 use super::support::{LIMIT, in_line, soon, until, waiting};
@@ -30,16 +30,12 @@ async fn a_lock_that_came_too_late_is_waited_for() {
     let url = granted_role(fresh.url().await, "set", &strict).await;
     let client = leasehold::connect(&url).await.unwrap();
     let holder = lock(&client, "k").await;
-    let keys = format!("{}.keys", schema(&url));
-    let locked = format!("begin; lock table {keys} in exclusive mode; select pg_sleep(600)");
-    let _session = Process::spawn(psql(&server.url(), &locked));
-    let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
-    until("the table is locked", async || server.sql(asleep) == "1").await;
+    let locks = "lock table {schema}.keys in exclusive mode";
+    let _session = asleep(fresh.bare_url(), locks).await;
     let waiter = waiting(&client, "k");
     let late = async || server.log().contains("lock timeout");
     until("it came too late", late).await;
-    let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'";
-    server.sql(end);
+    end_sleep(fresh.bare_url());
     in_line(&client, "k", 1).await;
     drop(hand_over(holder, waiter).await);
 
@@ -104,12 +100,9 @@ async fn what_waits_for_a_new_key_holds_no_other() {
          array[null, null]::bytea[], {nulls})"
     );
     sql(url, &each.replace("'new'", "'other'"));
-    let named = |text: &str| text.replace("{schema}", schema(url));
-    let making = named(&format!("begin; {each}; select pg_sleep(600)").replace("'held'", "'mine'"));
-    let _making = Process::spawn(psql(&server.url(), &making));
-    let asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
-    until("a key is made", async || server.sql(asleep) == "1").await;
-    let _batch = Process::spawn(psql(&server.url(), &named(&each)));
+    let _making = asleep(url, &each.replace("'held'", "'mine'")).await;
+    let each = each.replace("{schema}", schema(url));
+    let _batch = Process::spawn(psql(&server.url(), &each));
     let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
     until("a batch waits for it", async || server.sql(waits) == "1").await;
     let held = "select 1 from {schema}.keys where key = 'held' for update nowait";

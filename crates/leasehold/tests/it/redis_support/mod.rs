@@ -3,17 +3,17 @@
 pub(crate) mod case;
 pub(crate) mod fake_sentinel;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Listening, LockStore, Push, PushSink, Verbs as _};
+use leasehold::store::{Listening, LockStore, Push, Verbs as _};
 use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 
 pub(crate) use crate::failures::fails;
+pub(crate) use crate::steps::sink;
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
 /// The least rights of `docs/stores/rights.md`.
@@ -56,14 +56,6 @@ pub(crate) fn trying(store: &RedisStore, number: u128) -> Claim {
 
 pub(crate) fn renew(number: u128) -> Renew {
     Renew::new(id(number), Duration::from_secs(30))
-}
-
-struct Sink(mpsc::UnboundedSender<Push>);
-
-impl PushSink for Sink {
-    fn push(&self, push: Push) {
-        let _ = self.0.send(push);
-    }
 }
 
 /// The next push; fails where none comes.
@@ -125,10 +117,4 @@ pub(crate) async fn listen(
 ) -> (Box<dyn Listening>, mpsc::UnboundedReceiver<Push>) {
     let (heard, pushes) = sink();
     (store.listen(heard).await.unwrap(), pushes)
-}
-
-/// A sink, and what it took.
-pub(crate) fn sink() -> (Arc<dyn PushSink>, mpsc::UnboundedReceiver<Push>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Arc::new(Sink(sender)), receiver)
 }

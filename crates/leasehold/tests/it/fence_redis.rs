@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold::Token;
 use leasehold::fence::Fenced;
 use leasehold::fence::redis::{Error, Register, Stored};
+use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 
@@ -243,14 +244,11 @@ async fn under_many_writers_it_never_goes_back() {
         let mut c = connect(&server.url()).await;
         tasks.spawn(async move {
             let value = Register::at("k");
-            let mut random = seed ^ (writer << 32);
+            let mut dice = Dice(seed ^ (writer << 32));
             let mut highest = 0;
             let mut admitted = 0;
             for _ in 0..WRITES {
-                random = random
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                let drawn = 1 + (random >> 40) % 10_000;
+                let drawn = 1 + dice.roll(10_000);
                 let written = drawn.to_string();
                 match value.set(&mut c, token(drawn), written).await {
                     Ok(()) => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold::Token;
 use leasehold::fence::{Fenced, Gate, Guarded};
+use leasehold_testkit::dice::Dice;
 use object_store::memory::InMemory;
 use object_store::path::Path as Location;
 use object_store::{
@@ -154,17 +155,18 @@ async fn sql_with_the_token_in_the_row() {
     assert_eq!(state, "paid");
 }
 
+/// What one column has in all rows.
+fn numbers(db: &Connection, sql: &str) -> Vec<i64> {
+    let mut all = db.prepare(sql).unwrap();
+    let rows = all.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
 #[tokio::test]
 async fn sql_with_one_token_for_many_rows() {
     let (old, new) = stalled_and_next().await;
     let mut db = database();
-    let balances = |db: &Connection| -> Vec<i64> {
-        let mut all = db
-            .prepare("SELECT balance FROM accounts ORDER BY id")
-            .unwrap();
-        let rows = all.query_map([], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
-    };
+    let balances = |db: &Connection| numbers(db, "SELECT balance FROM accounts ORDER BY id");
     move_money(&mut db, old, 10).unwrap();
     move_money(&mut db, new, 30).unwrap();
     move_money(&mut db, new, 30).unwrap();
@@ -177,23 +179,15 @@ async fn sql_with_one_token_for_many_rows() {
     assert_eq!(balances(&db), [0, 100]);
 }
 
-/// A small generator: what a test draws is told by its seed.
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
-}
-
 /// One writer of the race: its transactions, with tokens in no order.
-fn race(file: &Path, mut seed: u64) {
+fn race(file: &Path, seed: u64) {
+    let mut dice = Dice(seed);
     let mut db = Connection::open(file).unwrap();
     db.busy_timeout(Duration::from_secs(30)).unwrap();
     for _ in 0..50 {
-        let token = Token::from(1 + random(&mut seed) % 1000);
-        let step = db
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .unwrap();
+        let token = Token::from(1 + dice.roll(1000));
+        let immediate = TransactionBehavior::Immediate;
+        let step = db.transaction_with_behavior(immediate).unwrap();
         match raise_fence(&step, "log", token) {
             Ok(()) => {
                 let sql = "INSERT INTO log (token) VALUES (?1)";
@@ -224,12 +218,7 @@ fn sql_transactions_of_many_writers_never_go_back() {
             scope.spawn(move || race(file, writer));
         }
     });
-    let mut log = db.prepare("SELECT token FROM log ORDER BY id").unwrap();
-    let log: Vec<i64> = log
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let log = numbers(&db, "SELECT token FROM log ORDER BY id");
     assert!(!log.is_empty() && log.is_sorted(), "{log:?}");
 }
 
@@ -288,14 +277,10 @@ async fn an_object_with_a_precondition() {
     let store = InMemory::new();
     let order = Location::from("orders/42");
     let line = |text: &'static str| move |before: &[u8]| [before, text.as_bytes()].concat();
-    change_object(&store, &order, old, line("packed\n"))
-        .await
-        .unwrap();
-    change_object(&store, &order, new, line("paid\n"))
-        .await
-        .unwrap();
-    let late = change_object(&store, &order, old, line("cancelled\n")).await;
-    is_fenced(late, old, new);
+    let append = async |token, text| change_object(&store, &order, token, line(text)).await;
+    append(old, "packed\n").await.unwrap();
+    append(new, "paid\n").await.unwrap();
+    is_fenced(append(old, "cancelled\n").await, old, new);
     assert_eq!(content(&store, &order).await, "packed\npaid\n");
 }
 
@@ -307,9 +292,8 @@ async fn an_object_that_changed_between_check_and_write() {
         let store = InMemory::new();
         let order = Location::from("orders/42");
         if exists {
-            change_object(&store, &order, old, |_| b"packed".to_vec())
-                .await
-                .unwrap();
+            let packed = change_object(&store, &order, old, |_| b"packed".to_vec());
+            packed.await.unwrap();
         }
         let overtake = |_: &[u8]| {
             let overtaking = change_object(&store, &order, new, |_| b"paid".to_vec());
@@ -331,9 +315,9 @@ async fn an_object_of_many_writers_never_goes_back() {
     for writer in 1..=4 {
         let log = log.clone();
         tasks.spawn(async move {
-            let mut seed = writer;
+            let mut dice = Dice(writer);
             for _ in 0..50 {
-                let token = Token::from(1 + random(&mut seed) % 1000);
+                let token = Token::from(1 + dice.roll(1000));
                 let line = format!("{token:04}\n", token = token.get());
                 let append = |before: &[u8]| [before, line.as_bytes()].concat();
                 if let Err(error) = change_object(store, &log, token, append).await {

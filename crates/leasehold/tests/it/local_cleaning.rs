@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::local_support::{held, try_k};
+use crate::local_support::{held, try_lock};
 use leasehold::connect;
 use tempfile::TempDir;
 
@@ -54,7 +54,7 @@ async fn what_clients_use_is_not_removed_as_old() {
         for of in [place.path(), &directory] {
             clean_up(of);
             let other = connect(&url).await.unwrap();
-            assert!(try_k(&other).await.is_none(), "the first lives");
+            assert!(try_lock(&other, "k").await.is_none(), "the first lives");
             lease.renew().await.unwrap();
         }
         let left = names(&directory);

@@ -7,23 +7,22 @@ use std::time::Duration;
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::{
-    LIMIT, Place, claimed, freed_within, has_all, in_line, key, locking, moment, parts, release,
-    released, until,
+    LIMIT, Place, claimed, freed_within, has_all, in_line, key, moment, parts, release, released,
+    until, waiting,
 };
-use leasehold::Lease;
+use crate::steps::Waiting;
 use leasehold::core::{ClaimId, Renew, Snapshot};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Verbs as _};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How soon what a dead process held is free here: the next in line looks every half a second.
 const FREED: Duration = Duration::from_secs(5);
 
 /// Somebody who waits for `k`, and stands in line already.
-async fn next_in_line(place: &Place) -> JoinHandle<Lease> {
+async fn next_in_line(place: &Place) -> Waiting {
     let client = place.connect().await;
-    let next = locking(&client);
+    let next = waiting(&client, "k");
     in_line(&client, "k", 1).await;
     next
 }

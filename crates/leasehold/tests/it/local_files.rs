@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::local_support::{
     LIMIT, Mounted, Place, claim, claimed, held, key, open as open_at, refusal, release, released,
-    try_k, until,
+    try_lock, until,
 };
 use crate::steps::{contended, fails, granted, sink};
 use leasehold::core::{Arrival, ClaimReply};
@@ -126,7 +126,7 @@ async fn who_waits_while_its_files_are_removed_is_served() {
     let served = granted(waiting).await;
     assert!(served.token() > held.token());
     let third = place.connect().await;
-    assert!(try_k(&third).await.is_none(), "the second lives");
+    assert!(try_lock(&third, "k").await.is_none(), "the second lives");
 }
 
 /// Neither its tasks nor its files wait for a timer: a program may connect again and again.

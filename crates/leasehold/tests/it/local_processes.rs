@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{
-    Place, claimed, freed, held, in_line, key, locking, moment, released, try_k, until,
+    Place, claimed, freed, held, in_line, key, moment, released, try_lock, until, waiting,
 };
 use tokio::time::timeout;
 
@@ -37,7 +37,7 @@ async fn a_killed_holder_frees_its_key() {
     let client = place.connect().await;
     let mut holder = place.start("hold");
     holder.says("held").await;
-    let next = locking(&client);
+    let next = waiting(&client, "k");
     in_line(&client, "k", 1).await;
     holder.kill().await;
     let _ = freed(next).await.release().await.unwrap();
@@ -61,7 +61,7 @@ async fn killed_waiters_are_passed() {
         dying.push(place.start("hold"));
         in_line(&client, "k", number).await;
     }
-    let next = locking(&client);
+    let next = waiting(&client, "k");
     in_line(&client, "k", 3).await;
     for process in &mut dying {
         process.kill().await;
@@ -75,11 +75,11 @@ async fn a_killed_holder_does_not_make_a_try_busy() {
     let client = place.connect().await;
     let mut holder = place.start("hold");
     holder.says("held").await;
-    assert!(try_k(&client).await.is_none());
+    assert!(try_lock(&client, "k").await.is_none());
     holder.kill().await;
     let holders = client.inspect("k").await.unwrap().holders;
     assert!(holders.is_empty(), "a look sees it too");
-    assert!(try_k(&client).await.is_some());
+    assert!(try_lock(&client, "k").await.is_some());
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_child_lives_for_its_killed_parent() {
     let mut guard = place.start("guard");
     guard.says("held").await;
     guard.kill().await;
-    let mut next = locking(&client);
+    let mut next = waiting(&client, "k");
     // Several looks of the next in line.
     let early = timeout(Duration::from_millis(900), &mut next).await;
     assert!(early.is_err(), "the child still works under the lease");

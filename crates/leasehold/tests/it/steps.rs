@@ -130,6 +130,7 @@ pub(crate) fn hints(error: &impl Failure, part: &str) {
 /// A claim of all of a key, by a client that can be rung.
 pub(crate) fn claim(store: &dyn LockStore, number: u128) -> Claim {
     Claim {
+        waiter_ttl: LIMIT,
         inbox: Some(store.inbox().clone()),
         ..Claim::new(id(number), Mode::EXCLUSIVE, LIMIT)
     }

@@ -8,34 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 
-use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, ReleaseReply, Standing};
+use leasehold::core::{Claim, Key, ReleaseReply};
 use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold::store::{AllAnswer, LockStore, Verbs as _};
+use leasehold::store::{AllAnswer, LockStore as _, Verbs as _};
 use leasehold::{Client, ErrorKind, Lease, connect};
 use leasehold_testkit::process;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-pub(crate) use crate::support::{LIMIT, in_line, key, release, until};
+use crate::steps::{Waiting, lock};
+pub(crate) use crate::steps::{claim, claimed};
+pub(crate) use crate::support::{LIMIT, in_line, key, release, try_lock, until, waiting};
 
 /// How soon what a dead process held is free: far below any TTL used here.
 pub(crate) const FREED: Duration = Duration::from_secs(15);
-
-pub(crate) fn claim(store: &LocalStore, id: u128) -> Claim {
-    Claim {
-        waiter_ttl: LIMIT,
-        inbox: Some(store.inbox().clone()),
-        ..Claim::new(ClaimId::from_random(id), Mode::EXCLUSIVE, LIMIT)
-    }
-}
-
-pub(crate) async fn claimed(store: &LocalStore, key: &Key, id: u128) -> Standing {
-    match store.claim(key, &claim(store, id)).await.unwrap().reply {
-        ClaimReply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
-    }
-}
 
 pub(crate) async fn released(store: &LocalStore, key: &Key, id: u128) {
     let answer = store.release(key, &release(id)).await.unwrap();
@@ -70,28 +56,18 @@ pub(crate) async fn open(url: &str) -> LocalStore {
 /// A client, and its lease on `k`.
 pub(crate) async fn held(url: &str) -> (Client, Lease) {
     let client = connect(url).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let lease = lock(&client, "k").await;
     (client, lease)
 }
 
-/// Tries to lock `k`.
-pub(crate) async fn try_k(client: &Client) -> Option<Lease> {
-    client.mutex("k").unwrap().try_lock().await.unwrap()
-}
-
-/// The client begins to wait for `k`.
-pub(crate) fn locking(client: &Client) -> JoinHandle<Lease> {
-    let mutex = client.mutex("k").unwrap();
-    tokio::spawn(async move { mutex.lock().await.unwrap() })
-}
-
 /// It is free soon, long before the TTL.
-pub(crate) async fn freed(next: JoinHandle<Lease>) -> Lease {
+pub(crate) async fn freed(next: Waiting) -> Lease {
     freed_within(FREED, next).await
 }
 
-pub(crate) async fn freed_within(limit: Duration, next: JoinHandle<Lease>) -> Lease {
-    timeout(limit, next).await.expect("free in time").unwrap()
+pub(crate) async fn freed_within(limit: Duration, next: Waiting) -> Lease {
+    let granted = timeout(limit, next).await.expect("free in time");
+    granted.unwrap().unwrap()
 }
 
 /// A moment, of up to so many microseconds.

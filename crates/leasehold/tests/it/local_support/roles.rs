@@ -13,7 +13,7 @@ use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Lease, Owner, connect};
 use tokio::task::spawn_blocking;
 
-use super::{LIMIT, claim, has_all, held, key, open, parts, release, try_k};
+use super::{LIMIT, claim, has_all, held, key, open, parts, release, try_lock};
 
 /// The minimum hold of who keeps the key: long enough for a busy machine to look while it lasts.
 pub(crate) const MIN_HOLD: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ async fn role() {
 /// Says whether the key is free, or why the store is refused.
 async fn try_once(url: &str) {
     match connect(url).await {
-        Ok(client) if try_k(&client).await.is_some() => eprintln!("granted"),
+        Ok(client) if try_lock(&client, "k").await.is_some() => eprintln!("granted"),
         Ok(_) => eprintln!("busy"),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Refused, "{error}");

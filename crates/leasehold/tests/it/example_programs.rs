@@ -1,13 +1,10 @@
 //! The programs of `examples/`, run as they stand.
 
-use std::net::SocketAddr;
-
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Process, Signal, command};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-use super::support::{in_line, soon};
+use super::http::post;
+use super::support::in_line;
 
 fn start(name: &str, store: &str) -> Process {
     let mut program = command(&format!("examples/{name}"));
@@ -100,25 +97,14 @@ async fn an_order_is_paid_once() {
     for signal in [Signal::INT, Signal::TERM] {
         let service = start("axum_orders", "memory:");
         let line = service.stdout().wait_for("http://").await;
-        let address = line.trim().trim_start_matches("http://").parse().unwrap();
-        let paid = post(address, "/orders/42/pay").await;
+        let address = line.trim().trim_start_matches("http://");
+        let paid = post(address, "/orders/42/pay", "").await;
         assert!(paid.starts_with("HTTP/1.1 200"), "{paid}");
         for path in ["/orders/42/pay", "/orders/43/pay"] {
-            assert!(post(address, path).await.starts_with("HTTP/1.1 409"));
+            assert!(post(address, path, "").await.starts_with("HTTP/1.1 409"));
         }
         service.signal(signal);
         let said = said(service.finish().await);
         assert!(said.ends_with("0 leases were left\n"), "{said}");
     }
-}
-
-async fn post(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    soon("an answer", stream.read_to_string(&mut answer))
-        .await
-        .unwrap();
-    answer
 }

@@ -3,10 +3,9 @@
 #![cfg(all(target_os = "linux", feature = "local"))]
 
 use std::fs::{self, Permissions, TryLockError};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
@@ -15,6 +14,7 @@ use crate::support::{until, waiting};
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use leasehold_testkit::expect::says;
+use leasehold_testkit::process::Process;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -153,28 +153,15 @@ async fn another_user_cannot_keep_a_client_from_starting() {
         echo "locked $((n - 3))"
         read -r _
     "#;
-    let mut other = as_another(lock_all, &directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut lines = BufReader::new(other.stdout.take().unwrap());
-    lines.read_line(&mut said).unwrap();
-    assert_eq!(said, "locked 1\n", "the directory, which it may read");
+    let (other, _input) = Process::spawn_to_feed(as_another(lock_all, &directory));
+    let said = other.prints("locked ").await;
+    assert_eq!(said, "locked 1", "the directory, which it may read");
     // The machine's first start too, which writes down the clock.
     for _ in 0..2 {
         let opened = connect(url(&directory)).await;
-        if opened.is_err() {
-            // Else the thread that waits keeps the program from ending.
-            other.kill().unwrap();
-        }
-        let opened = opened.expect("nobody is waited for");
-        drop(opened);
+        drop(opened.expect("nobody is waited for"));
         fs::remove_file(directory.join("clock")).unwrap();
     }
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 /// Also where the system does not see to it (`fs.protected_symlinks`).

@@ -28,6 +28,7 @@ mod fence_redis;
 mod fencing_examples;
 mod forked;
 mod forms;
+mod http;
 mod journal;
 mod linked;
 mod local_cleaning;

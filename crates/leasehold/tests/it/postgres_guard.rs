@@ -9,9 +9,8 @@ use leasehold::{Client, Lease, Token};
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::{self, Process, Signal};
 use leasehold_testkit::python::python;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
+use super::http::post;
 use super::postgres_store::init;
 use super::sources;
 use super::steps::lock;
@@ -211,19 +210,9 @@ impl Payer {
     }
 
     async fn request(&self, order: u32) -> String {
-        let Self { address, token, .. } = self;
-        let request = format!(
-            "POST /orders/{order}/pay HTTP/1.1\r\nHost: {address}\r\nLease-Token: {token}\r\n\
-             Content-Length: 0\r\nConnection: close\r\n\r\n"
-        );
-        let mut answer = String::new();
-        let exchange = async {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(request.as_bytes()).await.unwrap();
-            stream.read_to_string(&mut answer).await.unwrap();
-        };
-        soon("an answer", exchange).await;
-        answer
+        let path = format!("/orders/{order}/pay");
+        let token = format!("Lease-Token: {}\r\n", self.token);
+        post(&self.address, &path, &token).await
     }
 
     /// The end of its orders ends a job.

@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 /// A chain of trust in a directory: PEM files, and their text.
 ///
@@ -61,6 +66,29 @@ impl Certificates {
             client_certificate: pem("client.pem", client_certificate),
             client_key: pem("client.key", client_key),
         }
+    }
+
+    /// What a client uses that trusts the authority and has the client's certificate.
+    ///
+    /// # Panics
+    ///
+    /// When the text of a file is not what it was.
+    pub fn client_config(&self) -> ClientConfig {
+        let certificate = |pem: &Pem| {
+            let certificate = CertificateDer::from_pem_slice(pem.text.as_bytes());
+            certificate.expect("it is a certificate")
+        };
+        let mut roots = RootCertStore::empty();
+        let added = roots.add(certificate(&self.authority));
+        added.expect("an authority can be trusted");
+        let key = PrivateKeyDer::from_pem_slice(self.client_key.text.as_bytes());
+        let chain = vec![certificate(&self.client_certificate)];
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the usual versions")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key.expect("it is a key"))
+            .expect("the key is that of the certificate")
     }
 }
 

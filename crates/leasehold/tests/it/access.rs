@@ -144,9 +144,6 @@ mod tls {
 
     use leasehold::{Pem, TlsConfig, TlsOptions};
     use leasehold_testkit::server::ClientCertificate;
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use rustls::{ClientConfig, RootCertStore};
 
     use super::*;
 
@@ -159,22 +156,8 @@ mod tls {
         let given = TlsOptions::trusting(pem(&its.authority))
             .with_certificate(pem(&its.client_certificate), pem(&its.client_key));
         assert!(!format!("{given:?}").contains("BEGIN"), "{given:?}");
-        let mut roots = RootCertStore::empty();
-        let certificate = |pem: &leasehold_testkit::tls::Pem| {
-            CertificateDer::from_pem_slice(pem.text.as_bytes()).unwrap()
-        };
-        roots.add(certificate(&its.authority)).unwrap();
-        let ring = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(ring)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(
-                vec![certificate(&its.client_certificate)],
-                PrivateKeyDer::from_pem_slice(its.client_key.text.as_bytes()).unwrap(),
-            )
-            .unwrap();
-        let mut own = TlsOptions::default().with_config(TlsConfig::from(config));
+        let config = TlsConfig::from(its.client_config());
+        let mut own = TlsOptions::default().with_config(config);
         let url = format!("rediss://{}/", server.address());
         for tls in [given, own.clone()] {
             let builder = Client::builder().store(&url).tls(tls);

@@ -5,12 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, Stream};
+use rustls::{ClientConfig, ClientConnection, Stream};
 
-use crate::tls::{Certificates, Pem};
+use crate::tls::Certificates;
 
 /// A client with a certificate.
 #[derive(Debug)]
@@ -18,23 +15,7 @@ pub(super) struct Known(Arc<ClientConfig>);
 
 impl Known {
     pub(super) fn of(certificates: &Certificates) -> Self {
-        let certificate = |pem: &Pem| {
-            let certificate = CertificateDer::from_pem_slice(pem.text.as_bytes());
-            certificate.expect("it is a certificate")
-        };
-        let mut roots = RootCertStore::empty();
-        let added = roots.add(certificate(&certificates.authority));
-        added.expect("an authority can be trusted");
-        let key = PrivateKeyDer::from_pem_slice(certificates.client_key.text.as_bytes());
-        let chain = vec![certificate(&certificates.client_certificate)];
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the usual versions")
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key.expect("it is a key"));
-        Self(Arc::new(
-            config.expect("the key is that of the certificate"),
-        ))
+        Self(Arc::new(certificates.client_config()))
     }
 
     /// Sends a four-letter word, and returns the answer.

@@ -22,21 +22,10 @@ fn can_be_spawned<T>(_: impl Future<Output = T> + Send) {}
 
 #[test]
 fn handles_and_leases_belong_to_no_thread() {
-    can_be_shared::<Client>();
-    can_be_shared::<Lock>();
-    can_be_shared::<Mutex>();
-    can_be_shared::<RwLock>();
-    can_be_shared::<Semaphore>();
-    can_be_shared::<Reentrant>();
-    can_be_shared::<MultiLock>();
-    can_be_shared::<Election>();
-    can_be_shared::<Lease<Exclusive>>();
-    can_be_shared::<Lease<Shared>>();
-    can_be_shared::<Lease<Permits>>();
-    can_be_shared::<Lease<Any>>();
-    can_be_shared::<MultiLease>();
-    can_be_shared::<LossSignal>();
-    can_be_shared::<Error>();
+    can_be_shared::<(Client, Lock, Mutex, RwLock, Semaphore, Reentrant)>();
+    can_be_shared::<(MultiLock, MultiLease, Election, LossSignal, Error)>();
+    can_be_shared::<(Lease<Exclusive>, Lease<Shared>)>();
+    can_be_shared::<(Lease<Permits>, Lease<Any>)>();
     can_be_sent::<LockOptions>();
 }
 

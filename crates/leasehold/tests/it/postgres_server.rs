@@ -346,10 +346,8 @@ async fn who_may_only_guard_cannot_read_claims() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let name = format!("guarded_{}", schema(&url));
-    sql(
-        &url,
-        &format!("create role {name} login; grant usage on schema {{schema}} to {name}"),
-    );
+    let rights = format!("create role {name} login; grant usage on schema {{schema}} to {name}");
+    sql(&url, &rights);
     let theirs = url.replace("postgres@", &format!("{name}@"));
     sql(&theirs, "select {schema}.guard('k', 1)");
     let read = "select has_table_privilege('{schema}.keys', 'select')";

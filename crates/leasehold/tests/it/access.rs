@@ -12,7 +12,7 @@ use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::timeout;
 
-use crate::steps::{fails, give_back, lock, use_once};
+use crate::steps::{fails, give_back, lock};
 
 /// A vault, and how often it was asked.
 #[derive(Clone, Default)]
@@ -146,6 +146,7 @@ mod tls {
     use leasehold_testkit::server::ClientCertificate;
 
     use super::*;
+    use crate::steps::use_once;
 
     #[tokio::test]
     async fn certificates_are_in_memory() {

@@ -77,23 +77,25 @@ impl Fickle {
 
     fn lose<T>(&self, answer: T) -> Result<T, StoreError> {
         match self.happens(self.losses) {
-            true => Err(StoreError::new(
-                ErrorKind::Unavailable,
-                "the answer was lost",
-            )),
+            true => Err(unavailable("the answer was lost")),
             false => Ok(answer),
         }
     }
 
     fn note(&self, counter: &AtomicU64, news: &[News]) {
-        counter.fetch_add(1, Ordering::Relaxed);
-        let bases = news
-            .iter()
-            .filter(|news| news.base.as_ref().is_some_and(|b| !b.is_empty()));
-        self.seen
-            .bases_taken
-            .fetch_add(bases.count() as u64, Ordering::Relaxed);
+        count(counter, 1);
+        let bases = news.iter().filter_map(|news| news.base.as_ref());
+        let bases = bases.filter(|base| !base.is_empty()).count();
+        count(&self.seen.bases_taken, bases as u64);
     }
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, why)
 }
 
 #[async_trait]
@@ -115,19 +117,15 @@ impl Journal for Fickle {
             return Err(StoreError::new(ErrorKind::Refused, "there is no room"));
         }
         if self.is_narrow && parts[0].new_base(BASE_AFTER)?.is_some() {
-            self.seen.too_long.fetch_add(1, Ordering::Relaxed);
-            return Err(StoreError::new(
-                ErrorKind::Unavailable,
-                "the answer came too late",
-            ));
+            count(&self.seen.too_long, 1);
+            return Err(unavailable("the answer came too late"));
         }
         let conflict = self.happens(self.conflicts).then_some(StoreTime(u64::MAX));
         let answer = self.toy.append(parts, conflict.or(unchanged_since)).await?;
         for part in parts.iter().filter(|_| answer.appended) {
             if let Some((base, _)) = part.new_base(BASE_AFTER)? {
-                self.seen.bases_written.fetch_add(1, Ordering::Relaxed);
-                let bytes = base.len() as u64;
-                self.seen.bytes_of_bases.fetch_add(bytes, Ordering::Relaxed);
+                count(&self.seen.bases_written, 1);
+                count(&self.seen.bytes_of_bases, base.len() as u64);
             }
             if let Some(known) = part.known.filter(|_| self.rewrites) {
                 // The queue before, and the entry.
@@ -136,9 +134,7 @@ impl Journal for Fickle {
         }
         self.note(&self.seen.appends, &answer.news);
         let bytes = answer.news.iter().map(|news| news.since_base).sum();
-        self.seen
-            .bytes_since_base
-            .fetch_add(bytes, Ordering::Relaxed);
+        count(&self.seen.bytes_since_base, bytes);
         self.hesitate().await;
         self.lose(answer)
     }
@@ -179,7 +175,7 @@ impl Journal for Fickle {
     }
 
     fn doubt(&self, _: StoreTime) {
-        self.seen.doubts.fetch_add(1, Ordering::Relaxed);
+        count(&self.seen.doubts, 1);
         self.is_half_open.store(false, Ordering::Relaxed);
     }
 

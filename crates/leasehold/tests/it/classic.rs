@@ -10,14 +10,13 @@ use leasehold::core::{Claim, ClaimReply, Mode, Note, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::store::Verbs as _;
-use leasehold::store::redis::{
-    ClassicStore, RedisClusterOptions, RedisOptions, RedlockOptions, RedlockStore,
-};
+use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedisOptions, RedlockStore};
 use leasehold::{Client, ErrorKind, Released, Retry, Token};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, sleep};
 
+use crate::redlock_support::{Program, Set};
 use crate::steps::{fails, give_back, granted, hints, is_error, lock, settled};
 use crate::support::{id, in_line, key, try_lock, until, waiting};
 
@@ -330,46 +329,36 @@ async fn on_a_cluster_too() {
 
 // ---- by a majority ----
 
-struct Set([RedisServer; 3]);
-
-impl Set {
-    fn start() -> Self {
-        Self([(); 3].map(|()| RedisServer::start()))
-    }
-
-    fn url(&self) -> String {
-        let members = self.0.each_ref();
-        let members = members.map(|server| format!("127.0.0.1:{}", server.port()));
-        format!("redlock://{}/?layout=classic", members.join(","))
-    }
+fn set() -> Set {
+    Set::of(vec![Program::Default; 3], "layout=classic")
 }
 
 #[tokio::test]
 async fn redlock_as_published() {
-    let set = Set::start();
-    let client = at(&set.url()).await;
+    let set = set();
+    let client = set.client().await;
     let lock = client.mutex("k").unwrap();
     // Another library holds by a majority.
-    for server in &set.0[..2] {
+    for server in &set.servers[..2] {
         server.command(&["SET", "k", "theirs", "NX", "PX", "60000"]);
     }
     assert!(lock.try_lock().await.unwrap().is_none());
     let seen = client.inspect("k").await.unwrap();
     assert_eq!(seen.holders[0].id_hint, "the");
     // What was had of the third is given back.
-    let is_free = |server: usize| set.0[server].query::<u64>(&["EXISTS", "k"]) == 0;
+    let is_free = |server: usize| set.servers[server].query::<u64>(&["EXISTS", "k"]) == 0;
     until("it is given back", async || is_free(2)).await;
     // It keeps one vote only: that is no majority.
-    set.0[0].command(&["DEL", "k"]);
+    set.servers[0].command(&["DEL", "k"]);
     assert!(client.inspect("k").await.unwrap().holders.is_empty());
     let lease = lock.lock().await.unwrap();
     assert!(lease.token().is_none());
     let id = lease.parts().unwrap().claim().expose().to_owned();
-    let value = |server: usize| set.0[server].query::<String>(&["GET", "k"]);
+    let value = |server: usize| set.servers[server].query::<String>(&["GET", "k"]);
     assert_eq!([value(0), value(2)], [&*id; 2]);
     lease.renew().await.unwrap();
     // A vote that was forgotten is not given again: it may have been broken.
-    set.0[2].command(&["FLUSHALL"]);
+    set.servers[2].command(&["FLUSHALL"]);
     fails(lease.renew().await, ErrorKind::Lost, &[]);
     assert_eq!(lease.release().await.unwrap(), Released::AlreadyGone);
     until("it is given back", async || is_free(0)).await;
@@ -379,18 +368,17 @@ async fn redlock_as_published() {
 
 #[tokio::test]
 async fn a_minority_of_a_set_may_be_down_and_no_mark_is_kept() {
-    let set = Set::start();
-    let client = at(&set.url()).await;
-    set.0[1].kill();
+    let set = set();
+    let client = set.client().await;
+    set.servers[1].kill();
     let lease = lock(&client, "k").await;
-    let keys: Vec<String> = set.0[0].query(&["KEYS", "*"]);
+    let keys: Vec<String> = set.servers[0].query(&["KEYS", "*"]);
     assert_eq!(keys, ["k"]);
     let _ = lease.release().await.unwrap();
-    set.0[2].kill();
+    set.servers[2].kill();
     let down = client.mutex("k").unwrap().try_lock().await;
     fails(down, ErrorKind::Unavailable, &[]);
-    let options = RedlockOptions::from_url(&set.url()).unwrap();
-    let refused = RedlockStore::initialise(options).await;
+    let refused = RedlockStore::initialise(set.options()).await;
     fails(refused, ErrorKind::Unsupported, &[]);
 }
 

@@ -62,10 +62,9 @@ impl Case {
     }
 
     /// In the layout of other libraries, which has no audit log.
-    pub(crate) fn classic(self) -> Self {
-        let mut classic = self.with("layout=classic");
-        classic.audit = "";
-        classic
+    pub(crate) fn classic(mut self) -> Self {
+        self.audit = "";
+        self.with("layout=classic")
     }
 
     /// On several servers, where all takes longer.

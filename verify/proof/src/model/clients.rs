@@ -144,7 +144,7 @@ pub(super) enum Act {
     Adopt(usize),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     queue: Queue,
     site: Site,
@@ -207,19 +207,12 @@ impl Subject for ClientsModel {
     fn init(&self) -> State {
         let clients = self.people.iter().map(|it| Client::new(it.attempts));
         let mut state = State {
-            queue: Queue::default(),
             site: self.site(),
-            ticks: 0,
-            clock: StoreTime(START),
             ahead: STEP_BACK * u64::from(self.faults.steps_back),
             clients: clients.collect(),
             machines: vec![KeyMachine::default(); self.people.len()],
-            wire: Vec::new(),
             left: self.faults,
-            grants: Vec::new(),
-            highest: Token::NONE,
-            given_up: false,
-            broken: Broken::default(),
+            ..State::default()
         };
         self.set_clock(&mut state);
         state

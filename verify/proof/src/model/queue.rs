@@ -114,7 +114,7 @@ pub(super) struct Ghost {
     passes: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     queue: Queue,
     ticks: u64,
@@ -268,14 +268,8 @@ impl Subject for QueueModel {
 
     fn init(&self) -> State {
         State {
-            queue: Queue::default(),
-            ticks: 0,
-            stepped_back: false,
-            asked: None,
             ghosts: vec![Ghost::default(); self.parts.len()],
-            written: Vec::new(),
-            highest: Token::NONE,
-            broken: Broken::default(),
+            ..State::default()
         }
     }
 

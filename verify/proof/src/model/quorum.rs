@@ -102,8 +102,9 @@ pub(super) enum Act {
     Lapse(usize),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 enum Stage {
+    #[default]
     Idle,
     Bidding(Box<Bidding>),
     Held(Box<Held>),
@@ -147,7 +148,7 @@ struct Leaving {
     up_to: Token,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Client {
     stage: Stage,
     leaving: Vec<Leaving>,
@@ -158,7 +159,7 @@ struct Client {
     seen: Token,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     ticks: u64,
     servers: Vec<Server>,
@@ -208,22 +209,15 @@ impl Subject for QuorumModel {
 
     fn init(&self) -> State {
         let clients = self.people.iter().map(|person| Client {
-            stage: Stage::Idle,
-            leaving: Vec::new(),
             attempts: person.attempts,
-            begun: 0,
-            number: 0,
-            seen: Token::NONE,
+            ..Client::default()
         });
         let servers = (0..self.size.servers()).map(|_| Server::new(self));
         State {
-            ticks: 0,
             servers: servers.collect(),
             clients: clients.collect(),
-            wire: Vec::new(),
             left: self.faults,
-            completed: Vec::new(),
-            broken: Broken::default(),
+            ..State::default()
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Departure {
     pub(super) transmit: Transmit,
 }
 
-#[derive(Debug, Clone, PartialEq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Hash)]
 pub(super) struct Client {
     /// Its claim in the machine of its process; none while it is idle.
     pub(super) claim: Option<ClaimNumber>,
@@ -45,17 +45,10 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(attempts: u8) -> Self {
         Self {
-            claim: None,
-            seen: (false, None),
-            pending: None,
             attempts,
-            begun: 0,
-            serial: 0,
             epoch: 1,
             connected: true,
-            dead: false,
-            adopted: false,
-            departures: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -8,7 +8,7 @@ use super::wire::What;
 use super::{ClientsModel, START, State};
 
 /// What a server is besides its queue.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Site {
     marker: Option<ServerMarker>,
     /// Its run id.

@@ -38,7 +38,7 @@ pub(super) struct Message {
 }
 
 /// One server: the core's rules, and its process.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Server {
     pub(super) queue: Queue,
     pub(super) marker: Option<ServerMarker>,
@@ -51,13 +51,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(model: &QuorumModel) -> Self {
-        let mut server = Self {
-            queue: Queue::default(),
-            marker: None,
-            run: 0,
-            ahead: 0,
-            restarted: false,
-        };
+        let mut server = Self::default();
         // It is known to be new.
         let run = server.run_id();
         ServerMarker::init(&mut server.marker, &run, &terms(model), StoreTime(START));

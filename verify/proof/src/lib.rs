@@ -17,3 +17,4 @@ pub mod model;
 mod report;
 #[cfg(feature = "clients")]
 pub mod simulate;
+mod split_mix;

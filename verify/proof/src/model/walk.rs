@@ -8,22 +8,10 @@ use std::time::Duration;
 use super::checker::{Counterexample, Effort, Findings, Subject, trace};
 use super::clock::Stopwatch;
 use super::promise::{Judged, Promise};
-
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % sides.max(1)
-    }
-}
+use crate::split_mix::split_mix;
 
 /// What all threads share.
+#[derive(Default)]
 struct Tally {
     next: AtomicU64,
     steps: AtomicU64,
@@ -41,13 +29,7 @@ pub(super) fn run<S: Subject>(
     effort: Effort,
 ) -> Findings {
     let watch = Stopwatch::start();
-    let tally = Tally {
-        next: AtomicU64::new(0),
-        steps: AtomicU64::new(0),
-        longest: AtomicU64::new(0),
-        done: AtomicBool::new(false),
-        found: Mutex::default(),
-    };
+    let tally = Tally::default();
     let limit = match effort.time {
         Some(_) => u64::MAX,
         None => walks,
@@ -100,7 +82,7 @@ fn stroll<S: Subject>(
 /// One walk: its steps, and what it broke.
 fn one<S: Subject>(subject: &S, seed: u64, length: usize) -> (Vec<S::Action>, Option<Promise>) {
     // Neighbouring seeds are no neighbours.
-    let mut dice = Dice(seed.wrapping_mul(0xA076_1D64_78BD_642F));
+    let mut dice = seed.wrapping_mul(0xA076_1D64_78BD_642F);
     let mut way = Vec::new();
     let mut state = subject.init();
     let mut actions = Vec::new();
@@ -124,10 +106,10 @@ fn step<S: Subject>(
     subject: &S,
     state: &S::State,
     actions: &[S::Action],
-    dice: &mut Dice,
+    dice: &mut u64,
 ) -> Option<(S::Action, S::State)> {
     let total: u64 = actions.iter().map(|a| subject.weight(state, *a)).sum();
-    let mut at = dice.roll(total);
+    let mut at = split_mix(dice) % total.max(1);
     let drawn = *actions.iter().find(|action| {
         let weight = subject.weight(state, **action);
         let here = at < weight;

@@ -4,8 +4,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::entropy::split_mix;
 use super::trace::Digest;
+use crate::split_mix::split_mix;
 
 /// A source of choices.
 #[derive(Debug, Clone)]

@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 
+use crate::split_mix::split_mix;
+
 thread_local! {
     /// The state of the generator; none on threads that simulate nothing.
     static STATE: Cell<Option<u64>> = const { Cell::new(None) };
@@ -25,16 +27,6 @@ impl Drop for Following {
     fn drop(&mut self) {
         STATE.set(None);
     }
-}
-
-/// The next number of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
-/// number generators", 2014).
-pub(crate) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// Stands in the place of the C library's function of this name, in this program alone.

@@ -53,47 +53,25 @@ fn assembly(size: (usize, Option<usize>), faults: quorum::Budget) -> Option<Quor
     })
 }
 
-pub(super) fn all() -> Vec<Entry> {
-    let mut all = every_vote();
-    all.extend(walks_among_servers());
-    all
+/// Two clients and three servers; with clocks.
+fn timed(faults: quorum::Budget) -> Option<QuorumModel> {
+    Some(QuorumModel {
+        horizon: Some(1),
+        promises: quorum::TIMED,
+        ..three_servers(faults)?
+    })
 }
 
-fn every_vote() -> Vec<Entry> {
+pub(super) fn all() -> Vec<Entry> {
     let none = quorum::Budget::default();
     let (renewals, losses) = (1, 1);
-    let mut all = Vec::new();
-    let mut add = |name, subject: Option<QuorumModel>| {
-        all.extend(subject.map(|subject| Entry::new(name, Method::Exhaustive, subject)));
-    };
-    let timed = |subject: Option<QuorumModel>| {
-        subject.map(|subject| QuorumModel {
-            horizon: Some(1),
-            promises: quorum::TIMED,
-            ..subject
-        })
-    };
     let renewal = quorum::Budget { renewals, ..none };
     let loss = quorum::Budget { losses, ..none };
-    add("quorum/tokens", three_servers(none));
-    add("quorum/exclusion", timed(three_servers(none)));
-    add("quorum/renewal", timed(three_servers(renewal)));
-    add("quorum/loss", timed(three_servers(loss)));
-    all
-}
-
-fn walks_among_servers() -> Vec<Entry> {
-    let mut all = Vec::new();
-    let mut add = |name, subject: Option<QuorumModel>| {
-        let walks = Method::Walks(20_000, 250);
-        all.extend(subject.map(|subject| Entry::new(name, walks, subject)));
-    };
     let weather = quorum::Budget {
         doubled: 3,
         late: 4,
         renewals: 4,
-        restarts: 0,
-        losses: 0,
+        ..none
     };
     let restarts = quorum::Budget {
         restarts: 1,
@@ -104,18 +82,26 @@ fn walks_among_servers() -> Vec<Entry> {
         losses: 3,
         ..weather
     };
-    let untimed = |subject: Option<QuorumModel>| {
-        subject.map(|subject| QuorumModel {
-            horizon: None,
-            promises: quorum::UNTIMED,
-            ..subject
-        })
-    };
-    add("quorum/tokens walks", untimed(assembly((3, None), weather)));
-    add("quorum/exclusion walks", assembly((3, None), weather));
-    add("quorum/restarts walks", assembly((3, None), restarts));
-    add("quorum/losses walks", assembly((3, None), losses));
+    let of_three = |faults| assembly((3, None), faults);
+    let untimed = of_three(weather).map(|model| QuorumModel {
+        horizon: None,
+        promises: quorum::UNTIMED,
+        ..model
+    });
     let four_of_five = assembly((5, Some(4)), restarts);
-    add("quorum/four of five walks", four_of_five);
-    all
+    let (every, walks) = (Method::Exhaustive, Method::Walks(20_000, 250));
+    let all = [
+        ("quorum/tokens", every, three_servers(none)),
+        ("quorum/exclusion", every, timed(none)),
+        ("quorum/renewal", every, timed(renewal)),
+        ("quorum/loss", every, timed(loss)),
+        ("quorum/tokens walks", walks, untimed),
+        ("quorum/exclusion walks", walks, of_three(weather)),
+        ("quorum/restarts walks", walks, of_three(restarts)),
+        ("quorum/losses walks", walks, of_three(losses)),
+        ("quorum/four of five walks", walks, four_of_five),
+    ];
+    all.into_iter()
+        .filter_map(|(name, method, subject)| Some(Entry::new(name, method, subject?)))
+        .collect()
 }

@@ -1,7 +1,5 @@
 //! The server, and what comes out of it.
 
-use std::sync::Arc;
-
 use leasehold_core::{ClaimView, Command, Event, Now, Outcome, Reply, Snapshot};
 
 use super::wire::{Message, What};
@@ -44,11 +42,8 @@ impl ClientsModel {
         self.judge_hints(state, now, &outcome);
         if let Some((client, epoch, serial)) = to {
             self.note_reply(&outcome.reply);
-            state.wire.push(Message {
-                client,
-                epoch,
-                what: Arc::new(What::Answer(serial, outcome.reply, outcome.at)),
-            });
+            let answer = What::Answer(serial, outcome.reply, outcome.at);
+            state.put_on_wire(client, epoch, answer);
         }
         let seen = [before, state.queue.look(state.clock)];
         let mut pushed = Vec::new();
@@ -69,11 +64,8 @@ impl ClientsModel {
         }
         Self::keep(state);
         for (client, event) in pushed {
-            state.wire.push(Message {
-                client,
-                epoch: state.clients[client].epoch,
-                what: Arc::new(What::Push(event, outcome.at)),
-            });
+            let epoch = state.clients[client].epoch;
+            state.put_on_wire(client, epoch, What::Push(event, outcome.at));
         }
     }
 

@@ -1,8 +1,6 @@
 //! A client around its claim: what an adapter does, and no decision. The machine of its key is the
 //! product's own.
 
-use std::sync::Arc;
-
 use leasehold_core::{
     Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command,
     Deadlines, End, Event, Failure, Key, KeyMachine, LeaseState, Loss, Moment, Phase, Push,
@@ -10,7 +8,7 @@ use leasehold_core::{
 };
 
 use super::client::{Departure, Pending};
-use super::wire::{Message, What};
+use super::wire::What;
 use super::{ClientsModel, State, TICK, inbox};
 use crate::model::promise::Promise;
 
@@ -106,11 +104,8 @@ impl ClientsModel {
 
     pub(super) fn send(state: &mut State, client: usize, serial: Option<u8>, command: &Command) {
         if state.clients[client].connected {
-            state.wire.push(Message {
-                client,
-                epoch: state.clients[client].epoch,
-                what: Arc::new(What::Request(serial, command.clone())),
-            });
+            let epoch = state.clients[client].epoch;
+            state.put_on_wire(client, epoch, What::Request(serial, command.clone()));
         }
     }
 
@@ -233,13 +228,8 @@ impl ClientsModel {
             deadline: state.clock,
             waited: std::time::Duration::ZERO,
         };
-        let epoch = state.clients[client].epoch;
-        let at = state.clock;
-        state.wire.push(Message {
-            client,
-            epoch,
-            what: Arc::new(What::Push(granted, at)),
-        });
+        let (epoch, at) = (state.clients[client].epoch, state.clock);
+        state.put_on_wire(client, epoch, What::Push(granted, at));
     }
 
     /// A client that holds was granted what it says.

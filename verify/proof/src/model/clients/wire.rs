@@ -1,9 +1,10 @@
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use leasehold_core::{Command, Event, Reply, StoreTime};
 
 use super::{ClientsModel, State};
+use crate::model::checker::hash_of;
 
 /// Something under way between a client and the server.
 #[derive(Debug, Clone, PartialEq, Hash)]
@@ -25,12 +26,18 @@ pub(super) enum What {
 
 /// The order in which messages were sent says nothing: any may come next.
 pub(super) fn hash_all<H: Hasher>(wire: &[Message], state: &mut H) {
-    let each = wire.iter().map(|message| {
-        let mut hasher = DefaultHasher::new();
-        message.hash(&mut hasher);
-        hasher.finish()
-    });
+    let each = wire.iter().map(hash_of);
     each.fold(0_u64, u64::wrapping_add).hash(state);
+}
+
+impl State {
+    pub(super) fn put_on_wire(&mut self, client: usize, epoch: u64, what: What) {
+        self.wire.push(Message {
+            client,
+            epoch,
+            what: Arc::new(what),
+        });
+    }
 }
 
 impl ClientsModel {

@@ -5,6 +5,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Client, Stage, State};
+use crate::model::checker::hash_of;
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -28,11 +29,7 @@ impl State {
         }
         // In which order messages were sent says nothing either.
         let here = self.wire.iter().filter(|message| message.server == server);
-        let each = here.map(|message| {
-            let mut hasher = DefaultHasher::new();
-            (message.client, message.run, message.tag, &message.what).hash(&mut hasher);
-            hasher.finish()
-        });
+        let each = here.map(|it| hash_of(&(it.client, it.run, it.tag, &it.what)));
         each.fold(0_u64, u64::wrapping_add).hash(&mut hasher);
         hasher.finish()
     }

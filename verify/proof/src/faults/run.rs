@@ -87,12 +87,6 @@ impl Outcome {
         let broken = violations.filter(|(property, _)| self.promise.covers(**property));
         broken.map(|(_, count)| count).sum()
     }
-
-    /// How often a property was violated.
-    #[must_use]
-    pub fn violations_of(&self, property: Property) -> usize {
-        self.violations.get(&property).copied().unwrap_or(0)
-    }
 }
 
 /// What is left of a schedule for the checker.

@@ -16,6 +16,7 @@ use super::flaws::Flaw;
 use super::invariants::Deployment;
 use super::plan::Plan;
 use super::run::{Outcome, run};
+use crate::value_name::value_name;
 
 /// What to simulate.
 #[derive(Debug, Clone, Args)]
@@ -103,12 +104,6 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
     }
 }
 
-fn name(value: &impl ValueEnum) -> String {
-    let value = value.to_possible_value();
-    let name = value.map(|value| value.get_name().to_owned());
-    name.unwrap_or_default()
-}
-
 fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Result<()> {
     let arguments = again(options, seed).join(" ");
     writeln!(
@@ -118,7 +113,7 @@ fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Res
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
-    let store = name(&outcome.deployment);
+    let store = value_name(&outcome.deployment);
     if let Some(violation) = &outcome.violated {
         for line in violation.trace.iter().filter(|_| !options.trace) {
             writeln!(out, "{line}")?;
@@ -193,7 +188,7 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
 
 /// The arguments that run one seed.
 fn again(options: &Options, seed: u64) -> Vec<String> {
-    let store = name(&deployment(options, seed));
+    let store = value_name(&deployment(options, seed));
     let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store]
         .map(str::to_owned)
         .to_vec();
@@ -204,7 +199,7 @@ fn again(options: &Options, seed: u64) -> Vec<String> {
         words.push("--overclaim".to_owned());
     }
     if let Some(flaw) = options.flaw {
-        words.extend(["--flaw".to_owned(), name(&flaw)]);
+        words.extend(["--flaw".to_owned(), value_name(&flaw)]);
     }
     words
 }

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::book::Fact;
 use super::chance::Chance;
 use super::invariants::Deployment;
 use super::stage::Stage;
 use super::world::Way;
 
-/// What may be disturbed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What may be disturbed. The first two need no servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     StopClient,
     SleepClient,
@@ -27,24 +29,6 @@ enum Kind {
     StepBack,
     StepForward,
 }
-
-/// The first two need no servers.
-const ALL: &[Kind] = &[
-    Kind::StopClient,
-    Kind::SleepClient,
-    Kind::KillClient,
-    Kind::StopServer,
-    Kind::KillServer,
-    Kind::CutOneWay,
-    Kind::CutBothWays,
-    Kind::Slow,
-    Kind::Sever,
-    Kind::ForgetScripts,
-    Kind::Flush,
-    Kind::FillMemory,
-    Kind::StepBack,
-    Kind::StepForward,
-];
 
 /// How a fault ends.
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +58,10 @@ impl Faults {
     pub(crate) fn new(stage: &Stage) -> Self {
         let plan = &stage.common.plan;
         let mut chance = Chance::new(plan.seed, "faults");
-        let all = if plan.deployment == Deployment::Memory {
-            &ALL[..2]
-        } else {
-            ALL
-        };
+        let mut all = Kind::value_variants();
+        if plan.deployment == Deployment::Memory {
+            all = &all[..2];
+        }
         // Not everything in every run: what is rare alone shows where it is frequent.
         let mut kinds: Vec<_> = all.iter().copied().filter(|_| chance.percent(60)).collect();
         kinds.retain(|kind| match kind {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use clap::ValueEnum;
+
 use super::Outcome;
 use crate::faults::check::Property;
 
@@ -120,7 +122,8 @@ impl fmt::Display for Table {
             "\n| not promised, and seen | exclusion | tokens | fenced writes | order | queue | audit |\n|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let told = Property::ALL.iter().filter(|it| **it != Property::Service);
+            let told = Property::value_variants().iter();
+            let told = told.filter(|it| **it != Property::Service);
             let told = told.map(|property| match row.unpromised.get(property) {
                 Some((count, schedules)) => format!("{count} in {schedules}"),
                 None => "0".to_owned(),

@@ -15,9 +15,11 @@ mod writes;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::history::{Micros, Op};
+use crate::value_name::value_name;
 pub use audit::audit;
 pub use exclusion::exclusion;
 pub use order::order;
@@ -27,14 +29,16 @@ pub use tokens::tokens;
 pub use writes::{Tally, fenced_writes, unfenced_writes};
 
 /// What may be violated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Property {
     /// Valid leases on a key fit its capacity.
     Exclusion,
     /// Later grants have higher tokens, and no two have the same.
     Tokens,
     /// A resource that compares tokens loses no increment.
+    #[value(name = "fenced writes")]
     FencedWrites,
     /// Whoever queued first is granted first.
     Order,
@@ -47,29 +51,10 @@ pub enum Property {
 }
 
 impl Property {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Exclusion,
-        Self::Tokens,
-        Self::FencedWrites,
-        Self::Order,
-        Self::Queue,
-        Self::Service,
-        Self::Audit,
-    ];
-
     /// As tables name it.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exclusion => "exclusion",
-            Self::Tokens => "tokens",
-            Self::FencedWrites => "fenced writes",
-            Self::Order => "order",
-            Self::Queue => "queue",
-            Self::Service => "service",
-            Self::Audit => "audit",
-        }
+    pub fn name(self) -> String {
+        value_name(&self)
     }
 }
 
@@ -88,11 +73,10 @@ pub struct Finding {
 
 impl Finding {
     fn new(property: Property, at: Micros, key: &str, what: String) -> Self {
-        let key = key.to_owned();
         Self {
             property,
             at,
-            key,
+            key: key.to_owned(),
             what,
         }
     }
@@ -100,13 +84,8 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            property,
-            at,
-            key,
-            what,
-        } = self;
-        write!(f, "{} on {key} at {at}: {what}", property.name())
+        let Self { key, at, what, .. } = self;
+        write!(f, "{} on {key} at {at}: {what}", self.property.name())
     }
 }
 

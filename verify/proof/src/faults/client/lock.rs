@@ -12,6 +12,7 @@ use super::broken::Broken;
 use super::ours::Ours;
 use super::{Spec, Task};
 use crate::faults::history::Journal;
+use crate::value_name::value_name;
 
 /// Whose locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -40,8 +41,7 @@ impl Algorithm {
     /// As the command line has it.
     #[must_use]
     pub fn name(self) -> String {
-        let value = clap::ValueEnum::to_possible_value(&self);
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
+        value_name(&self)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::value_name::value_name;
+
 /// Where the locks are.
 #[derive(Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -41,8 +43,7 @@ impl Deployment {
     /// As the command line and tables name it.
     #[must_use]
     pub fn name(self) -> String {
-        let value = clap::ValueEnum::to_possible_value(&self);
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
+        value_name(&self)
     }
 
     /// Independent servers.

@@ -131,6 +131,13 @@ async fn finish(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
     }
 }
 
+/// As that, for tasks that need no time.
+async fn join(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
 /// Lets time pass a few times, whenever the scheduler likes. No lease ends by it.
 fn pass_time() -> JoinHandle<()> {
     spawn(async {
@@ -190,19 +197,15 @@ fn released_leases_hand_on() {
     explore(async |world| {
         let (a, b) = (world.client().await, world.client().await);
         let guarded = Arc::new(Guarded::default());
-        let tasks: Vec<_> = [a.clone(), a, b]
-            .map(|client| {
-                let guarded = guarded.clone();
-                spawn(async move {
-                    let lease = lock(&client).await;
-                    guarded.visit(&lease).await;
-                    let _ = lease.release().await.unwrap();
-                })
+        let tasks = [a.clone(), a, b].map(|client| {
+            let guarded = guarded.clone();
+            spawn(async move {
+                let lease = lock(&client).await;
+                guarded.visit(&lease).await;
+                let _ = lease.release().await.unwrap();
             })
-            .into();
-        for task in tasks {
-            task.await.unwrap();
-        }
+        });
+        join(tasks).await;
     });
 }
 
@@ -235,9 +238,7 @@ fn a_renewal_meets_a_drop() {
         let dropping = spawn(async move { drop(lease) });
         let b = world.client().await;
         drop(lock(&b).await);
-        for task in [renewing, dropping] {
-            task.await.unwrap();
-        }
+        join([renewing, dropping]).await;
     });
 }
 
@@ -271,25 +272,21 @@ fn turns_come_to_everybody() {
         let a = world.client_of(false).await;
         let guarded = Arc::new(Guarded::default());
         let left = Arc::new(AtomicUsize::new(3));
-        let tasks: Vec<_> = [(); 3]
-            .map(|()| {
-                let (client, guarded, left) = (a.clone(), guarded.clone(), left.clone());
-                spawn(async move {
-                    let mutex = client.mutex("k").unwrap().retrying(Retry::default());
-                    let lease = mutex.lock().await.unwrap();
-                    guarded.visit(&lease).await;
-                    let _ = lease.release().await.unwrap();
-                    left.fetch_sub(1, Ordering::SeqCst);
-                })
+        let tasks = [(); 3].map(|()| {
+            let (client, guarded, left) = (a.clone(), guarded.clone(), left.clone());
+            spawn(async move {
+                let mutex = client.mutex("k").unwrap().retrying(Retry::default());
+                let lease = mutex.lock().await.unwrap();
+                guarded.visit(&lease).await;
+                let _ = lease.release().await.unwrap();
+                left.fetch_sub(1, Ordering::SeqCst);
             })
-            .into();
+        });
         while left.load(Ordering::SeqCst) > 0 {
             yield_now().await;
             leasehold::sync::advance(Duration::from_millis(5));
         }
-        for task in tasks {
-            task.await.unwrap();
-        }
+        join(tasks).await;
     });
 }
 
@@ -336,9 +333,7 @@ fn a_grant_is_not_lost_among_other_pushes() {
         });
         yield_now().await;
         drop(held);
-        for task in [visit, noise] {
-            task.await.unwrap();
-        }
+        join([visit, noise]).await;
         drop(other);
         waits.await.unwrap();
     });

@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+
+use crate::{files, root};
 
 const CRATES: [&str; 9] = [
     "leasehold",
@@ -74,19 +76,7 @@ type Token = (String, Span);
 type Named = (Vec<String>, String);
 
 fn source(name: &str) -> PathBuf {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
-    crates.join(name).join("src")
-}
-
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+    root().join("crates").join(name).join("src")
 }
 
 /// All tokens in a row, but those of the tests, which know all.
@@ -168,9 +158,8 @@ fn absolute(modules: &BTreeSet<Module>, module: &Module, path: &[String]) -> Opt
 /// Who imports whom in a crate, by the module in which both are.
 fn imports(name: &str) -> BTreeMap<Module, Rooms> {
     let root = source(name);
-    let (mut found, mut sources) = (Vec::new(), BTreeMap::new());
-    files(&root, &mut found);
-    for file in found {
+    let mut sources = BTreeMap::new();
+    for file in files(&root, &["rs"]) {
         let inside = file.strip_prefix(&root).unwrap().with_extension("");
         let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
         let mut module: Module = names.collect();
@@ -308,9 +297,7 @@ fn the_library_has_no_value_that_one_thread_makes_while_others_wait() {
     let libraries = crates.filter(|name| !matches!(**name, "leasehold-cli" | "leasehold-console"));
     let mut seen = 0;
     for name in libraries {
-        let mut sources = Vec::new();
-        files(&source(name), &mut sources);
-        for path in sources {
+        for path in files(&source(name), &["rs"]) {
             let text = fs::read_to_string(&path).unwrap();
             let mut words = Vec::new();
             tokens(text.parse().unwrap(), &mut words);

@@ -3,26 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The texts below a directory, but what is built.
-fn texts(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            if !path.ends_with("target") {
-                texts(&path, found);
-            }
-        } else if path.extension().is_some_and(|it| it == "rs" || it == "md") {
-            let text = fs::read_to_string(&path).unwrap();
-            found.push((path, text));
-        }
-    }
-}
+use crate::{files, root};
 
 /// What of a source shows how something is used: its examples, and the tests at its end.
 fn examples_and_tests(source: &str) -> String {
@@ -62,9 +44,8 @@ fn name(line: &str) -> Option<&str> {
 fn what_is_public_is_shown_or_tested() {
     let mut shown = BTreeSet::new();
     for directory in ["bindings", "crates", "docs", "examples", "verify/testkit"] {
-        let mut found = Vec::new();
-        texts(&root().join(directory), &mut found);
-        for (path, text) in found {
+        for path in files(&root().join(directory), &["rs", "md"]) {
+            let text = fs::read_to_string(&path).unwrap();
             let is_product = path.components().any(|part| part.as_os_str() == "src")
                 && directory == "crates"
                 && !path.ends_with("tests.rs");

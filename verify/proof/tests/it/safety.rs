@@ -4,14 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::root;
+
 const PROMISES: &str = "docs/proof/promises.md";
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Where a link of the page of promises leads to.

@@ -1,12 +1,12 @@
 //! The simulation by its command: fixed seeds hold, a seed repeats to the byte, and one
 //! that fails says how to run it again.
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::leasehold_proof;
 
 fn simulate(arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-proof"));
-    command.arg("simulate").args(arguments.split(' '));
-    command.output().unwrap()
+    leasehold_proof(&format!("simulate {arguments}"))
 }
 
 fn text(output: &Output) -> String {

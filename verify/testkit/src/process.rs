@@ -28,6 +28,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use tokio::sync::watch;
 
@@ -336,6 +339,13 @@ pub(crate) fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
             Err(error) => panic!("cannot wait for child {pid}: {error}"),
         }
     }
+}
+
+/// Waits until a process has ended, and leaves it to be reaped.
+pub(crate) fn wait_for_end_of(process: &OwnedFd) {
+    let limit = Timespec::try_from(PATIENCE).expect("it is short");
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
+    assert_eq!(ended, Ok(1), "a process has not ended within {PATIENCE:?}");
 }
 
 #[cfg(test)]

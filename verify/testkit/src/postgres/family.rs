@@ -3,16 +3,14 @@
 use std::fs;
 use std::process::Child;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
 };
 
 use crate::deployment::until_blocking;
-use crate::process::{PATIENCE, wait_for_change};
+use crate::process::{wait_for_change, wait_for_end_of};
 
 /// Kills all of them, and returns when they are gone.
 pub(super) fn kill(parent: &mut Child) {
@@ -82,12 +80,6 @@ fn signal_all(processes: &[(i32, OwnedFd)], signal: Signal) {
 pub(super) fn wait_for_end(process: &Child) {
     let process = pidfd_open(Pid::from_child(process), PidfdFlags::empty());
     wait_for_end_of(&process.expect("it is not reaped"));
-}
-
-fn wait_for_end_of(process: &OwnedFd) {
-    let limit = Timespec::try_from(PATIENCE).expect("it is short");
-    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
-    assert_eq!(ended, Ok(1), "a server has not ended within {PATIENCE:?}");
 }
 
 /// From `/proc/PID/stat`: `pid (name) state parent …`.

@@ -94,19 +94,7 @@ fn drop_takes_the_children_along() {
     });
     let gone = rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()).unwrap();
     drop(process);
-    let mut fds = [rustix::event::PollFd::new(
-        &gone,
-        rustix::event::PollFlags::IN,
-    )];
-    let limit = rustix::event::Timespec {
-        tv_sec: 20,
-        tv_nsec: 0,
-    };
-    assert_eq!(
-        rustix::event::poll(&mut fds, Some(&limit)),
-        Ok(1),
-        "{child} is still there"
-    );
+    wait_for_end_of(&gone);
 }
 
 #[test]

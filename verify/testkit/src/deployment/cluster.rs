@@ -4,7 +4,6 @@ mod builder;
 mod slots;
 mod view;
 
-use std::fmt;
 use std::ops::Index;
 use std::time::{Duration, Instant};
 
@@ -39,6 +38,7 @@ use view::{Known, View};
 /// A primary that was killed is replaced in two to four times the [node
 /// time-out](ClusterBuilder::node_timeout). Replicas stay with their primary (Redis would move them
 /// to one that has lost its own).
+#[derive(Debug)]
 pub struct Cluster {
     members: Members,
     /// Their names in the Cluster, in the same order.
@@ -315,13 +315,5 @@ impl Index<usize> for Cluster {
 
     fn index(&self, at: usize) -> &RedisServer {
         &self.nodes()[at]
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Cluster")
-            .field("members", &self.members)
-            .finish_non_exhaustive()
     }
 }

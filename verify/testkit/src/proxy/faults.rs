@@ -1,7 +1,6 @@
 //! What a test has asked of the network, and what becomes of what passes: decisions, no sockets.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -436,13 +435,5 @@ impl Conversation {
         let gate = gate.or_else(|| lane.hold.clone());
         // An end that is gone receives nothing any more.
         let _ = parcels.send(Parcel { load, due, gate });
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shared")
-            .field("counts", &*self.counts.borrow())
-            .finish_non_exhaustive()
     }
 }

@@ -99,7 +99,7 @@ impl RedisServer {
     /// Options for a server. The default keeps nothing on disk, asks for no password and has no
     /// limit on memory.
     pub fn builder() -> RedisServerBuilder {
-        RedisServerBuilder::new()
+        RedisServerBuilder::default()
     }
 
     /// The URL to connect to, with the password if there is one: `redis://127.0.0.1:<port>/`, or
@@ -391,7 +391,8 @@ impl RedisServer {
         let mut child =
             spawn_tied(command).map_err(|error| failure(format!("cannot be started: {error}")))?;
 
-        let limit = Instant::now() + self.builder.patience;
+        let patience = self.builder.patience.unwrap_or(PATIENCE);
+        let limit = Instant::now() + patience;
         // A server that is still reading its data answers with an error.
         while let Err(error) = ping(self.admin()) {
             if let Some(status) = child.try_wait().expect("a child can be waited for") {
@@ -400,7 +401,6 @@ impl RedisServer {
             if Instant::now() > limit {
                 let _ = child.kill();
                 let _ = child.wait();
-                let patience = self.builder.patience;
                 return Err(failure(format!(
                     "does not answer within {patience:?}: {error}"
                 )));

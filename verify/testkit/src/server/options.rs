@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use super::port::Port;
 use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer, StartError};
-use crate::process::PATIENCE;
 use crate::scratch::Scratch;
 use crate::tls::Certificates;
 
 /// Options for a [`RedisServer`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RedisServerBuilder {
     pub(crate) program: Program,
     pub(super) arguments: Vec<&'static str>,
@@ -25,25 +24,10 @@ pub struct RedisServerBuilder {
     tls: Option<ClientCertificate>,
     cluster: bool,
     config: Vec<String>,
-    pub(super) patience: Duration,
+    pub(super) patience: Option<Duration>,
 }
 
 impl RedisServerBuilder {
-    pub(super) fn new() -> Self {
-        Self {
-            program: Program::Default,
-            arguments: Vec::new(),
-            on_start: Vec::new(),
-            environment: Vec::new(),
-            persistent: false,
-            password: None,
-            tls: None,
-            cluster: false,
-            config: Vec::new(),
-            patience: PATIENCE,
-        }
-    }
-
     /// Another program than [`Program::Default`].
     #[must_use]
     pub fn program(mut self, program: impl Into<Program>) -> Self {
@@ -133,15 +117,16 @@ impl RedisServerBuilder {
     /// A command that the server is given after each start. An old one that does not know it goes
     /// without.
     #[must_use]
-    pub(crate) fn on_start(mut self, command: &[&'static str]) -> Self {
-        self.on_start = command.to_vec();
+    pub(crate) fn on_start(mut self, command: &'static str) -> Self {
+        self.on_start = command.split(' ').collect();
         self
     }
 
-    /// How long to wait for a server that does not answer: [`PATIENCE`], unless said otherwise.
+    /// How long to wait for a server that does not answer: [`PATIENCE`](crate::process::PATIENCE),
+    /// unless said otherwise.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.patience = Some(patience);
         self
     }
 

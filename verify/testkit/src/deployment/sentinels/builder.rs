@@ -11,23 +11,11 @@ use crate::server::{ADMIN, ADMIN_PASSWORD, RedisServer, RedisServerBuilder};
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 
-/// Waits of a Sentinel that are long in production; Redis 6.2 cannot shorten them.
-const HASTE: [&str; 12] = [
-    "SENTINEL",
-    "DEBUG",
-    // Only replicas that have answered within three of these, and five of those below, are promoted.
-    "info-period",
-    "500",
-    "ping-period",
-    "500",
-    "publish-period",
-    "200",
-    "ask-period",
-    "100",
-    // A machine that tests is busy: a Sentinel that was not run for two seconds sits out for this.
-    "tilt-period",
-    "1000",
-];
+/// Waits of a Sentinel that are long in production; Redis 6.2 cannot shorten them. Only replicas that
+/// have answered within three of the first, and five of the second, are promoted. A machine that tests
+/// is busy: a Sentinel that was not run for two seconds sits out for the last.
+const HASTE: &str = "SENTINEL DEBUG info-period 500 ping-period 500 publish-period 200 \
+    ask-period 100 tilt-period 1000";
 
 /// Options for [`Sentinels`].
 #[derive(Clone, Debug)]
@@ -103,7 +91,7 @@ impl SentinelsBuilder {
             let mut sentinel = RedisServer::builder()
                 .program(self.server.program.clone())
                 .sentinel()
-                .on_start(&HASTE);
+                .on_start(HASTE);
             if let Some(password) = &self.sentinel_password {
                 sentinel = sentinel.password(password);
             }

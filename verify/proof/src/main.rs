@@ -33,17 +33,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "clients")]
         Command::Faults(command) => command.run(faults::cli::no_peer),
         #[cfg(feature = "clients")]
-        Command::Simulate(options) => match simulate::simulate(&options, &mut std::io::stdout()) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(error) => complain(&error),
-        },
+        Command::Simulate(options) => {
+            faults::cli::conclude(simulate::simulate(&options, &mut std::io::stdout()))
+        }
     }
-}
-
-#[cfg(feature = "clients")]
-#[allow(clippy::print_stderr, reason = "there is nowhere else to say it")]
-fn complain(error: &std::io::Error) -> ExitCode {
-    eprintln!("leasehold-proof: {error}");
-    ExitCode::from(2)
 }

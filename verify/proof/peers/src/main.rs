@@ -106,16 +106,8 @@ impl RslockLease {
 
 #[async_trait]
 impl Held for RslockLease {
-    fn token(&self) -> Option<u64> {
-        None
-    }
-
     fn remaining(&self) -> Duration {
         Duration::from_micros(self.valid_until.saturating_sub(now()))
-    }
-
-    async fn lost(&self) -> String {
-        std::future::pending().await
     }
 
     async fn tend(&mut self) -> bool {
@@ -194,10 +186,6 @@ struct Handle(RedisLockHandle);
 
 #[async_trait]
 impl Held for Handle {
-    fn token(&self) -> Option<u64> {
-        None
-    }
-
     fn remaining(&self) -> Duration {
         if *self.0.lost_token().borrow() {
             Duration::ZERO

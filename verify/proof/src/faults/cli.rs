@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, ready};
 use leasehold_testkit::process::overload;
 
 use super::campaign::{self, Campaign, Done, Job, Row, Table};
-use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec};
+use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec, runtime};
 use super::history::Micros;
 use super::plan::{Choice, Deployment, Plan};
 use super::power::Trials;
@@ -147,13 +147,17 @@ impl Command {
                 Err(error) => Err(error.into()),
             },
         };
-        match status {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(error) => {
-                eprintln!("leasehold-proof: {error}");
-                ExitCode::from(TROUBLE)
-            }
+        conclude(status)
+    }
+}
+
+/// Whether all was well, as a program says it.
+pub fn conclude(status: io::Result<bool>) -> ExitCode {
+    match status {
+        Ok(good) => ExitCode::from(u8::from(!good)),
+        Err(error) => {
+            eprintln!("leasehold-proof: {error}");
+            ExitCode::from(TROUBLE)
         }
     }
 }
@@ -178,12 +182,6 @@ impl How {
         let first = self.seed;
         (0..count).map(move |at| first.wrapping_add(at))
     }
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
 }
 
 impl Faults {

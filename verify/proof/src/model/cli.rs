@@ -124,7 +124,7 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
             }
         }
     }
-    verdict(good)
+    ExitCode::from(u8::from(!good))
 }
 
 fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
@@ -152,13 +152,5 @@ fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
             false => format!("no mutant breaks: {}", never.join(", ")),
         });
     }
-    Ok(verdict(good))
-}
-
-fn verdict(good: bool) -> ExitCode {
-    if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    Ok(ExitCode::from(u8::from(!good)))
 }

@@ -204,16 +204,8 @@ impl Lease {
 
 #[async_trait]
 impl Held for Lease {
-    fn token(&self) -> Option<u64> {
-        None
-    }
-
     fn remaining(&self) -> Duration {
         Duration::from_micros(self.valid_until.saturating_sub(now()))
-    }
-
-    async fn lost(&self) -> String {
-        std::future::pending().await
     }
 
     async fn tend(&mut self) -> bool {

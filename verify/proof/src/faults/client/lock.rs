@@ -101,15 +101,19 @@ pub trait Lock: Send + Sync {
 #[async_trait]
 pub trait Held: Send + Sync {
     /// The number of the grant, if there is such a thing.
-    fn token(&self) -> Option<u64>;
+    fn token(&self) -> Option<u64> {
+        None
+    }
     /// How often the place in line was lost.
     fn rejoined(&self) -> u32 {
         0
     }
     /// For how long it may be relied on, as it says itself or as its makers say.
     fn remaining(&self) -> Duration;
-    /// Completes when it is lost, with the reason.
-    async fn lost(&self) -> String;
+    /// Completes when it is lost, with the reason, if it says so.
+    async fn lost(&self) -> String {
+        std::future::pending().await
+    }
     /// Does what its holder has to do to keep it, if it is time; says whether it was.
     async fn tend(&mut self) -> bool {
         false

@@ -5,6 +5,7 @@ mod lock;
 mod ours;
 mod worker;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use leasehold::Mode;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -67,12 +69,14 @@ pub struct Task {
     pub fair: bool,
 }
 
+/// A runtime of this thread alone.
+pub(super) fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
 /// Works until SIGTERM.
 pub fn main(spec: Spec, peer: OpenPeer) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let worked = runtime.and_then(|runtime| runtime.block_on(work(spec, peer)));
+    let worked = runtime().and_then(|runtime| runtime.block_on(work(spec, peer)));
     match worked {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -82,7 +86,7 @@ pub fn main(spec: Spec, peer: OpenPeer) -> ExitCode {
 /// How long a client may take to end.
 const LAST: Duration = Duration::from_secs(5);
 
-async fn work(spec: Spec, peer: OpenPeer) -> std::io::Result<()> {
+async fn work(spec: Spec, peer: OpenPeer) -> io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let journal = Arc::new(Journal::create(&spec.journal)?);
     let (over, is_over) = watch::channel(false);

@@ -130,10 +130,14 @@ impl Site {
             Algorithm::Leasehold => ("?audit=1000000", "&audit=1000000"),
             _ => ("", ""),
         };
+        let limits = match plan.deployment.takes_time() {
+            true => PATIENT,
+            false => LIMITS,
+        };
         match &self.servers {
             Servers::Files(directory) => format!("local:{}{audit}", directory.display()),
             Servers::One(_, proxy) => {
-                let url = format!("{}?{LIMITS}{and_audit}", proxy.url());
+                let url = format!("{}?{limits}{and_audit}", proxy.url());
                 if plan.quarantine {
                     let ttl = plan.ttl.as_millis();
                     format!("{url}&restart=quarantine&max_ttl={ttl}ms")
@@ -143,23 +147,13 @@ impl Site {
             }
             Servers::Postgres(database) => {
                 let commit = if plan.is_unsynced() { "async" } else { "sync" };
-                let limits = match plan.deployment.takes_time() {
-                    true => PATIENT,
-                    false => LIMITS,
-                };
                 database.url(&format!("{limits}&commit={commit}"))
             }
-            Servers::ZooKeeper(keepers) => {
-                let limits = match plan.deployment.takes_time() {
-                    true => PATIENT,
-                    false => LIMITS,
-                };
-                // The dead are passed over in time.
-                keepers.url(&format!("{limits}&session_timeout=1s"))
-            }
+            // The dead are passed over in time.
+            Servers::ZooKeeper(keepers) => keepers.url(&format!("{limits}&session_timeout=1s")),
             Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
-                let url = format!("{}?{PATIENT}{and_audit}", sentinels.url());
+                let url = format!("{}?{limits}{and_audit}", sentinels.url());
                 match plan.acknowledge {
                     Some(count) => format!("{url}&acknowledge={count}&acknowledge_timeout=500ms"),
                     None => url,

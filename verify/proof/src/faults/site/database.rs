@@ -125,28 +125,8 @@ impl Database {
                     self.server(which).resume();
                 }
             },
-            Fault::Kill(which, time) => match self.pooler(which) {
-                Some((pooler, _)) => {
-                    pooler.kill();
-                    pause(time).await;
-                    pooler.start_again(&self.server);
-                }
-                None => {
-                    self.server(which).kill();
-                    pause(time).await;
-                    self.server(which).start_again();
-                }
-            },
-            Fault::Restart(which, _) => match self.pooler(which) {
-                Some((pooler, _)) => {
-                    pooler.kill();
-                    pooler.start_again(&self.server);
-                }
-                None => {
-                    self.server.stop();
-                    self.server.start_again();
-                }
-            },
+            Fault::Kill(which, time) => self.restart(which, Postgres::kill, time).await,
+            Fault::Restart(which, _) => self.restart(which, Postgres::stop, 0).await,
             Fault::KillPrimary | Fault::StopPrimary if self.is_replaced.load(Ordering::Acquire) => {
             }
             Fault::KillPrimary => {
@@ -180,6 +160,18 @@ impl Database {
             }
             _ => {}
         }
+    }
+
+    /// Ends one of them, and starts it again after so many milliseconds.
+    async fn restart(&self, which: Which, end: fn(&Postgres), time: u64) {
+        if let Some((pooler, _)) = self.pooler(which) {
+            pooler.kill();
+            pause(time).await;
+            return pooler.start_again(&self.server);
+        }
+        end(self.server(which));
+        pause(time).await;
+        self.server(which).start_again();
     }
 
     async fn run(&self, server: &Postgres, sql: &str) {

@@ -20,6 +20,19 @@ pub fn says(text: impl Display, parts: impl IntoIterator<Item: AsRef<str>>) {
     }
 }
 
+/// Expects that a call has failed in this way, and returns the error.
+///
+/// # Panics
+/// If it has not.
+#[track_caller]
+pub fn fails<T>(result: Result<T, Error>, kind: ErrorKind) -> Error {
+    let Err(error) = result else {
+        panic!("it has not failed; expected: {kind}");
+    };
+    assert_eq!(error.kind(), kind, "{error}");
+    error
+}
+
 /// Expects that a call for what is not free ends with its limit. A store that has not answered by
 /// then is [`ErrorKind::Unavailable`], as on a busy machine: it is called again, with more time.
 ///

@@ -14,6 +14,7 @@ use super::{
     Fixture, LIMIT, Outcome, client, client_on, client_with, clients, idle, knows_all_kinds,
     queued, soon, ttl,
 };
+use crate::expect::fails;
 
 /// What `work` makes in a runtime of its own, which nobody drives any more.
 fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> (Runtime, T) {
@@ -57,8 +58,7 @@ pub async fn leases_end_without_their_runtime(fixture: &dyn Fixture) -> Outcome 
         assert_eq!(soon("the loss", leases[0].lost()).await, Loss::Unanswered);
         assert!(!leases[0].is_valid());
         let work = leases[1].run(std::future::pending::<()>());
-        let lost = soon("the end of the work", work).await;
-        assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
+        fails(soon("the end of the work", work).await, ErrorKind::Lost);
         // Nobody was granted it while it was believed in, and now somebody is.
         let other = client(fixture).await;
         let lock = other.mutex("lost")?;
@@ -100,17 +100,13 @@ pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) -> Ou
     queued(&other, "busy", 1).await;
     drop(spin);
     running.await?;
-    let ended = soon("the wait", waits).await?;
-    assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
+    fails(soon("the wait", waits).await?, ErrorKind::Closed);
     let free = client.mutex("free")?;
-    let refused = soon("an answer", free.lock()).await.expect_err("closed");
-    assert_eq!(refused.kind(), ErrorKind::Closed);
+    let refused = fails(soon("an answer", free.lock()).await, ErrorKind::Closed);
     assert!(refused.to_string().contains("runtime"), "{refused}");
-    let refused = soon("an answer", free.try_lock()).await;
-    assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
-    let several = client.multi(["free", "more"])?;
-    let refused = soon("an answer", several.try_lock()).await;
-    assert_eq!(refused.expect_err("closed").kind(), ErrorKind::Closed);
+    fails(soon("an answer", free.try_lock()).await, ErrorKind::Closed);
+    let both = client.multi(["free", "more"])?;
+    fails(soon("an answer", both.try_lock()).await, ErrorKind::Closed);
     idle(&other, "free").await;
     let _ = held.release().await?;
     // What it left in line lapses by itself.
@@ -137,8 +133,7 @@ pub async fn a_shutdown_ends_claims_under_way(fixture: &dyn Fixture) -> Outcome 
         let waits = tokio::spawn(async move { lock.lock().await });
         soon("the claim", store.answered(1)).await;
         let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
-        let ended = soon("the wait", waits).await?;
-        assert_eq!(ended.expect_err("closed").kind(), ErrorKind::Closed);
+        fails(soon("the wait", waits).await?, ErrorKind::Closed);
         let stood = !busy || closing.capabilities().queueing;
         assert_eq!((done.released, done.unconfirmed), (u64::from(stood), 0));
         let look = other.inspect("k").await?;
@@ -245,7 +240,7 @@ pub async fn a_wait_that_timed_out_is_out_of_line(fixture: &dyn Fixture) -> Outc
         } else {
             wanted.lock_within(limit).await.map(drop)
         };
-        assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
+        fails(late, ErrorKind::Timeout);
         let look = holds.inspect("k").await?;
         assert!(look.waiters.is_empty(), "{look:?}");
         let _ = lease.release().await?;
@@ -295,8 +290,7 @@ pub async fn a_wait_of_no_time_asks_once(fixture: &dyn Fixture) -> Outcome {
         let lease = lock.lock_within(Duration::ZERO).await?;
         let _ = lease.release().await?;
         let held = a.mutex("k")?.lock().await?;
-        let late = lock.lock_within(Duration::ZERO).await;
-        assert_eq!(late.expect_err("busy").kind(), ErrorKind::Timeout);
+        fails(lock.lock_within(Duration::ZERO).await, ErrorKind::Timeout);
         let _ = held.release().await?;
     }
     Ok(())
@@ -313,14 +307,12 @@ pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) -> Ou
     let mut locks = vec![lock.clone(), lock.retrying(Retry::default())];
     for lock in locks.drain(..) {
         store.set(Gate::Failing(down.clone()));
-        let error = soon("an answer", lock.lock_within(limit)).await;
-        let error = error.expect_err("out of reach");
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let late = soon("an answer", lock.lock_within(limit)).await;
+        let error = fails(late, ErrorKind::Unavailable);
         assert!(error.to_string().contains("the cable was cut"), "{error}");
         store.set(Gate::Closed);
-        let error = soon("an answer", lock.lock_within(limit)).await;
-        let error = error.expect_err("no answer");
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let late = soon("an answer", lock.lock_within(limit)).await;
+        fails(late, ErrorKind::Unavailable);
         store.set(Gate::Open);
     }
     Ok(())
@@ -419,7 +411,7 @@ pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixtur
         let granted = spawn_blocking(move || lock.lock().map(drop));
         (refused, granted.await.expect("no panic"))
     });
-    assert_eq!(refused.expect_err("refused").kind(), ErrorKind::Invalid);
+    fails(refused, ErrorKind::Invalid);
     assert!(granted.is_ok(), "{granted:?}");
     end(runtime).await;
     Ok(())

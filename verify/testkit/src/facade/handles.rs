@@ -9,7 +9,7 @@ use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Sha
 use tokio::sync::Notify;
 
 use super::{Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, soon, ttl};
-use crate::expect::times_out;
+use crate::expect::{fails, times_out};
 
 /// A handle tells whether and by whom its key is held, and how many permits are left.
 pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
@@ -42,8 +42,7 @@ pub async fn handles_tell_who_holds(fixture: &dyn Fixture) -> Outcome {
     assert_eq!(wider.available_permits().await?, 5);
     let lock = ours.lock().await?;
     let permits = a.semaphore("k", 1)?;
-    let mismatch = permits.available_permits().await.unwrap_err();
-    assert_eq!(mismatch.kind(), ErrorKind::Invalid);
+    fails(permits.available_permits().await, ErrorKind::Invalid);
     drop(lock);
     Ok(())
 }
@@ -69,13 +68,11 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     let (one, two) = (reads.lock().await, reads.lock().await);
     let (one, two) = (one?, two?);
     assert!(one.token().is_none() && two.number() > one.number());
-    let refused = ours.try_recover(&one.parts().unwrap()).await;
-    let refused = refused.expect_err("parts of a reader");
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let of_a_reader = one.parts().unwrap();
+    fails(ours.try_recover(&of_a_reader).await, ErrorKind::Invalid);
     let parts = one.into_parts().await?;
     assert!(parts.clone().downcast::<Exclusive>().is_err());
-    let refused = ours.adopt(&parts).await.expect_err("parts of a reader");
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    fails(ours.adopt(&parts).await, ErrorKind::Invalid);
     let adopter = b.lock_of("k", Mode::SHARED)?;
     let adopted = adopter.adopt(&parts).await?;
     assert_eq!(adopted.mode(), Mode::SHARED);
@@ -102,9 +99,7 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
     let _ = typed.release().await?;
     assert_eq!(single.available_permits().await?, 3);
     let parts = single.acquire().await?.into_parts().await?;
-    let refused = b.rwlock("y")?.adopt(&parts).await;
-    let refused = refused.expect_err("parts of permits");
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    fails(b.rwlock("y")?.adopt(&parts).await, ErrorKind::Invalid);
     drop(single.adopt(&parts).await?);
     Ok(())
 }
@@ -194,7 +189,7 @@ pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) -> Outcome {
         b.break_key("k").await.expect("an answer")
     };
     let (lost, _) = tokio::join!(soon("the loss", endless), broken);
-    assert_eq!(lost.unwrap_err().kind(), ErrorKind::Lost);
+    fails(lost, ErrorKind::Lost);
 
     let client = leasehold::blocking::Client::from(a);
     tokio::task::spawn_blocking(move || {

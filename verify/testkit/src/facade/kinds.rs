@@ -12,7 +12,7 @@ use super::{
     Fixture, LIMIT, Outcome, client, client_with, clients, idle, next_sent, queued, rises, soon,
     ttl,
 };
-use crate::expect::times_out;
+use crate::expect::{fails, times_out};
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
 pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) -> Outcome {
@@ -199,13 +199,12 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
     assert_eq!(most, u64::from(PERMITS), "and all are used");
     let other = client(fixture).await;
     let held = other.semaphore("k", PERMITS)?.acquire().await?;
-    let wrong = other.semaphore("k", 7)?.acquire().await.unwrap_err();
-    assert_eq!(wrong.kind(), ErrorKind::Invalid);
+    let wrong = fails(other.semaphore("k", 7)?.acquire().await, ErrorKind::Invalid);
     let text = wrong.to_string();
     let both = text.contains("3 permits") && text.contains("7 permits");
     assert!(both, "names both: {text}");
-    let mutex = other.mutex("k")?.try_lock().await.unwrap_err();
-    assert_eq!(mutex.kind(), ErrorKind::Invalid, "a semaphore is no lock");
+    // A semaphore is no lock.
+    fails(other.mutex("k")?.try_lock().await, ErrorKind::Invalid);
     drop(held);
     Ok(())
 }
@@ -221,15 +220,13 @@ pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) -> Outcome {
     queued(&a, "k", 1).await;
     let three = two.resize(3).await?;
     let third = soon("the waiter", waiter).await??;
-    let refused = two.resize(9).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let refused = fails(two.resize(9).await, ErrorKind::Invalid);
     assert!(refused.to_string().contains("3 permits"), "{refused}");
     let lock = b.semaphore("k", 3)?;
     let heavy = tokio::spawn(async move { lock.acquire_many(3).await });
     queued(&a, "k", 1).await;
     let one = three.resize(1).await?;
-    let told = soon("the heavy waiter", heavy).await?.unwrap_err();
-    assert_eq!(told.kind(), ErrorKind::Invalid, "{told}");
+    fails(soon("the heavy waiter", heavy).await?, ErrorKind::Invalid);
     assert!(held.is_valid() && third.is_valid(), "nothing is revoked");
     held.renew().await?;
     let _ = held.release().await?;
@@ -328,8 +325,7 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) -> Outcome {
     assert!(!lease.is_valid());
     assert_eq!(lease.release().await?, Released::AlreadyGone);
 
-    let twice = a.multi(["x", "y", "x"]).unwrap_err();
-    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    fails(a.multi(["x", "y", "x"]), ErrorKind::Invalid);
     assert!(a.multi(Vec::<String>::new()).is_err());
     Ok(())
 }
@@ -403,8 +399,7 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     drop(second);
     assert_eq!(soon("nobody", leaders.next()).await?, None);
     let long = "x".repeat(2000);
-    let refused = one.campaign(&long).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    fails(one.campaign(&long).await, ErrorKind::Invalid);
     Ok(())
 }
 

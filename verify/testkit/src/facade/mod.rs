@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use crate::expect::times_out;
+use crate::expect::{fails, times_out};
 
 pub use self::cancellation::*;
 pub use self::endings::*;
@@ -356,8 +356,7 @@ pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) -> Outcome {
     let lease = fixed.lock().await?;
     assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
     assert!(!lease.is_valid());
-    let error = lease.run(async {}).await.expect_err("lost");
-    assert_eq!(error.kind(), ErrorKind::Lost);
+    fails(lease.run(async {}).await, ErrorKind::Lost);
 
     let manual = a.mutex("m")?.with_renewal(RenewalPolicy::Manual);
     let lease = manual.lock().await?;
@@ -366,8 +365,7 @@ pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) -> Outcome {
     lease.renew().await?;
     assert!(lease.remaining() > before.saturating_sub(time / 3));
     assert_eq!(soon("the end", lease.lost()).await, Loss::Expired);
-    let over = lease.renew().await.expect_err("over");
-    assert_eq!(over.kind(), ErrorKind::Lost);
+    fails(lease.renew().await, ErrorKind::Lost);
     Ok(())
 }
 
@@ -380,7 +378,7 @@ pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) -> Outcome {
     let lease = a.mutex("k")?.lock().await?;
     let work = lease.run(std::future::pending::<()>());
     let (lost, broken) = tokio::join!(soon("the loss", work), b.break_key("k"));
-    assert_eq!(lost.expect_err("lost").kind(), ErrorKind::Lost);
+    fails(lost, ErrorKind::Lost);
     let broken = broken?;
     assert_eq!(broken.holders, 1);
     // Nobody was given it: whoever is told it refuses the former holder.

@@ -64,7 +64,7 @@ pub(super) async fn carry(
 
     let (to_server, for_server) = mpsc::unbounded_channel();
     let (to_client, for_client) = mpsc::unbounded_channel();
-    let conversation = Conversation::new((id, peer), Arc::clone(&shared), to_server, to_client);
+    let conversation = Conversation::new((id, peer), Arc::clone(&shared), [to_server, to_client]);
     let conversation = Arc::new(Mutex::new(conversation));
     let attend = |end, socket, parcels| {
         let (conversation, shared) = (Arc::clone(&conversation), Arc::clone(&shared));

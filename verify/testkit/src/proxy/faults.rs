@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::resp::{self, Piece, Reply, Splitter, Whose};
+use super::resp::{self, Piece, Reply, Splitter};
 use super::{Command, Counts, Direction, End, Peers};
 
 /// What all connections of a proxy share.
@@ -27,18 +27,15 @@ impl Shared {
 /// What the test has asked for.
 #[derive(Default)]
 pub(super) struct Faults {
-    to_server: Lane,
-    to_client: Lane,
+    /// By [`Direction`].
+    lanes: [Lane; 2],
     pub(super) isolated: Isolated,
     rules: Vec<Rule>,
 }
 
 impl Faults {
     pub(super) fn lane(&mut self, direction: Direction) -> &mut Lane {
-        match direction {
-            Direction::ToServer => &mut self.to_server,
-            Direction::ToClient => &mut self.to_client,
-        }
+        &mut self.lanes[direction as usize]
     }
 
     pub(super) fn add(&mut self, rule: Rule) {
@@ -47,9 +44,7 @@ impl Faults {
 
     /// Forgets everything; what is held goes on.
     pub(super) fn clear(&mut self) {
-        for direction in [Direction::ToServer, Direction::ToClient] {
-            self.lane(direction).resume();
-        }
+        self.lanes.iter_mut().for_each(Lane::resume);
         *self = Self::default();
     }
 
@@ -208,11 +203,11 @@ pub(super) struct Conversation {
     id: u64,
     peer: IpAddr,
     shared: Arc<Shared>,
-    to_server: mpsc::UnboundedSender<Parcel>,
-    to_client: mpsc::UnboundedSender<Parcel>,
-    requests: Splitter,
-    replies: Splitter,
-    /// Bytes have been lost on the way to the server, the client: what comes later cannot be read.
+    /// By [`Direction`].
+    to: [mpsc::UnboundedSender<Parcel>; 2],
+    /// By the [`End`] that speaks.
+    heard: [Splitter; 2],
+    /// By [`Direction`]: bytes have been lost on that way, and what comes later cannot be read.
     torn: [bool; 2],
     /// How many commands have been passed on.
     asked: u64,
@@ -245,17 +240,14 @@ impl Conversation {
     pub(super) fn new(
         (id, peer): (u64, IpAddr),
         shared: Arc<Shared>,
-        to_server: mpsc::UnboundedSender<Parcel>,
-        to_client: mpsc::UnboundedSender<Parcel>,
+        to: [mpsc::UnboundedSender<Parcel>; 2],
     ) -> Self {
         Self {
             id,
             peer,
             shared,
-            to_server,
-            to_client,
-            requests: Splitter::new(Whose::Client),
-            replies: Splitter::new(Whose::Server),
+            to,
+            heard: [End::Client, End::Server].map(Splitter::new),
             torn: [false; 2],
             asked: 0,
             unanswered: VecDeque::new(),
@@ -268,10 +260,7 @@ impl Conversation {
 
     /// Bytes have come from one end.
     pub(super) fn came(&mut self, from: End, bytes: &[u8]) {
-        let pieces = match from {
-            End::Client => self.requests.split(bytes),
-            End::Server => self.replies.split(bytes),
-        };
+        let pieces = self.heard[from as usize].split(bytes);
         // Under one lock, so that a fault that begins on an event (which happens in here) affects
         // nothing that has come before.
         let shared = Arc::clone(&self.shared);
@@ -289,11 +278,7 @@ impl Conversation {
 
     /// One end has closed. Without another end to tell, the connection is over.
     pub(super) fn closed(&mut self, from: End) -> Result<(), Over> {
-        let other = match from {
-            End::Client => &self.to_server,
-            End::Server => &self.to_client,
-        };
-        if other.is_closed() {
+        if self.to[from.speaks() as usize].is_closed() {
             return Err(Over);
         }
         let shared = Arc::clone(&self.shared);
@@ -345,7 +330,7 @@ impl Conversation {
 
         // The data of a server is announced like a string, and does not end like one.
         if command.is("PSYNC") || command.is("SYNC") {
-            self.replies.give_up();
+            self.heard[End::Server as usize].give_up();
         }
         let subscription = resp::is_subscription(name);
         let frames = if subscription {
@@ -420,10 +405,8 @@ impl Conversation {
     }
 
     fn send(&mut self, faults: &mut Faults, direction: Direction, load: Load, gate: Option<Gate>) {
-        let (parcels, torn) = match direction {
-            Direction::ToServer => (&self.to_server, &mut self.torn[0]),
-            Direction::ToClient => (&self.to_client, &mut self.torn[1]),
-        };
+        let way = direction as usize;
+        let (parcels, torn) = (&self.to[way], &mut self.torn[way]);
         let isolated = faults.isolated.has(self.peer);
         let lane = faults.lane(direction);
         let black = lane.black || isolated;

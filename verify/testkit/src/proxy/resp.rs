@@ -1,23 +1,17 @@
 //! Just enough of the Redis protocol (versions 2 and 3) to cut a stream into commands and answers.
 
+use super::End;
+
 /// A stream cut into frames as its bytes come.
 ///
 /// What does not look like the protocol (TLS, commands typed by hand) is passed through uncut, and
 /// so is all that follows it: faults that need no understanding work on it as well.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    whose: Whose,
+    /// From the client come arrays of bulk strings, from the server anything.
+    speaker: End,
     pending: Vec<u8>,
     opaque: bool,
-}
-
-/// Which side of the conversation a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// Commands: arrays of bulk strings.
-    Client,
-    /// Answers and pushes: anything.
-    Server,
 }
 
 /// A part of a stream.
@@ -30,9 +24,9 @@ pub(super) enum Piece {
 }
 
 impl Splitter {
-    pub(super) fn new(whose: Whose) -> Self {
+    pub(super) fn new(speaker: End) -> Self {
         Self {
-            whose,
+            speaker,
             pending: Vec::new(),
             opaque: false,
         }
@@ -50,7 +44,7 @@ impl Splitter {
         let mut done = 0;
         while !self.opaque && done < self.pending.len() {
             let rest = &self.pending[done..];
-            let expected = self.whose == Whose::Server || rest[0] == b'*';
+            let expected = self.speaker == End::Server || rest[0] == b'*';
             match frame_length(rest) {
                 Ok(Some(length)) if expected => {
                     pieces.push(Piece::Frame(rest[..length].to_vec()));
@@ -190,12 +184,16 @@ mod tests {
         Piece::Frame(text.as_bytes().to_vec())
     }
 
+    fn raw(bytes: &[u8]) -> Piece {
+        Piece::Raw(bytes.to_vec())
+    }
+
     /// Every frame must come out whole, however the network has cut the stream.
-    fn assert_frames(whose: Whose, frames: &[&str]) {
+    fn assert_frames(speaker: End, frames: &[&str]) {
         let stream = frames.concat();
         let expected: Vec<_> = frames.iter().map(|text| frame(text)).collect();
         for size in 1..=stream.len() {
-            let mut splitter = Splitter::new(whose);
+            let mut splitter = Splitter::new(speaker);
             let pieces = stream.as_bytes().chunks(size);
             let pieces = pieces.flat_map(|chunk| splitter.split(chunk));
             assert_eq!(pieces.collect::<Vec<_>>(), expected, "in chunks of {size}");
@@ -210,7 +208,7 @@ mod tests {
             "*0\r\n",
             "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
         ];
-        assert_frames(Whose::Client, &commands);
+        assert_frames(End::Client, &commands);
         let set = strings(commands[1].as_bytes());
         assert_eq!(set, [b"SET".to_vec(), b"".to_vec(), b"a\r\n*1\r".to_vec()]);
     }
@@ -218,7 +216,7 @@ mod tests {
     #[test]
     fn answers_of_every_type_are_cut_out_of_the_stream() {
         assert_frames(
-            Whose::Server,
+            End::Server,
             &[
                 "+OK\r\n",
                 "-ERR no\r\n",
@@ -244,24 +242,18 @@ mod tests {
 
     #[test]
     fn what_is_not_the_protocol_passes_uncut() {
-        let mut splitter = Splitter::new(Whose::Client);
+        let mut splitter = Splitter::new(End::Client);
         let command = "*1\r\n$4\r\nPING\r\n";
         let pieces = splitter.split(format!("{command}PING\r\n").as_bytes());
-        assert_eq!(pieces, [frame(command), Piece::Raw(b"PING\r\n".to_vec())]);
-        assert_eq!(splitter.split(b"*1"), [Piece::Raw(b"*1".to_vec())]);
+        assert_eq!(pieces, [frame(command), raw(b"PING\r\n")]);
+        assert_eq!(splitter.split(b"*1"), [raw(b"*1")]);
 
         let hello = [0x16, 3, 1, 0, 5];
-        for whose in [Whose::Client, Whose::Server] {
-            assert_eq!(
-                Splitter::new(whose).split(&hello),
-                [Piece::Raw(hello.to_vec())]
-            );
+        for speaker in [End::Client, End::Server] {
+            assert_eq!(Splitter::new(speaker).split(&hello), [raw(&hello)]);
         }
         let lie = b"*1\r\n$x\r\n";
-        assert_eq!(
-            Splitter::new(Whose::Client).split(lie),
-            [Piece::Raw(lie.to_vec())]
-        );
+        assert_eq!(Splitter::new(End::Client).split(lie), [raw(lie)]);
     }
 
     #[test]

@@ -100,16 +100,9 @@ impl fmt::Display for Table {
              |---|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let Row {
-                schedules,
-                beyond,
-                failed,
-                faults,
-                claims,
-                grants,
-                replayed,
-                ..
-            } = row;
+            let (schedules, beyond, failed) = (row.schedules, row.beyond, row.failed);
+            let (faults, claims) = (row.faults, row.claims);
+            let (grants, replayed) = (row.grants, row.replayed);
             let (gap, recovery) = (seconds(row.longest_gap), seconds(row.slowest_recovery));
             let broken = broken(row);
             writeln!(
@@ -135,23 +128,11 @@ impl fmt::Display for Table {
              taken | lost | not promised: taken | lost |\n|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let Row {
-                fenced,
-                unfenced,
-                unfenced_beyond,
-                ..
-            } = row;
-            writeln!(
-                f,
-                "| `{name}` | {} | {} | {} | {} | {} | {} | {} |",
-                fenced.0,
-                fenced.2,
-                fenced.1,
-                unfenced.0,
-                unfenced.1,
-                unfenced_beyond.0,
-                unfenced_beyond.1
-            )?;
+            let (taken, lost, refused) = row.fenced;
+            let (promised, not) = (row.unfenced, row.unfenced_beyond);
+            let all = [taken, refused, lost, promised.0, promised.1, not.0, not.1];
+            let all = all.map(|count| count.to_string()).join(" | ");
+            writeln!(f, "| `{name}` | {all} |")?;
         }
         f.write_str("\n| fault | on | how often | time without a grant: median | longest |\n|---|---|---|---|---|\n")?;
         for (name, row) in &self.0 {

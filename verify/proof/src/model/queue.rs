@@ -179,7 +179,7 @@ fn number(claim: &ClaimView) -> usize {
     claim.owner.pid as usize
 }
 
-fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
+pub(super) fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
     let holders = seen.holders.iter().map(|holder| &holder.claim);
     holders.chain(seen.waiters.iter().map(|waiter| &waiter.claim))
 }

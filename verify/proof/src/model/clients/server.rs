@@ -5,6 +5,7 @@ use leasehold_core::{ClaimView, Command, Event, Now, Outcome, Reply, Snapshot};
 use super::wire::{Message, What};
 use super::{ClientsModel, State, inbox};
 use crate::model::promise::Promise;
+use crate::model::queue::claims;
 
 impl ClientsModel {
     pub(super) fn arrive(&self, state: &mut State, message: Message) {
@@ -72,11 +73,8 @@ impl ClientsModel {
     /// Whose claim it is about: a process has one inbox.
     fn reader(&self, event: &Event, seen: &[Snapshot]) -> usize {
         let theirs = |client: &usize| inbox(self.process(*client)) == *event.inbox();
-        let mut claims = seen.iter().flat_map(|seen| {
-            let holders = seen.holders.iter().map(|holder| &holder.claim);
-            holders.chain(seen.waiters.iter().map(|waiter| &waiter.claim))
-        });
-        let about = claims.find(|claim| Some(claim.arrival) == event.arrival());
+        let mut all = seen.iter().flat_map(claims);
+        let about = all.find(|claim| Some(claim.arrival) == event.arrival());
         let named = about.map(|claim| claim.owner.pid as usize).filter(theirs);
         let any = || (0..self.people.len()).find(theirs);
         named.or_else(any).unwrap_or_default()

@@ -14,6 +14,9 @@ use super::words::tame;
 
 const LONG: Duration = Duration::from_secs(30);
 
+const KEY: &str = "orders/42";
+const AT: StoreTime = StoreTime(9);
+
 /// No clock is beyond this before the year 2255.
 const LATEST: u64 = 1 << 53;
 
@@ -29,19 +32,15 @@ pub(crate) fn run(data: &[u8]) {
             }
         }
         b'q' => {
-            let key = Key::new("orders/42").unwrap();
-            if let Ok(read) = local::decode(&local::seal(&key, "boot", StoreTime(9), rest, &[])) {
-                assert_eq!((&read.0, &*read.1, read.2), (&key, "boot", StoreTime(9)));
+            if let Ok(read) = sealed(rest, &[]) {
+                assert_eq!((read.0.as_str(), &*read.1, read.2), (KEY, "boot", AT));
                 check(&read);
             }
         }
         b's' => {
-            let key = Key::new("orders/42").unwrap();
             let queue = serde_json::to_vec(&Queue::default()).unwrap();
             let steps: Vec<_> = rest.split(|byte| *byte == b'\n').collect();
-            if let Ok(read) =
-                local::decode(&local::seal(&key, "boot", StoreTime(9), &queue, &steps))
-            {
+            if let Ok(read) = sealed(&queue, &steps) {
                 check(&read);
             }
         }
@@ -53,6 +52,12 @@ pub(crate) fn run(data: &[u8]) {
         }
         _ => {}
     }
+}
+
+/// Reads a record that is sealed around this as the store does it.
+fn sealed(queue: &[u8], steps: &[&[u8]]) -> Result<Read, String> {
+    let key = Key::new(KEY).unwrap();
+    local::decode(&local::seal(&key, "boot", AT, queue, steps))
 }
 
 fn check(read: &Read) {
@@ -105,12 +110,8 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
         unused,
     };
     let renew = Renew {
-        id: id(1),
-        ttl: LONG,
         downgrade: true,
-        note: None,
-        rotate: None,
-        confirms: false,
+        ..Renew::new(id(1), LONG)
     };
     let (by, only) = (leasehold::core::ClientInfo::unknown(), None);
     let (inboxes, ttl) = (vec![inbox.clone()], LONG);

@@ -2,7 +2,6 @@
 //! string of a lock, `h` the hash (fields and values, each after two bytes of length),
 //! `r` the answer of a script, `m` a boot marker, `q` what is left of a quarantine.
 
-use leasehold::core::ClaimView;
 use leasehold::fuzzing::redis::{self as doors, Look};
 use redis::Value;
 
@@ -62,20 +61,14 @@ fn fields(mut bytes: &[u8]) -> Vec<Value> {
 
 /// What was read is no larger than what it was read from, and shows no id.
 pub(crate) fn check(look: &Look, input: usize) {
-    let Look {
-        snapshot,
-        ids,
-        watchers,
-    } = look;
-    assert!(ids.len() + watchers.len() <= input, "{} claims", ids.len());
+    let (snapshot, ids) = (&look.snapshot, &look.ids);
+    let watchers = look.watchers.len();
+    assert!(ids.len() + watchers <= input, "{} claims", ids.len());
     let holders = snapshot.holders.iter().map(|holder| &holder.claim);
     let waiters = snapshot.waiters.iter().map(|waiter| &waiter.claim);
     for claim in holders.chain(waiters) {
-        let ClaimView {
-            deadline, owner, ..
-        } = claim;
-        assert!(*deadline > snapshot.at);
-        tame(owner);
+        assert!(claim.deadline > snapshot.at);
+        tame(&claim.owner);
         assert!(!ids.contains(&claim.id_hint), "{}", claim.id_hint);
     }
     let empty = snapshot.holders.is_empty() && snapshot.waiters.is_empty();

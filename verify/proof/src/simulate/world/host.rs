@@ -21,6 +21,7 @@ fn ticks(span: Duration) -> Duration {
 }
 
 /// A machine.
+#[derive(Default)]
 pub(crate) struct Host {
     id: usize,
     rate: Rate,
@@ -153,12 +154,7 @@ impl Host {
             id,
             rate,
             wall,
-            process: None,
-            stopped_until: None,
-            slept: Duration::ZERO,
-            lag: Duration::ZERO,
-            clock_sleeps: false,
-            asleep: false,
+            ..Self::default()
         }
     }
 

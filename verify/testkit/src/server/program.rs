@@ -106,11 +106,8 @@ mod tests {
 
     #[test]
     fn one_that_was_not_installed_says_how_to_get_it() {
-        let error = installed("no-such-server").unwrap_err().to_string();
-        assert!(
-            error.contains("`no-such-server` is in no `servers`"),
-            "{error}"
-        );
-        assert!(error.contains("scripts/test --install"), "{error}");
+        let missing = "`no-such-server` is in no `servers`";
+        let error = installed("no-such-server").unwrap_err();
+        crate::expect::says(error, [missing, "scripts/test --install"]);
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{PATIENCE, Process, Signal};
 use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
@@ -45,11 +46,7 @@ fn zxid(server: &ZooKeeper) -> u64 {
 fn it_serves_and_nothing_of_it_is_left_behind() {
     let server = ZooKeeper::start_with("maxSessionTimeout=1000");
     assert!(server.is_serving());
-    let configured = server.ask("conf").unwrap();
-    assert!(
-        configured.contains("maxSessionTimeout=1000\n"),
-        "{configured}"
-    );
+    says(server.ask("conf").unwrap(), ["maxSessionTimeout=1000\n"]);
     let (end, scratch) = (End::of(server.pid()), scratch(&server));
     assert!(scratch.is_dir());
     drop(server);
@@ -93,8 +90,8 @@ fn a_paused_one_keeps_silent_until_it_goes_on() {
 fn one_that_does_not_start_says_why() {
     let failure = thread::spawn(|| ZooKeeper::start_with("tickTime=often")).join();
     let failure = failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(failure.contains("it has ended"), "{failure}");
-    assert!(failure.contains("often"), "the log is missing: {failure}");
+    // And the log.
+    says(failure, ["it has ended", "often"]);
 }
 
 #[tokio::test]
@@ -144,7 +141,7 @@ async fn it_serves_tls_to_those_who_trust_its_authority() {
     let certificates = Certificates::generate(directory.path());
     let server = ZooKeeper::start_encrypted(&certificates);
     let said = ask_with_tls(&server, &certificates, false).await;
-    assert!(said.contains("Mode: standalone"), "{said}");
+    says(said, ["Mode: standalone"]);
     assert!(server.is_serving(), "without TLS, on the other port");
 
     let elsewhere = tempfile::tempdir().unwrap();

@@ -62,11 +62,6 @@ impl Sentinels {
         )
     }
 
-    /// What the Sentinels call the primary.
-    pub fn name(&self) -> &'static str {
-        NAME
-    }
-
     /// The primary and the replicas: first the one that was the primary at the start.
     pub fn servers(&self) -> &[RedisServer] {
         self.members.servers()

@@ -60,17 +60,7 @@ impl Cluster {
     }
 }
 
-impl<'a> SlotMove<'a> {
-    /// Who had the slot.
-    pub fn from(&self) -> &'a RedisServer {
-        self.from
-    }
-
-    /// Who gets it.
-    pub fn to(&self) -> &'a RedisServer {
-        self.to
-    }
-
+impl SlotMove<'_> {
     /// Moves at most so many keys (`MIGRATE`), and says how many it has moved: 0 when all are.
     ///
     /// # Panics

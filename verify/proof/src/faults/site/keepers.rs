@@ -1,8 +1,4 @@
 //! ZooKeeper: one server, or three that elect a leader. A proxy is in front of each.
-#![allow(
-    clippy::expect_used,
-    reason = "a schedule that cannot be carried out fails with its text, as with the testkit"
-)]
 
 use std::sync::Arc;
 

@@ -1,8 +1,4 @@
 //! What happens to Redis servers, and to the files of the local store.
-#![allow(
-    clippy::expect_used,
-    reason = "a schedule that cannot be carried out fails with its text, as with the testkit"
-)]
 
 use std::path::Path;
 

@@ -282,8 +282,6 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
-
     use tokio::time::sleep;
 
     use super::*;

@@ -244,8 +244,6 @@ impl Half {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails with the message")]
-
     use futures_util::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -199,7 +199,7 @@ pub struct Op {
 }
 
 /// A lease, as its holder saw it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
     /// When its caller had it.
     pub at: Micros,
@@ -234,17 +234,9 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
         {
             let number = line.op;
             let op = Op {
-                id: OpId { client, number },
                 task: *task,
-                key: key.clone(),
-                mode: *mode,
                 fair: *fair,
-                invoked: line.at,
-                queued: None,
-                grant: None,
-                failed: None,
-                fenced: (0, 0),
-                unfenced: 0,
+                ..Op::new(OpId { client, number }, line.at, key, *mode)
             };
             ops.insert(line.op, op);
         } else if line.event == Event::Deaf {
@@ -272,6 +264,23 @@ pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> 
 const BEFORE: Micros = 2_000_000;
 
 impl Op {
+    /// A fair claim of the first task of a client, which is about to be asked for.
+    pub(super) fn new(id: OpId, invoked: Micros, key: &str, mode: Mode) -> Self {
+        Self {
+            id,
+            task: 0,
+            key: key.to_owned(),
+            mode,
+            fair: true,
+            invoked,
+            queued: None,
+            grant: None,
+            failed: None,
+            fenced: (0, 0),
+            unfenced: 0,
+        }
+    }
+
     /// It does not certainly stand where it stood.
     fn was_deaf(&mut self, at: Micros) {
         let granted = self.grant.as_ref().map(|grant| grant.at);
@@ -296,10 +305,7 @@ impl Op {
                     token: *token,
                     until: *until,
                     rejoined: *rejoined,
-                    releasing: None,
-                    resent: false,
-                    released: None,
-                    lost: None,
+                    ..Grant::default()
                 });
             }
             Event::Failed { kind, .. } => self.failed = Some(kind.clone()),

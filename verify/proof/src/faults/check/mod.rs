@@ -115,22 +115,8 @@ pub(crate) mod examples {
 
     /// A claim that was never granted.
     pub(crate) fn wish(client: usize, invoked: Micros) -> Op {
-        Op {
-            id: OpId {
-                client,
-                number: invoked,
-            },
-            task: 0,
-            key: "k".to_owned(),
-            mode: Mode::EXCLUSIVE,
-            fair: true,
-            invoked,
-            queued: None,
-            grant: None,
-            failed: None,
-            fenced: (0, 0),
-            unfenced: 0,
-        }
+        let number = invoked;
+        Op::new(OpId { client, number }, invoked, "k", Mode::EXCLUSIVE)
     }
 
     /// A lease from `at` to `until`, asked for at `invoked`, released then.
@@ -145,11 +131,9 @@ pub(crate) mod examples {
             at,
             token: Some(token),
             until,
-            rejoined: 0,
             releasing: Some(until),
-            resent: false,
             released: Some((until + 1, true)),
-            lost: None,
+            ..Grant::default()
         };
         Op {
             grant: Some(grant),

@@ -165,21 +165,15 @@ impl QuorumModel {
     pub(super) fn silence(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         state.left.late -= 1;
-        match &mut state.clients[client].stage {
-            Stage::Idle => {}
-            Stage::Bidding(bidding) => {
-                let token = bidding.bid.token();
-                for server in 0..self.size.servers() {
-                    bidding.bid.handle_silence(now, server, token);
-                }
-            }
-            Stage::Held(held) => {
-                if let Some(renewal) = &mut held.renewal {
-                    let token = renewal.extension.token();
-                    for server in 0..self.size.servers() {
-                        renewal.extension.handle_silence(now, server, token);
-                    }
-                }
+        let round = match &mut state.clients[client].stage {
+            Stage::Idle => None,
+            Stage::Bidding(bidding) => Some(&mut bidding.bid),
+            Stage::Held(held) => held.renewal.as_mut().map(|it| &mut it.extension),
+        };
+        if let Some(round) = round {
+            let token = round.token();
+            for server in 0..self.size.servers() {
+                round.handle_silence(now, server, token);
             }
         }
         self.drive(state, client);

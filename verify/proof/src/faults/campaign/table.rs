@@ -1,7 +1,7 @@
 //! What many schedules have shown, in tables.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use clap::ValueEnum;
 
@@ -156,11 +156,9 @@ fn broken(row: &Row) -> String {
     if row.broken.is_empty() {
         return "0".to_owned();
     }
-    let mut text = String::new();
-    for (property, count) in &row.broken {
-        let _ = write!(text, "{} {count} ", property.name());
-    }
-    text.trim_end().to_owned()
+    let broken = row.broken.iter();
+    let told = broken.map(|(property, count)| format!("{} {count}", property.name()));
+    told.collect::<Vec<_>>().join(" ")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]

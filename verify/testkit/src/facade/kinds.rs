@@ -12,6 +12,7 @@ use super::{
     Fixture, LIMIT, Outcome, client, client_with, clients, idle, next_sent, queued, rises, soon,
     ttl,
 };
+use crate::dice::Dice;
 use crate::expect::{fails, times_out};
 
 /// Readers share, a writer is alone, and each stands in the order of arrival.
@@ -83,12 +84,9 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
     };
     // Which of them are writers: a fixed shuffle.
     let mut writers = std::collections::BTreeSet::new();
-    let mut state = 20_261_121_u64;
+    let mut dice = Dice(20_261_121);
     while writers.len() < writer_count {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        writers.insert((state >> 33) as usize % (reader_count + writer_count));
+        writers.insert(dice.roll((reader_count + writer_count) as u64) as usize);
     }
     // The groups: how many readers stand before each writer, and behind the last.
     let mut groups = vec![0_usize];

@@ -28,19 +28,14 @@ async fn a_line_that_cannot_come_any_more_is_not_waited_for() {
 #[tokio::test]
 async fn a_finished_program_tells_code_and_both_streams() {
     let finished = Process::run(sh("echo out; echo err >&2; exit 7")).await;
-    assert_eq!(finished.code(), Some(7));
-    assert_eq!(
-        (finished.stdout.as_str(), finished.stderr.as_str()),
-        ("out\n", "err\n")
-    );
+    finished.has_printed(Some(7), "out\n");
+    assert_eq!(finished.stderr, "err\n");
 }
 
 #[tokio::test]
 async fn input_is_given_whole_and_then_ends() {
-    let finished = Process::spawn_with_input(sh("cat"), "one\ntwo\n")
-        .finish()
-        .await;
-    assert_eq!(finished.stdout, "one\ntwo\n");
+    let cat = Process::spawn_with_input(sh("cat"), "one\ntwo\n");
+    assert_eq!(cat.finish().await.stdout, "one\ntwo\n");
 }
 
 #[tokio::test]

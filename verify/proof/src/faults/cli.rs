@@ -318,17 +318,9 @@ fn tell(outcome: &Outcome) {
 
 /// An outcome in a line.
 fn line(outcome: &Outcome) -> String {
-    let Outcome {
-        claims,
-        grants,
-        lost,
-        failures,
-        replayed,
-        fenced,
-        unfenced,
-        promise,
-        ..
-    } = outcome;
+    let (claims, grants, lost) = (outcome.claims, outcome.grants, outcome.lost);
+    let (failures, replayed) = (&outcome.failures, outcome.replayed);
+    let (fenced, unfenced, promise) = (outcome.fenced, outcome.unfenced, outcome.promise);
     let recovered = outcome
         .recovered_in
         .map_or_else(|| "never".to_owned(), |it| format!("{} ms", it / 1000));

@@ -164,13 +164,8 @@ impl fmt::Display for Trials {
         )?;
         for trial in &self.0 {
             let (lock, on) = (trial.algorithm.name(), trial.deployment.name());
-            let Trial {
-                schedules,
-                leases,
-                found,
-                increments: (taken, lost),
-                ..
-            } = trial;
+            let (schedules, leases, found) = (trial.schedules, trial.leases, trial.found);
+            let (taken, lost) = trial.increments;
             let first = trial.first.as_ref();
             let first = first.map_or_else(String::new, |(it, seen)| format!("`{it}`: {seen}"));
             writeln!(

@@ -216,12 +216,7 @@ fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
 
 /// Reads the history.
 fn judge(plan: Plan, history: History) -> Outcome {
-    let History {
-        ops,
-        written,
-        mut injected,
-        ..
-    } = history;
+    let (ops, written, mut injected) = (history.ops, history.written, history.injected);
     let gaps = check::gaps(&ops, history.from, history.to);
     for fault in &mut injected {
         // One that is over at once has its effect afterwards.

@@ -257,12 +257,12 @@ impl Subject for ClientsModel {
             Act::GiveBack(client) => self.leave(state, client),
             Act::Deliver(at) => {
                 let message = state.wire.remove(at);
-                self.arrive(state, message);
+                self.arrive(state, &message);
             }
             Act::Double(at) => {
                 state.left.doubled -= 1;
                 let message = state.wire[at].clone();
-                self.arrive(state, message);
+                self.arrive(state, &message);
             }
             Act::Cut(client) => {
                 state.left.cuts -= 1;

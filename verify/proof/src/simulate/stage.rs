@@ -144,16 +144,13 @@ impl Stage {
     }
 
     pub(crate) fn start_client(&mut self, at: usize) -> std::io::Result<()> {
-        let Guest {
-            host,
-            number,
-            chance,
-        } = &mut self.guests[at];
-        let life = live(Arc::clone(&self.common), *number, chance.fork());
-        if self.world.hosts[*host].is_up() {
-            return self.world.spawn(*host, life);
+        let guest = &mut self.guests[at];
+        let (host, chance) = (guest.host, guest.chance.fork());
+        let life = live(Arc::clone(&self.common), guest.number, chance);
+        if self.world.hosts[host].is_up() {
+            return self.world.spawn(host, life);
         }
-        self.world.start(*host, false, || drop(tokio::spawn(life)))
+        self.world.start(host, false, || drop(tokio::spawn(life)))
     }
 
     pub(crate) fn kill_client(&mut self, at: usize, silently: bool) {

@@ -81,13 +81,8 @@ impl Finished {
 
 impl fmt::Display for Finished {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            command,
-            status,
-            stdout,
-            stderr,
-        } = self;
-        writeln!(out, "{command}: {status}")?;
+        writeln!(out, "{}: {}", self.command, self.status)?;
+        let (stdout, stderr) = (&self.stdout, &self.stderr);
         write!(out, "--- stdout\n{stdout}--- stderr\n{stderr}")
     }
 }

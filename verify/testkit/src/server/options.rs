@@ -185,11 +185,7 @@ impl RedisServerBuilder {
 
 /// The text of `redis.conf`.
 fn configuration(server: &RedisServer) -> String {
-    let RedisServer {
-        builder,
-        certificates,
-        ..
-    } = server;
+    let (builder, certificates) = (&server.builder, &server.certificates);
     let quoted = |path: &Path| format!("{:?}", path.display().to_string());
     let port = server.port();
     let mut lines = vec![

@@ -91,15 +91,8 @@ fn plan(leases: &[Lease<'_>]) -> Result<Vec<StepAt>, (Micros, String)> {
     let (mut arrival, mut granted) = (0, 0);
     // Who holds, by when it ends.
     let mut held: Vec<(Micros, u64)> = Vec::new();
-    for (
-        place,
-        Lease {
-            op,
-            grant,
-            releasing,
-        },
-    ) in leases.iter().enumerate()
-    {
+    for (place, lease) in leases.iter().enumerate() {
+        let Lease { op, grant, .. } = lease;
         arrival = op.invoked.max(arrival);
         let latest = op.queued.unwrap_or(grant.at).min(grant.at);
         if arrival > latest {
@@ -119,7 +112,7 @@ fn plan(leases: &[Lease<'_>]) -> Result<Vec<StepAt>, (Micros, String)> {
             let what = format!("{} had it {early} µs before there was room", name(op));
             return Err((grant.at, what));
         }
-        let release = (*releasing).max(granted);
+        let release = lease.releasing.max(granted);
         held.push((release, op.mode.weight()));
         let (at, claims) = (arrival, true);
         steps.push(StepAt { at, claims, place });

@@ -192,13 +192,8 @@ impl Clients {
             client.process.signal(Signal::TERM);
         }
         let mut ops = Vec::new();
-        for Running {
-            number,
-            process,
-            journal,
-            ..
-        } in self.running
-        {
+        for client in self.running {
+            let (number, process) = (client.number, client.process);
             // One that does not end is killed, and has written down all that it did.
             let ended = timeout(END, process.wait()).await;
             if let Ok(status) = ended
@@ -209,7 +204,7 @@ impl Clients {
                 )));
             }
             drop(process);
-            ops.extend(assemble(number, &read(&journal)?, None));
+            ops.extend(assemble(number, &read(&client.journal)?, None));
         }
         for (number, journal, died) in self.dead {
             // It may have died before it could begin.

@@ -8,13 +8,9 @@ use crate::model::promise::Promise;
 use crate::model::queue::claims;
 
 impl ClientsModel {
-    pub(super) fn arrive(&self, state: &mut State, message: Message) {
-        let Message {
-            client,
-            epoch,
-            what,
-        } = message;
-        match &*what {
+    pub(super) fn arrive(&self, state: &mut State, message: &Message) {
+        let (client, epoch) = (message.client, message.epoch);
+        match &*message.what {
             What::Request(serial, command) => {
                 self.take_step(state, command, serial.map(|serial| (client, epoch, serial)));
             }

@@ -246,11 +246,8 @@ impl Data {
 
     fn delete_fields(&mut self, key: &[u8], names: Words<'_>) -> Result<Reply, &'static str> {
         self.fields(key)?;
-        let Some(Entry {
-            value: Kept::Hash(fields),
-            ..
-        }) = self.keys.get_mut(key)
-        else {
+        let value = self.keys.get_mut(key).map(|entry| &mut entry.value);
+        let Some(Kept::Hash(fields)) = value else {
             return Ok(Reply::Int(0));
         };
         let gone = names.iter().filter(|name| fields.remove(*name).is_some());

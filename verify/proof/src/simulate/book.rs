@@ -1,6 +1,5 @@
 //! What happened, as data: what the invariants judge and the trace shows.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -88,12 +87,6 @@ pub(crate) enum Outcome {
     Done,
     Fenced,
     Unknown,
-}
-
-impl fmt::Display for Fact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
 }
 
 /// A lease that can be looked at from outside.

@@ -100,14 +100,6 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     let _entropy = entropy::follow(plan.seed);
     let net = Net::new(Chance::new(plan.seed, "net"));
     let _world = bring(net.clone());
-    let trace = Trace::default();
-    if shown {
-        trace.show();
-    }
-    begin(plan, net, trace)
-}
-
-fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
     let panics = panics::watch();
     let (seed, deployment, clients) = (plan.seed, plan.deployment, plan.clients);
     let stage = Stage::new(plan, net)?;
@@ -117,16 +109,17 @@ fn begin(plan: Plan, net: Net, trace: Trace) -> std::io::Result<Outcome> {
         stage,
         faults,
         invariants,
-        trace,
+        trace: Trace::default(),
         attempts: 0,
         grants: 0,
     };
+    run.trace.shown = shown;
     let mut ended = run.go_to_the_end();
     if let Some(panic) = panics.seen() {
         ended = Err(Stop("nothing panics".to_owned(), panic));
     }
     let violated = ended.err().map(|Stop(invariant, what)| {
-        let (trace, now) = (&run.trace, run.stage.now());
+        let (trace, now) = (&mut run.trace, run.stage.now());
         trace.note(now, format_args!("VIOLATED: {invariant}: {what}"));
         Violation {
             invariant,
@@ -235,7 +228,7 @@ impl Run {
                 _ => {}
             }
             if !matches!(fact, Fact::Believes(..)) {
-                self.trace.note(at, format_args!("{fact}"));
+                self.trace.note(at, format_args!("{fact:?}"));
             }
             for invariant in &mut self.invariants {
                 if let Err(what) = invariant.see(at, &fact) {

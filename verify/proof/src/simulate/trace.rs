@@ -1,8 +1,6 @@
 //! What happened in a run: lines for people, and a digest of everything.
 
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// FNV-1a with 64 bits (Fowler, Noll, Vo): two runs that differ in a byte differ here.
@@ -27,14 +25,12 @@ impl Digest {
     }
 }
 
-/// The record of a run. A clone writes into the same.
-#[derive(Clone, Default)]
-pub(crate) struct Trace(Rc<RefCell<Inner>>);
-
+/// The record of a run.
 #[derive(Default)]
-struct Inner {
+pub(crate) struct Trace {
     digest: Digest,
-    shown: bool,
+    /// Whether every line goes to the standard output too.
+    pub(crate) shown: bool,
     lines: Vec<String>,
 }
 
@@ -42,38 +38,30 @@ struct Inner {
 const TOLD: usize = 60;
 
 impl Trace {
-    /// Writes every line to the standard output too.
-    pub(crate) fn show(&self) {
-        self.0.borrow_mut().shown = true;
-    }
-
     /// Something happened.
     #[allow(clippy::print_stdout, reason = "what `--trace` is for")]
-    pub(crate) fn note(&self, at: Duration, what: fmt::Arguments<'_>) {
+    pub(crate) fn note(&mut self, at: Duration, what: fmt::Arguments<'_>) {
         let line = format!("{:>12.6} {what}", at.as_secs_f64());
-        let mut inner = self.0.borrow_mut();
-        inner.digest.add(line.as_bytes());
-        if inner.shown {
+        self.digest.add(line.as_bytes());
+        if self.shown {
             println!("{line}");
         }
-        inner.lines.push(line);
+        self.lines.push(line);
     }
 
     /// Bytes went over a wire: they count, without a line.
-    pub(crate) fn carried(&self, at: Duration, bytes: &[u8]) {
-        let mut inner = self.0.borrow_mut();
-        inner.digest.add(&at.as_nanos().to_le_bytes());
-        inner.digest.add(bytes);
+    pub(crate) fn carried(&mut self, at: Duration, bytes: &[u8]) {
+        self.digest.add(&at.as_nanos().to_le_bytes());
+        self.digest.add(bytes);
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        self.0.borrow().digest.value()
+        self.digest.value()
     }
 
     /// The last lines.
     pub(crate) fn last(&self) -> Vec<String> {
-        let inner = self.0.borrow();
-        let from = inner.lines.len().saturating_sub(TOLD);
-        inner.lines[from..].to_vec()
+        let from = self.lines.len().saturating_sub(TOLD);
+        self.lines[from..].to_vec()
     }
 }

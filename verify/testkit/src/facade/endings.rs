@@ -152,12 +152,12 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) -> Outcom
     let held = held.lock().await?;
     let election = other.election("e")?;
     let _leads = election.campaign("").await?;
-    let mut waits: JoinSet<leasehold::Error> = JoinSet::new();
+    let mut waits: JoinSet<(&str, Result<(), leasehold::Error>)> = JoinSet::new();
     let lock = closing.mutex("k")?;
-    waits.spawn(async move { lock.lock().await.map(drop).expect_err("a mutex") });
+    waits.spawn(async move { ("a mutex", lock.lock().await.map(drop)) });
     let lock = closing.mutex("k")?;
     let lock = lock.retrying(Retry::Fixed(Duration::from_secs(60)));
-    waits.spawn(async move { lock.lock().await.map(drop).expect_err("one that retries") });
+    waits.spawn(async move { ("one that retries", lock.lock().await.map(drop)) });
     let election = closing.election("e")?;
     let mut leaders = election.observe();
     assert!(soon("who leads", leaders.next()).await?.is_some());
@@ -165,28 +165,22 @@ pub async fn a_shutdown_ends_waits_of_all_kinds(fixture: &dyn Fixture) -> Outcom
     assert!(soon("who leads", left.next()).await?.is_some());
     // What its stream keeps of a call that was dropped holds nothing up.
     assert!(left.next().now_or_never().is_none());
-    waits.spawn(async move { leaders.next().await.map(drop).expect_err("an observer") });
-    waits.spawn(async move {
-        election
-            .campaign("")
-            .await
-            .map(drop)
-            .expect_err("a candidate")
-    });
+    waits.spawn(async move { ("an observer", leaders.next().await.map(drop)) });
+    waits.spawn(async move { ("a candidate", election.campaign("").await.map(drop)) });
     if knows_all_kinds(fixture).await {
         let lock = closing.multi(["k", "l"])?;
-        waits.spawn(async move { lock.lock().await.map(drop).expect_err("several keys") });
+        waits.spawn(async move { ("several keys", lock.lock().await.map(drop)) });
         let lock = closing.rwlock("k")?;
-        waits.spawn(async move { lock.read().await.map(drop).expect_err("a reader") });
+        waits.spawn(async move { ("a reader", lock.read().await.map(drop)) });
         queued(&other, "k", 3).await;
     } else {
         queued(&other, "k", 1).await;
     }
     let done = soon("the shutdown", closing.shutdown(LIMIT)).await;
     assert_eq!(done.unconfirmed, 0);
-    while let Some(ended) = soon("every wait", waits.join_next()).await {
-        let ended = ended?;
-        assert_eq!(ended.kind(), ErrorKind::Closed, "{ended}");
+    for (kind, ended) in soon("every wait", waits.join_all()).await {
+        let error = ended.expect_err(kind);
+        assert_eq!(error.kind(), ErrorKind::Closed, "{kind}: {error}");
     }
     let look = other.inspect("k").await?;
     assert_eq!((look.holders.len(), look.waiters.len()), (1, 0));

@@ -210,10 +210,8 @@ pub async fn an_owner_may_retry(fixture: &dyn Fixture) -> Outcome {
     let lock = b.reentrant("k", &Owner::new())?;
     let lock = lock.retrying(retry);
     times_out(async |limit| lock.lock_within(limit).await).await;
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.lock().await }
-    });
+    let again = lock.clone();
+    let waiting = tokio::spawn(async move { again.lock().await });
     let seen = a.inspect("k").await?;
     assert!(seen.waiters.is_empty(), "nobody in line: {seen:?}");
     let _ = held.release().await?;

@@ -148,9 +148,7 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
     while let Some(turn) = next_sent(&clients[0], &mut order, &mut tasks).await? {
         seen.push(turn);
     }
-    while let Some(done) = tasks.join_next().await {
-        done?;
-    }
+    tasks.join_all().await;
     assert_eq!(seen.len(), reader_count + writer_count);
     let in_groups = seen.is_sorted_by_key(|(turn, _)| *turn);
     assert!(in_groups, "group by group: {seen:?}");
@@ -190,9 +188,7 @@ pub async fn a_semaphore_admits_so_many(fixture: &dyn Fixture) -> Outcome {
             });
         }
     }
-    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        done?;
-    }
+    soon("everyone's turn", tasks.join_all()).await;
     let most = most.load(Ordering::SeqCst);
     assert_eq!(most, u64::from(PERMITS), "and all are used");
     let other = client(fixture).await;
@@ -310,10 +306,8 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) -> Outcome {
     for key in ["k/1", "k/2"] {
         idle(&b, key).await;
     }
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.lock().await }
-    });
+    let again = lock.clone();
+    let waiting = tokio::spawn(async move { again.lock().await });
     queued(&a, "k/3", 1).await;
     let _ = part.release().await?;
     let lease = soon("all keys", waiting).await??;
@@ -351,9 +345,7 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) -> Outcome {
             }
         });
     }
-    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        done?;
-    }
+    soon("everyone's turn", tasks.join_all()).await;
     Ok(())
 }
 
@@ -514,31 +506,20 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) -> Outcome {
     }
     let lease = lock.lock()?;
     assert!(lock.lock_within(Duration::from_millis(30)).is_err());
-    let waiting = std::thread::spawn({
-        let lock = lock.clone();
-        move || lock.lock().expect("a lease").token()
-    });
+    let again = lock.clone();
+    let waiting = std::thread::spawn(move || again.lock().expect("a lease").token());
     queued(client.as_async(), "k", 1).await;
     let token = lease.token();
     drop(lease);
     let next = tokio::task::spawn_blocking(move || waiting.join().expect("no panic"));
     let later = soon("the thread", next).await?;
     assert!(rises(client.as_async(), token, later));
-    let single = tokio::task::spawn_blocking({
-        let client = client.clone();
-        move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .build()
-                .expect("one");
-            runtime.block_on(async {
-                client
-                    .election("e")
-                    .expect("one")
-                    .campaign("")
-                    .expect("a term")
-                    .resign()
-            })
-        }
+    let election = client.election("e")?;
+    let single = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("one");
+        runtime.block_on(async { election.campaign("").expect("a term").resign() })
     });
     assert!(single.await?.is_ok());
     let done = client.shutdown(Duration::from_secs(5));

@@ -251,7 +251,6 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicU64::new(0));
     let has_tokens = fixture.client().await.capabilities().tokens;
     let mut tasks = JoinSet::new();
-    let mut tokens = Vec::new();
     for _ in 0..4 {
         let client = client(fixture).await;
         for _ in 0..5 {
@@ -272,9 +271,7 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
             });
         }
     }
-    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        tokens.extend(done?);
-    }
+    let mut tokens = soon("everyone's turn", tasks.join_all()).await.concat();
     let count = tokens.len();
     tokens.sort_unstable();
     tokens.dedup();

@@ -19,7 +19,8 @@ use std::time::Duration;
 use leasehold::fence::Gate;
 use leasehold::store::LockStore;
 use leasehold::{
-    Client, ErrorKind, LeaseState, LockOptions, Loss, Released, RenewalPolicy, Settings, Token,
+    Client, ErrorKind, LeaseState, LockOptions, Loss, Mutex, Released, RenewalPolicy, Settings,
+    Token,
 };
 use leasehold_store::contract;
 use tokio::runtime::Builder;
@@ -246,16 +247,19 @@ async fn queued(client: &Client, key: &str, waiters: usize) {
     .await;
 }
 
-/// One holder at a time, over clients; nobody's work is lost.
-pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
+/// So many tasks of each of so many clients take ten turns at a lock, alone inside; the tokens.
+async fn take_turns(
+    fixture: &dyn Fixture,
+    [clients, tasks]: [usize; 2],
+    lock_of: fn(&Client) -> Result<Mutex, leasehold::Error>,
+) -> Result<Vec<Token>, leasehold::Error> {
     let inside = Arc::new(AtomicU64::new(0));
-    let has_tokens = fixture.client().await.capabilities().tokens;
-    let mut tasks = JoinSet::new();
-    for _ in 0..4 {
+    let mut turns = JoinSet::new();
+    for _ in 0..clients {
         let client = client(fixture).await;
-        for _ in 0..5 {
-            let (lock, inside) = (client.mutex("k")?, inside.clone());
-            tasks.spawn(async move {
+        for _ in 0..tasks {
+            let (lock, inside) = (lock_of(&client)?, inside.clone());
+            turns.spawn(async move {
                 let mut tokens = Vec::new();
                 for _ in 0..10 {
                     let lease = lock.lock().await.expect("a lease");
@@ -271,7 +275,13 @@ pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
             });
         }
     }
-    let mut tokens = soon("everyone's turn", tasks.join_all()).await.concat();
+    Ok(soon("everyone's turn", turns.join_all()).await.concat())
+}
+
+/// One holder at a time, over clients; nobody's work is lost.
+pub async fn excludes_each_other(fixture: &dyn Fixture) -> Outcome {
+    let has_tokens = fixture.client().await.capabilities().tokens;
+    let mut tokens = take_turns(fixture, [4, 5], |client| client.mutex("k")).await?;
     let count = tokens.len();
     tokens.sort_unstable();
     tokens.dedup();
@@ -484,24 +494,8 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) -> Outcome {
 
 /// An unfair lock excludes, and lets nobody hang.
 pub async fn unfair_locks_exclude(fixture: &dyn Fixture) -> Outcome {
-    let inside = Arc::new(AtomicU64::new(0));
-    let mut tasks = JoinSet::new();
-    for _ in 0..2 {
-        let client = client(fixture).await;
-        for _ in 0..4 {
-            let (lock, inside) = (client.mutex("k")?.unfair(), inside.clone());
-            tasks.spawn(async move {
-                for _ in 0..10 {
-                    let lease = lock.lock().await.expect("a lease");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    let _ = lease.release().await.expect("an answer");
-                }
-            });
-        }
-    }
-    soon("everyone's turn", tasks.join_all()).await;
+    let lock_of = |client: &Client| client.mutex("k").map(Mutex::unfair);
+    take_turns(fixture, [2, 4], lock_of).await?;
     Ok(())
 }
 

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::process::{PATIENCE, Process, Signal};
 use tokio::time::timeout;
 
-use crate::server::End;
+use crate::server::{End, only};
 
 /// The process ids of a server.
 fn processes(server: &Postgres) -> Vec<String> {
@@ -161,12 +160,8 @@ fn a_process_with_a_paused_server() {
 
 #[tokio::test]
 async fn a_killed_test_leaves_nothing_of_a_paused_server() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
     let body = "postgres::a_process_with_a_paused_server";
-    command
-        .args(["--exact", body, "--nocapture"])
-        .env("WITH_POSTGRES", "1");
-    let test = Process::spawn(command);
+    let test = Process::spawn(only(body, "WITH_POSTGRES", "1"));
     let line = test.prints("server ").await;
     let mut words = line.split(' ').skip(1).map(str::to_owned);
     let traces = (words.next().unwrap(), words.next().unwrap());

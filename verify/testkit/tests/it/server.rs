@@ -44,6 +44,14 @@ impl End {
     }
 }
 
+/// Of these tests this one alone, which does nothing without the variable.
+pub(crate) fn only(test: &str, variable: &str, value: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command.env(variable, value);
+    command
+}
+
 mod life {
     use super::*;
 
@@ -114,12 +122,8 @@ mod life {
 
     /// `rest` takes what such a process leaves on disk, which is all that it can leave.
     fn process_with_a_server(how: &str, rest: &Path) -> Process {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let me = "server::life::a_process_with_a_server";
-        command
-            .args(["--exact", me, "--nocapture"])
-            .env("HOW_TO_END", how)
-            .env("TMPDIR", rest);
+        let mut command = only("server::life::a_process_with_a_server", "HOW_TO_END", how);
+        command.env("TMPDIR", rest);
         Process::spawn(command)
     }
 

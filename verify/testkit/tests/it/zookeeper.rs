@@ -13,7 +13,7 @@ use leasehold_testkit::process::{PATIENCE, Process, Signal};
 use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 
-use crate::server::End;
+use crate::server::{End, only};
 
 /// The directory that is there for as long as the server.
 fn scratch(server: &ZooKeeper) -> PathBuf {
@@ -176,12 +176,8 @@ fn a_process_with_a_paused_server() {
 
 #[tokio::test]
 async fn a_killed_test_leaves_nothing_of_a_paused_server() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
     let body = "zookeeper::a_process_with_a_paused_server";
-    command
-        .args(["--exact", body, "--nocapture"])
-        .env("WITH_ZOOKEEPER", "1");
-    let test = Process::spawn(command);
+    let test = Process::spawn(only(body, "WITH_ZOOKEEPER", "1"));
     let line = test.prints("server ").await;
     let mut words = line.split(' ').skip(1);
     let end = End::of(words.next().unwrap().parse().unwrap());

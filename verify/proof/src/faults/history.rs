@@ -14,6 +14,8 @@ use leasehold::Mode;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::client::Task;
+
 /// A moment, in microseconds since the machine was started.
 pub type Micros = u64;
 
@@ -50,11 +52,8 @@ pub enum Event {
         /// Which task of the client.
         task: usize,
         /// What for.
-        key: String,
-        /// How it would hold.
-        mode: Mode,
-        /// Whether it keeps to the order of arrival.
-        fair: bool,
+        #[serde(flatten)]
+        wish: Task,
     },
     /// The store has it in its queue.
     Queued,
@@ -225,18 +224,12 @@ pub struct Grant {
 pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> {
     let mut ops: BTreeMap<Number, Op> = BTreeMap::new();
     for line in lines {
-        if let Event::Invoked {
-            task,
-            key,
-            mode,
-            fair,
-        } = &line.event
-        {
+        if let Event::Invoked { task, wish } = &line.event {
             let number = line.op;
             let op = Op {
                 task: *task,
-                fair: *fair,
-                ..Op::new(OpId { client, number }, line.at, key, *mode)
+                fair: wish.fair,
+                ..Op::new(OpId { client, number }, line.at, &wish.key, wish.mode)
             };
             ops.insert(line.op, op);
         } else if line.event == Event::Deaf {
@@ -351,12 +344,9 @@ mod tests {
     }
 
     fn invoked() -> Event {
-        Event::Invoked {
-            task: 0,
-            key: "k".to_owned(),
-            mode: Mode::EXCLUSIVE,
-            fair: true,
-        }
+        let (key, mode, fair) = ("k".to_owned(), Mode::EXCLUSIVE, true);
+        let wish = Task { key, mode, fair };
+        Event::Invoked { task: 0, wish }
     }
 
     fn granted(until: Micros) -> Event {

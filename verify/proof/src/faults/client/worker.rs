@@ -81,15 +81,11 @@ impl Worker {
     async fn turn(&mut self) -> io::Result<()> {
         let op = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let wish = self.wish();
-        self.journal.write(
-            op,
-            Event::Invoked {
-                task: self.task,
-                key: wish.key.clone(),
-                mode: wish.mode,
-                fair: wish.fair,
-            },
-        );
+        let invoked = Event::Invoked {
+            task: self.task,
+            wish: wish.clone(),
+        };
+        self.journal.write(op, invoked);
         let journal = Arc::clone(&self.journal);
         let queued = Box::new(move || journal.write(op, Event::Queued));
         let patience = self.patience();

@@ -32,7 +32,7 @@ use rustix::process::Signal;
 use tokio::runtime::Builder;
 
 use crate::deployment::until_blocking;
-use crate::process::{PATIENCE, Process, spawn_tied};
+use crate::process::{PATIENCE, Process, signal_child, spawn_tied};
 use crate::scratch::{Owner, Scratch, open_log};
 use crate::server::Port;
 use crate::tls::Certificates;
@@ -204,7 +204,7 @@ impl Postgres {
     /// Shuts the server down in an orderly way (fast: it ends the sessions), and returns when it is
     /// gone.
     pub fn stop(&self) {
-        self.running(|process| family::signal(process, Signal::INT));
+        self.running(|process| signal_child(process, Signal::INT));
         self.running(family::wait_for_end);
         let mut process = lock(&self.process).take().expect("the server is running");
         process.wait().expect("a child can be waited for");

@@ -341,6 +341,25 @@ pub(crate) fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
     }
 }
 
+/// Sends a signal to a child that is not reaped.
+pub(crate) fn signal_child(child: &Child, signal: Signal) {
+    let sent = rustix::process::kill_process(Pid::from_child(child), signal);
+    sent.expect("a child can be signalled");
+}
+
+/// Stops a child in its tracks (SIGSTOP), and returns when it stands still, or has ended.
+pub(crate) fn halt(child: &Child) {
+    signal_child(child, Signal::STOP);
+    let how = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    wait_for_change(Pid::from_child(child), how);
+}
+
+/// Kills a child, and returns when it is gone.
+pub(crate) fn kill(child: &mut Child) {
+    child.kill().expect("a child can be killed");
+    child.wait().expect("a child can be waited for");
+}
+
 /// Waits until a process has ended, and leaves it to be reaped.
 pub(crate) fn wait_for_end_of(process: &OwnedFd) {
     let limit = Timespec::try_from(PATIENCE).expect("it is short");

@@ -36,7 +36,7 @@ use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionI
 use rustix::process::{Pid, Signal, WaitIdOptions};
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, spawn_tied, wait_for_change};
+use crate::process::{PATIENCE, kill, signal_child, spawn_tied, wait_for_change};
 use crate::tls::Certificates;
 pub use failure::StartError;
 pub use options::RedisServerBuilder;
@@ -190,8 +190,7 @@ impl RedisServer {
     pub fn kill(&self) {
         let mut process = lock(&self.process);
         let mut running = process.take().expect("the server is running");
-        running.child.kill().expect("a child can be killed");
-        running.child.wait().expect("a child can be waited for");
+        kill(&mut running.child);
     }
 
     /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by
@@ -217,9 +216,8 @@ impl RedisServer {
         self.running(|running| {
             // The kernel reports a change only; a second signal of a kind makes none.
             if running.stopped != stopped {
-                let pid = Pid::from_child(&running.child);
-                rustix::process::kill_process(pid, signal).expect("a child can be signalled");
-                wait_for_change(pid, change);
+                signal_child(&running.child, signal);
+                wait_for_change(Pid::from_child(&running.child), change);
                 running.stopped = stopped;
             }
         });
@@ -377,16 +375,15 @@ impl RedisServer {
         let failure = |what: String| StartError::new(&program, what, self.log());
         let log = open_log(&self.directory.path().join("log"))
             .map_err(|error| failure(format!("has no log: {error}")))?;
+        let out = log.try_clone();
+        let out = out.map_err(|error| failure(error.to_string()))?;
         let mut command = Command::new(&program);
         command
             .arg(self.directory.path().join("redis.conf"))
             .args(&self.builder.arguments)
             .envs(self.builder.environment.iter().cloned())
             .stdin(Stdio::null())
-            .stdout(
-                log.try_clone()
-                    .map_err(|error| failure(error.to_string()))?,
-            )
+            .stdout(out)
             .stderr(log);
         let mut child =
             spawn_tied(command).map_err(|error| failure(format!("cannot be started: {error}")))?;

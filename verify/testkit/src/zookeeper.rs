@@ -26,10 +26,10 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use leasehold_store::sync::lock;
-use rustix::process::{Pid, Signal, WaitIdOptions, kill_process};
+use rustix::process::Signal;
 
 use crate::deployment::until_blocking;
-use crate::process::{spawn_tied, wait_for_change};
+use crate::process::{halt, kill, signal_child, spawn_tied};
 use crate::scratch::{Scratch, open_log};
 use crate::server::Port;
 use crate::tls::Certificates;
@@ -271,7 +271,7 @@ impl ZooKeeper {
     /// Kills the server (SIGKILL), and returns when it is gone.
     pub fn kill(&self) {
         let mut running = lock(&self.process).take().expect("the server is running");
-        running.kill();
+        kill(&mut running.child);
     }
 
     /// Loses all that a server that is down has written. Its configuration stays.
@@ -284,23 +284,17 @@ impl ZooKeeper {
     /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by the
     /// kernel, but nothing is answered. Returns when it stands still.
     pub fn pause(&self) {
-        self.signal(Signal::STOP);
+        self.running(|running| {
+            halt(&running.child);
+            running.paused = true;
+        });
     }
 
     /// Lets a paused server go on (SIGCONT), with what has been sent to it meanwhile.
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
         self.running(|running| {
-            let pid = Pid::from_child(&running.child);
-            kill_process(pid, signal).expect("a child can be signalled");
-            running.paused = signal == Signal::STOP;
-            if running.paused {
-                let halted = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-                wait_for_change(pid, halted);
-            }
+            signal_child(&running.child, Signal::CONT);
+            running.paused = false;
         });
     }
 
@@ -342,17 +336,10 @@ impl ZooKeeper {
     }
 }
 
-impl Running {
-    fn kill(&mut self) {
-        self.child.kill().expect("a child can be killed");
-        self.child.wait().expect("a child can be waited for");
-    }
-}
-
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
         if let Some(running) = &mut *lock(&self.process) {
-            running.kill();
+            kill(&mut running.child);
         }
     }
 }

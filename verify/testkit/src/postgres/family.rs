@@ -5,19 +5,17 @@ use std::process::Child;
 
 use rustix::fd::OwnedFd;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
-    waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
 use crate::deployment::until_blocking;
-use crate::process::{wait_for_change, wait_for_end_of};
+use crate::process::{self, halt, signal_child, wait_for_end_of};
 
 /// Kills all of them, and returns when they are gone.
 pub(super) fn kill(parent: &mut Child) {
     let children = children_of_stopped(parent);
     signal_all(&children, Signal::KILL);
-    parent.kill().expect("a child can be killed");
-    parent.wait().expect("a child can be waited for");
+    process::kill(parent);
     for (_, child) in &children {
         wait_for_end_of(child);
     }
@@ -39,7 +37,7 @@ pub(super) fn pause(parent: &Child) {
 /// Lets all of them go on (SIGCONT).
 pub(super) fn resume(parent: &Child) {
     signal_all(&children_of_stopped(parent), Signal::CONT);
-    signal(parent, Signal::CONT);
+    signal_child(parent, Signal::CONT);
 }
 
 /// Whether the process has ended; it is not reaped, so that its number stays its own.
@@ -49,16 +47,10 @@ pub(super) fn has_ended(process: &Child) -> bool {
     status.expect("a child can be looked at").is_some()
 }
 
-pub(super) fn signal(process: &Child, signal: Signal) {
-    kill_process(Pid::from_child(process), signal).expect("a child can be signalled");
-}
-
 /// Stops the parent, so that it makes no children and reaps none: their numbers stay their own.
 fn children_of_stopped(parent: &Child) -> Vec<(i32, OwnedFd)> {
+    halt(parent);
     let pid = Pid::from_child(parent);
-    signal(parent, Signal::STOP);
-    let halted = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    wait_for_change(pid, halted);
     let processes = fs::read_dir("/proc").expect("there is a /proc").flatten();
     let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
     let children = numbers.filter_map(|number| {

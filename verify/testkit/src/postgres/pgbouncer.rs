@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use super::{Postgres, family, sql_at, url};
 use crate::deployment::until_blocking;
-use crate::process::spawn_tied;
+use crate::process::{kill, signal_child, spawn_tied};
 use crate::scratch::open_log;
 use crate::server::Port;
 
@@ -60,9 +60,7 @@ impl PgBouncer {
 
     /// Kills it (SIGKILL), and returns when it is gone.
     pub fn kill(&self) {
-        let mut process = lock(&self.process);
-        process.kill().expect("a child can be killed");
-        process.wait().expect("a child can be waited for");
+        kill(&mut lock(&self.process));
     }
 
     /// Adds lines of configuration, which count when it is started again.
@@ -79,12 +77,12 @@ impl PgBouncer {
 
     /// Stops it in its tracks (SIGSTOP).
     pub fn pause(&self) {
-        family::signal(&lock(&self.process), Signal::STOP);
+        signal_child(&lock(&self.process), Signal::STOP);
     }
 
     /// Lets it go on (SIGCONT).
     pub fn resume(&self) {
-        family::signal(&lock(&self.process), Signal::CONT);
+        signal_child(&lock(&self.process), Signal::CONT);
     }
 
     /// The URL of the database `postgres`.

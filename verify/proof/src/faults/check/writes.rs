@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Finding, Property};
 use crate::faults::gate::Written;
-use crate::faults::history::Op;
+use crate::faults::history::{Micros, Op};
 
 /// How the increments of a resource went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -34,38 +34,34 @@ pub fn unfenced_writes(log: &[Written]) -> Tally {
 pub fn fenced_writes(ops: &[Op], log: &[Written]) -> (Tally, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut highest: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut landed = BTreeMap::new();
     let mut tally = Tally::default();
-    let mut find = |written: &Written, what: String| {
-        let (property, at) = (Property::FencedWrites, written.at);
-        findings.push(Finding::new(property, at, &written.key, what));
+    let mut find = |at: Micros, key: &str, what: String| {
+        findings.push(Finding::new(Property::FencedWrites, at, key, what));
     };
     for written in log.iter().filter(|it| it.fenced) {
         tally.taken += 1;
+        *landed.entry(written.op).or_insert(0) += 1;
         let (client, number, token) = (written.op.client, written.op.number, written.token);
         if written.is_lost_update() {
             tally.lost += 1;
             let Written { before, value, .. } = written;
             let what = format!("client {client} op {number} wrote {value} over {before}");
-            find(written, what);
+            find(written.at, &written.key, what);
         }
         let highest = highest.entry(&written.key).or_default();
         if token < *highest {
             let what = format!("client {client} op {number} wrote with {token} after {highest}");
-            find(written, what);
+            find(written.at, &written.key, what);
         }
         *highest = token.max(*highest);
-    }
-    let mut landed = BTreeMap::new();
-    for written in log.iter().filter(|it| it.fenced) {
-        *landed.entry(written.op).or_insert(0) += 1;
     }
     for op in ops {
         tally.refused += op.fenced.1;
         let there = landed.get(&op.id).copied().unwrap_or(0);
         if there < op.fenced.0 {
             let what = format!("of {} confirmed writes {there} are there", op.fenced.0);
-            let (property, at) = (Property::FencedWrites, op.invoked);
-            findings.push(Finding::new(property, at, &op.key, what));
+            find(op.invoked, &op.key, what);
         }
     }
     (tally, findings)

@@ -24,6 +24,7 @@ use tokio::time::sleep;
 
 use self::database::Database;
 use self::keepers::Keepers;
+use self::replaced::replace_under_sentinels;
 use super::client::Algorithm;
 use super::clock::{Shim, WrongClock};
 use super::plan::{Deployment, Fault, Plan, Which};
@@ -284,31 +285,22 @@ impl Site {
             // Those that had been stopped may still have to hear who it is.
             all.wait_for_primary().await;
         }
-        match fault {
-            Fault::Reset(_)
-            | Fault::Refuse(..)
-            | Fault::Delay(..)
-            | Fault::Hold(..)
-            | Fault::BlackHole(..)
-            | Fault::CutOff(..)
-            | Fault::HalfOpen(_)
-            | Fault::Swallow(..)
-            | Fault::LoseAnswers(..)
-            | Fault::LoseRequest(_) => self.disturb(fault).await,
-            Fault::StepClock(..) => self.strike(fault).await,
-            Fault::FailOver
-            | Fault::KillPrimary
-            | Fault::StopPrimary
-            | Fault::CutOffPrimary
-            | Fault::PromoteStale
-            | Fault::TakeOver { .. }
-            | Fault::MoveSlot
-            | Fault::StopSentinel(..) => self.replace(fault).await,
-            _ => match &self.servers {
-                Servers::Postgres(database) => database.strike(fault).await,
-                Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
-                _ => self.strike(fault).await,
-            },
+        if self.disturb(fault).await {
+            return;
+        }
+        match (&self.servers, fault) {
+            (_, Fault::StepClock(..)) => self.strike(fault).await,
+            (Servers::Postgres(database), _) => database.strike(fault).await,
+            (Servers::ZooKeeper(keepers), _) => keepers.strike(fault).await,
+            (
+                Servers::Cluster(all),
+                Fault::TakeOver { .. } | Fault::MoveSlot | Fault::KillPrimary | Fault::PromoteStale,
+            ) => self.replace_in_cluster(all, fault).await,
+            (Servers::Sentinels(all), _) => {
+                replace_under_sentinels(all, fault).await;
+                self.strike(fault).await;
+            }
+            _ => self.strike(fault).await,
         }
     }
 

@@ -8,8 +8,8 @@ use super::{Servers, Site, pause};
 use crate::faults::plan::{Fault, Way};
 
 impl Site {
-    /// What goes wrong on the way.
-    pub(super) async fn disturb(&self, fault: Fault) {
+    /// What goes wrong on the way; whether this does.
+    pub(super) async fn disturb(&self, fault: Fault) -> bool {
         match fault {
             Fault::Reset(which) => self.proxy(which).reset(),
             Fault::Refuse(which, time) => {
@@ -63,8 +63,9 @@ impl Site {
                 let script = |it: &Command| it.is("EVALSHA");
                 let _ = self.proxy(which).swallow_request(script, 1);
             }
-            _ => {}
+            _ => return false,
         }
+        true
     }
 }
 

@@ -7,16 +7,6 @@ use super::{Servers, Site, pause};
 use crate::faults::plan::{Fault, Which};
 
 impl Site {
-    pub(super) async fn replace(&self, fault: Fault) {
-        match &self.servers {
-            Servers::Sentinels(all) => replace_under_sentinels(all, fault).await,
-            Servers::Cluster(all) => self.replace_in_cluster(all, fault).await,
-            Servers::ZooKeeper(keepers) => keepers.strike(fault).await,
-            Servers::Postgres(database) => database.strike(fault).await,
-            _ => {}
-        }
-    }
-
     /// How often a primary was replaced, by what the servers have logged.
     #[must_use]
     pub fn fail_overs(&self) -> usize {
@@ -40,7 +30,7 @@ impl Site {
         }
     }
 
-    async fn replace_in_cluster(&self, all: &Cluster, fault: Fault) {
+    pub(super) async fn replace_in_cluster(&self, all: &Cluster, fault: Fault) {
         // Nobody agrees to what it has not understood yet, or votes for it.
         all.wait_until_ok().await;
         let slot = self.slot(all);
@@ -83,7 +73,7 @@ impl Site {
     }
 }
 
-async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
+pub(super) async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
     let primary = all.wait_for_primary().await;
     match fault {
         Fault::StopSentinel(at, time) => {

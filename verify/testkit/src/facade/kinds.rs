@@ -306,8 +306,7 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) -> Outcome {
     for key in ["k/1", "k/2"] {
         idle(&b, key).await;
     }
-    let again = lock.clone();
-    let waiting = tokio::spawn(async move { again.lock().await });
+    let waiting = tokio::spawn(async move { lock.lock().await });
     queued(&a, "k/3", 1).await;
     let _ = part.release().await?;
     let lease = soon("all keys", waiting).await??;
@@ -506,8 +505,7 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) -> Outcome {
     }
     let lease = lock.lock()?;
     assert!(lock.lock_within(Duration::from_millis(30)).is_err());
-    let again = lock.clone();
-    let waiting = std::thread::spawn(move || again.lock().expect("a lease").token());
+    let waiting = std::thread::spawn(move || lock.lock().expect("a lease").token());
     queued(client.as_async(), "k", 1).await;
     let token = lease.token();
     drop(lease);

@@ -1,6 +1,5 @@
 //! Examines a server: its settings, and a lock as clients use it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::StoreError;
@@ -12,87 +11,63 @@ use super::errors::no_answer;
 use super::journal;
 use super::listener::{DEAF, REMEDY};
 use super::options::{Commit, PostgresOptions};
-use super::pool::Pool;
 
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// Of the sessions of other roles a role without `pg_read_all_stats` sees the database, and no type.
-const SETTINGS: &str = "select current_setting('server_version'), \
-    current_setting('server_version_num')::int, current_setting('server_encoding'), \
-    current_setting('fsync'), current_setting('synchronous_commit'), \
-    current_setting('synchronous_standby_names'), current_setting('wal_writer_delay'), \
-    current_setting('log_statement'), current_setting('log_min_duration_statement'), \
+/// Texts and `bigint`s, by the names that the rules know. Of the sessions of other roles a role without
+/// `pg_read_all_stats` sees the database, and no type.
+const SETTINGS: &str = "select current_setting('server_version') as version, \
+    current_setting('server_version_num')::bigint as version_num, \
+    current_setting('server_encoding') as encoding, current_setting('fsync') as fsync, \
+    current_setting('synchronous_commit') as commit, \
+    current_setting('synchronous_standby_names') as standbys, \
+    current_setting('wal_writer_delay') as writer_delay, \
+    current_setting('log_statement') as log_statement, \
+    current_setting('log_min_duration_statement') as log_duration, \
     (select count(*) from pg_stat_activity where datid is not null \
-    and coalesce(backend_type, 'client backend') = 'client backend')::int, \
-    current_setting('max_connections')::int, \
-    pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid), \
-    pg_stat_get_live_tuples('{schema}.keys'::regclass::oid)";
+    and coalesce(backend_type, 'client backend') = 'client backend') as connections, \
+    current_setting('max_connections')::bigint as max_connections, \
+    pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid) as old_rows, \
+    pg_stat_get_live_tuples('{schema}.keys'::regclass::oid) as rows";
 
-/// What a server says of itself.
+/// What a server says of itself, and what this client makes of it.
 struct Facts {
-    version: String,
-    number: i32,
-    encoding: String,
-    fsync: String,
-    commit: String,
-    standbys: String,
-    writer_delay: String,
-    logs: bool,
-    connections: i32,
-    most_connections: i32,
-    old_rows: i64,
-    rows: i64,
+    settings: Row,
     is_async: bool,
     is_deaf: bool,
 }
 
 impl Facts {
-    async fn ask(pool: &Arc<Pool>, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let answer = pool.ask(SETTINGS, &[]).await?;
-        let row = answer.first().ok_or_else(no_answer)?;
-        let text = |column: usize| row.try_get::<_, String>(column).unwrap_or_default();
-        let number = |column: usize| Row::try_get(row, column).unwrap_or_default();
-        let rows = |column: usize| Row::try_get(row, column).unwrap_or_default();
-        Ok(Self {
-            version: text(0),
-            number: number(1),
-            encoding: text(2),
-            fsync: text(3),
-            commit: text(4),
-            standbys: text(5),
-            writer_delay: text(6),
-            logs: text(7) == "all" || text(7) == "mod" || text(8) != "-1",
-            connections: number(9),
-            most_connections: number(10),
-            old_rows: rows(11),
-            rows: rows(12),
-            is_async: options.commit == Commit::Async,
-            is_deaf: false,
-        })
+    fn text(&self, name: &str) -> String {
+        self.settings.try_get(name).unwrap_or_default()
+    }
+
+    fn number(&self, name: &str) -> i64 {
+        self.settings.try_get(name).unwrap_or_default()
     }
 }
 
 const RULES: &[Rule<Facts>] = &[
     Rule {
         check: "version",
-        when: |it| it.number < 140_000,
-        found: |it| format!("PostgreSQL {}", it.version),
+        when: |it| it.number("version_num") < 140_000,
+        found: |it| format!("PostgreSQL {}", it.text("version")),
         severity: Severity::Unsafe,
         meaning: "leasehold is tested with PostgreSQL 14 and later",
         remedy: "use a newer server",
     },
     Rule {
         check: "encoding",
-        when: |it| it.encoding != "UTF8",
-        found: |it| format!("the database has the encoding {}", it.encoding),
+        when: |it| it.text("encoding") != "UTF8",
+        found: |it| format!("the database has the encoding {}", it.text("encoding")),
         severity: Severity::Warning,
         meaning: "keys with letters that the encoding lacks cannot be used",
         remedy: "use a database with the encoding UTF8",
     },
     Rule {
         check: "fsync",
-        when: |it| it.fsync != "on",
+        when: |it| it.text("fsync") != "on",
         found: |_| "fsync is off".to_owned(),
         severity: Severity::Warning,
         meaning: "a crash of the machine can undo grants and damage the database",
@@ -100,9 +75,9 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "commit",
-        when: |it| it.is_async || it.commit == "off",
+        when: |it| it.is_async || it.text("commit") == "off",
         found: |it| {
-            let delay = &it.writer_delay;
+            let delay = it.text("writer_delay");
             format!("commits do not wait for the disk (wal_writer_delay {delay})")
         },
         severity: Severity::Note,
@@ -111,7 +86,7 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "standbys",
-        when: |it| it.standbys.is_empty(),
+        when: |it| it.text("standbys").is_empty(),
         found: |_| "no standby has to have a commit".to_owned(),
         severity: Severity::Note,
         meaning: "a fail-over to a standby that is behind can undo grants",
@@ -119,7 +94,10 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "log",
-        when: |it| it.logs,
+        when: |it| {
+            let logs_changes = matches!(&*it.text("log_statement"), "all" | "mod");
+            logs_changes || it.text("log_duration") != "-1"
+        },
         found: |_| "the server logs statements, with their parameters".to_owned(),
         severity: Severity::Note,
         meaning: "claim ids get into its log: whoever reads it can release the claims that are held",
@@ -127,9 +105,9 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "connections",
-        when: |it| it.connections * 10 > it.most_connections * 8,
+        when: |it| it.number("connections") * 10 > it.number("max_connections") * 8,
         found: |it| {
-            let (used, most) = (it.connections, it.most_connections);
+            let (used, most) = (it.number("connections"), it.number("max_connections"));
             format!("{used} of {most} connections are in use")
         },
         severity: Severity::Warning,
@@ -139,8 +117,11 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "rows",
-        when: |it| it.old_rows > 10_000.max(10 * it.rows),
-        found: |it| format!("{} old rows are kept beside {}", it.old_rows, it.rows),
+        when: |it| it.number("old_rows") > 10_000.max(10 * it.number("rows")),
+        found: |it| {
+            let (old, rows) = (it.number("old_rows"), it.number("rows"));
+            format!("{old} old rows are kept beside {rows}")
+        },
         severity: Severity::Warning,
         meaning: "keys in heavy use get slower, the longer the more",
         remedy: "end the transaction with the oldest xact_start in pg_stat_activity, and let \
@@ -169,11 +150,15 @@ pub(crate) async fn examine(options: &PostgresOptions) -> Report {
 async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError> {
     let store = journal::open(options).await?;
     let pool = &store.journal().pool;
-    let mut facts = Facts::ask(pool, options).await?;
+    let settings = pool.ask(SETTINGS, &[]).await?;
     let mut trial = trial::run(&store).await;
     let deaf = trial.failed.take_if(|(step, _)| *step == trial::LISTEN);
-    facts.is_deaf = deaf.is_none() && !store.journal().listener.hears();
-    let found = format!("PostgreSQL {}", facts.version);
+    let facts = Facts {
+        settings: settings.into_iter().next().ok_or_else(no_answer)?,
+        is_async: options.commit == Commit::Async,
+        is_deaf: deaf.is_none() && !store.journal().listener.hears(),
+    };
+    let found = format!("PostgreSQL {}", facts.text("version"));
     let mut findings = vec![Finding::new(Severity::Fine, "connection", found).at(&*pool.server)];
     let rules = RULES.iter();
     findings.extend(rules.filter_map(|rule| rule.judge(&facts, &pool.server)));

@@ -1,6 +1,5 @@
 //! The server without locks: plain statements, by as many connections as there are tasks.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,17 +37,12 @@ const WORKS: [BareWork; 4] = [
 const CONNECTIONS: usize = 64;
 const FOR_OTHERS: i64 = 20;
 
+#[derive(Debug)]
 pub(crate) struct Bare {
     pool: Arc<Pool>,
     table: String,
     clients: Vec<Mutex<Option<Client>>>,
     limit: Duration,
-}
-
-impl fmt::Debug for Bare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Bare").field(&self.pool).finish()
-    }
 }
 
 impl Bare {

@@ -7,12 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fmt, iter};
 
-use leasehold_core::Moment;
-use leasehold_store::clock;
-use leasehold_store::sync::{Mutex, check_runtime, lock, sleep, timeout};
+use leasehold_store::idle::Idle;
+use leasehold_store::sync::{Mutex, check_runtime, lock, timeout};
 use leasehold_store::{Acknowledged, ErrorKind, StoreError};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::Severity;
 use tokio_postgres::row::RowIndex;
@@ -37,10 +35,7 @@ pub(crate) struct Pool {
     options: PostgresOptions,
     pub(crate) schema: String,
     pub(crate) server: String,
-    /// The one that was used last is the last.
-    idle: Mutex<Vec<(Moment, Session)>>,
-    /// Closes those that are idle; ends with its runtime.
-    closer: Mutex<Option<JoinHandle<()>>>,
+    idle: Arc<Idle<Session>>,
     room: Semaphore,
     /// Which of the hosts was connected to last.
     host: AtomicUsize,
@@ -72,8 +67,7 @@ impl Pool {
             options: options.clone(),
             schema: options.quoted_schema(),
             server: server(&options.config),
-            idle: Mutex::default(),
-            closer: Mutex::default(),
+            idle: Idle::new(IDLE),
             room: Semaphore::new(options.pool as usize),
             host: AtomicUsize::new(0),
             worked: AtomicBool::new(false),
@@ -83,7 +77,7 @@ impl Pool {
     /// Carries out one statement, which has `{schema}` for the name of the schema. A future that is
     /// dropped leaves the outcome unknown.
     pub(crate) async fn query(
-        self: &Arc<Self>,
+        &self,
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
@@ -110,9 +104,9 @@ impl Pool {
             let is_read_only = matches!(&answer, Err(error) if errors::is_read_only(error));
             if is_read_only {
                 // Another host may accept writes: only a new connection finds out.
-                lock(&self.idle).clear();
+                self.idle.clear();
             } else if !client.is_closed() {
-                self.put_back((client, warning));
+                self.idle.put((client, warning));
             }
             if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
                 let error = errors::unacknowledged(&self.server, &warning);
@@ -128,7 +122,7 @@ impl Pool {
 
     /// As [`query`](Self::query), for statements about no key or several.
     pub(crate) async fn ask(
-        self: &Arc<Self>,
+        &self,
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
@@ -155,42 +149,8 @@ impl Pool {
     }
 
     fn idle(&self) -> Option<Session> {
-        let mut idle = lock(&self.idle);
-        let mut sessions = iter::from_fn(|| idle.pop().map(|(_, session)| session));
+        let mut sessions = iter::from_fn(|| self.idle.take());
         sessions.find(|(client, _)| !client.is_closed())
-    }
-
-    /// Keeps a connection for later; all but one of those that nobody uses are closed soon.
-    fn put_back(self: &Arc<Self>, session: Session) {
-        let mut idle = lock(&self.idle);
-        idle.push((clock::now(), session));
-        let mut closer = lock(&self.closer);
-        if idle.len() > 1 && closer.as_ref().is_none_or(JoinHandle::is_finished) {
-            let pool = Arc::downgrade(self);
-            *closer = Some(tokio::spawn(async move {
-                loop {
-                    sleep(IDLE).await;
-                    match pool.upgrade() {
-                        Some(pool) if pool.close_idle() => {}
-                        _ => return,
-                    }
-                }
-            }));
-        }
-    }
-
-    /// Closes what nobody has used lately, but for one. Says whether to come again: if not, whoever puts
-    /// back another one later starts another task.
-    fn close_idle(&self) -> bool {
-        let (now, mut idle) = (clock::now(), lock(&self.idle));
-        let is_old = |(used, _): &(Moment, Session)| now.since(*used) >= IDLE;
-        let old = idle.iter().take_while(|one| is_old(one)).count();
-        let most = idle.len().saturating_sub(1);
-        idle.drain(..old.min(most));
-        if idle.len() <= 1 {
-            *lock(&self.closer) = None;
-        }
-        idle.len() > 1
     }
 
     /// A connection for one of many statements, or to make the schema.

@@ -58,6 +58,8 @@ mod error;
 #[doc(hidden)]
 pub mod fork;
 pub mod glob;
+#[doc(hidden)]
+pub mod idle;
 pub mod journal;
 mod listing;
 pub mod memory;

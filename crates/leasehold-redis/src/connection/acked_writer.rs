@@ -5,14 +5,14 @@
 //! their `WAIT` are sent as one pipeline, on a connection that nobody else uses in the meantime.
 //! Requests that arrive during a turn are sent together in the next one.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::{ClaimId, TOMBSTONES};
+use leasehold_store::idle::Idle;
 use leasehold_store::{Acknowledged, StoreError};
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
 
 use super::ack_policy::AckPolicy;
 use super::in_flight::CompletionGuard;
@@ -45,7 +45,7 @@ type Job = (Cmd, CompletionGuard, oneshot::Sender<Outcome>);
 pub(crate) struct AckedWriter {
     policy: AckPolicy,
     line: Arc<Mutex<Line>>,
-    idle: Mutex<Idle>,
+    idle: Arc<Idle<Socket>>,
 }
 
 #[derive(Default)]
@@ -55,37 +55,19 @@ struct Line {
     senders: usize,
 }
 
-#[derive(Default)]
-struct Idle {
-    /// Since when; the one that was busy last comes last.
-    connections: Vec<(Socket, Instant)>,
-    /// Whether a task closes those that are idle for long.
-    reaping: bool,
-}
-
 impl AckedWriter {
     pub(super) fn new(policy: AckPolicy) -> Self {
         Self {
             policy,
             line: Arc::default(),
-            idle: Mutex::default(),
+            idle: Idle::new(LINGER),
         }
     }
 
     /// Opens the first connection.
     pub(super) async fn open(&self, wire: &Arc<Connection>) -> Result<(), StoreError> {
-        self.park(wire, open(wire, self.policy).await?);
+        self.idle.put(open(wire, self.policy).await?);
         Ok(())
-    }
-
-    /// Keeps a connection for the next turn.
-    fn park(&self, wire: &Arc<Connection>, connection: Socket) {
-        let mut idle = lock(&self.idle);
-        idle.connections.push((connection, Instant::now()));
-        if idle.connections.len() > 1 && !idle.reaping {
-            idle.reaping = true;
-            tokio::spawn(reap(Arc::downgrade(wire)));
-        }
     }
 
     /// Adds a job. With fewer senders than connections, the caller starts another.
@@ -169,8 +151,7 @@ async fn run(wire: Arc<Connection>, mut sender: Sender) {
     };
     let mut connection = None;
     while let Some(jobs) = sender.take() {
-        let idle = || lock(&writer.idle).connections.pop().map(|(it, _)| it);
-        let opened = match connection.take().or_else(idle) {
+        let opened = match connection.take().or_else(|| writer.idle.take()) {
             Some(connection) => Ok(connection),
             None => open(&wire, writer.policy).await,
         };
@@ -185,29 +166,7 @@ async fn run(wire: Arc<Connection>, mut sender: Sender) {
         }
     }
     if let Some(connection) = connection {
-        writer.park(&wire, connection);
-    }
-}
-
-/// Closes idle connections except one.
-async fn reap(wire: Weak<Connection>) {
-    loop {
-        sleep(LINGER).await;
-        let Some(wire) = wire.upgrade() else { return };
-        let Some(writer) = &wire.acked_writer else {
-            return;
-        };
-        let mut idle = lock(&writer.idle);
-        let spare = idle.connections.len().saturating_sub(1);
-        let long = idle.connections[..spare]
-            .iter()
-            .take_while(|(_, since)| since.elapsed() >= LINGER)
-            .count();
-        idle.connections.drain(..long);
-        if idle.connections.len() <= 1 {
-            idle.reaping = false;
-            return;
-        }
+        writer.idle.put(connection);
     }
 }
 

@@ -7,7 +7,7 @@ use leasehold_store::StoreError;
 use leasehold_store::trial::Trial;
 
 use crate::connection::rights::Rights;
-use crate::options::restart::Restart;
+use crate::options::RedisOptions;
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,12 +25,8 @@ pub(super) enum Part {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub(super) part: Part,
-    /// The server, without credentials.
-    pub(super) server: String,
-    /// The prefix of the keys and channels.
-    pub(super) prefix: String,
-    /// Whether other libraries share its locks.
-    pub(super) classic: bool,
+    /// How its clients reach and use it.
+    pub(super) options: RedisOptions,
     /// The user we are.
     pub(super) user: Option<String>,
     /// Why it could not be reached.
@@ -49,10 +45,6 @@ pub(super) struct Facts {
     pub(super) trial: Option<Trial>,
     /// Whether it votes, or grants, as far as its boot marker says.
     pub(super) vote: Option<Vote>,
-    /// What its clients think of a restart.
-    pub(super) restart: Restart,
-    /// Whether Sentinels have named it.
-    pub(super) sought: bool,
 }
 
 /// What `ACL LIST` tells of the users besides `default`.

@@ -35,7 +35,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(server::version(facts));
         findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
         findings.extend(server::role(facts));
-        findings.extend(facts.vote.map(|vote| match facts.restart {
+        findings.extend(facts.vote.map(|vote| match facts.options.restart {
             Restart::Trust => votes(vote),
             Restart::Quarantine(_) => restart::grants(vote),
         }));
@@ -47,7 +47,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             }
         }));
         if let Some(trial) = &facts.trial {
-            findings.extend(rights::pushes(trial).filter(|_| !facts.classic));
+            findings.extend(rights::pushes(trial).filter(|_| !facts.options.is_classic()));
             findings.extend(rights::listing(trial));
             findings.extend(rights::acknowledged(trial, facts));
         }
@@ -62,10 +62,10 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.extend(facts.clock.map(server::clock));
         findings.extend(facts.latency.map(server::latency));
         findings.extend(server::connections(facts));
-        findings.extend(rights::channels(facts).filter(|_| !facts.classic));
+        findings.extend(rights::channels(facts).filter(|_| !facts.options.is_classic()));
     }
     for finding in &mut findings {
-        finding.server = Some(facts.server.clone());
+        finding.server = Some(facts.options.address.shown());
     }
     findings
 }
@@ -105,7 +105,7 @@ pub(super) fn together(facts: &[Facts], trial: Option<&Trial>, quorum: usize) ->
     }];
     findings.extend(layout(first));
     if let Some(trial) = trial {
-        let pushed = first.part == Part::Node && !first.classic;
+        let pushed = first.part == Part::Node && !first.options.is_classic();
         findings.extend(rights::pushes(trial).filter(|_| pushed));
         findings.extend(rights::listing(trial));
     }
@@ -170,7 +170,7 @@ fn votes(vote: Vote) -> Finding {
 /// What locks that other libraries share cannot do.
 fn layout(facts: &Facts) -> Option<Finding> {
     let found = "classic: other libraries can share these locks";
-    facts.classic.then(|| {
+    facts.options.is_classic().then(|| {
         Finding::new(Severity::Note, "layout", found)
             .meaning(
                 "there are no fencing tokens, no order among waiters, and no notification of a \
@@ -182,11 +182,11 @@ fn layout(facts: &Facts) -> Option<Finding> {
 
 /// What came of using a lock.
 fn used(trial: &Trial, facts: &Facts) -> Finding {
-    let check = "scripts";
+    let (check, classic) = ("scripts", facts.options.is_classic());
     let Some((step, error)) = &trial.failed else {
         let found = match facts.part {
             Part::Voter => "a majority granted, renewed and released a lock",
-            _ if facts.classic => "a lock was acquired, renewed, released and inspected",
+            _ if classic => "a lock was acquired, renewed, released and inspected",
             _ => "a lock was acquired, renewed, handed to a waiter, inspected and broken",
         };
         return Finding::new(Severity::Fine, check, found);
@@ -195,9 +195,9 @@ fn used(trial: &Trial, facts: &Facts) -> Finding {
     finding.found = format!("cannot {step}: {error}");
     let refused = error.kind() == ErrorKind::Refused && error.to_string().contains("may not");
     // The server does not name the command, and the rule of the classic layout is in the error.
-    if refused && !facts.classic && errors::lacking(error.message()).is_none() {
+    if refused && !classic && errors::lacking(error.message()).is_none() {
         let user = facts.user.as_deref().unwrap_or("<name>");
-        let rule = errors::acl(user, &facts.prefix);
+        let rule = errors::acl(user, &facts.options.prefix);
         finding.remedy = Some(format!("this rule is enough: {rule}"));
     }
     finding

@@ -97,7 +97,7 @@ fn report(
     for one in facts {
         let judged = judge::judge(one);
         if judge::is_unusable(&judged) {
-            unusable.push(one.server.clone());
+            unusable.push(one.options.address.shown());
         }
         findings.extend(judged);
     }

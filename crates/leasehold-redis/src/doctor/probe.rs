@@ -18,7 +18,7 @@ use crate::connection::socket::Socket;
 use crate::connection::value::text_of;
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
-use crate::options::{RedisAddress, RedisOptions, SHORTEST_RETENTION};
+use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::queue::RedisStore;
 
 /// How many round trips are measured.
@@ -41,11 +41,7 @@ const SETTINGS: [&str; 6] = [
 pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerms>) -> Facts {
     let mut facts = Facts {
         part,
-        server: options.address.shown(),
-        prefix: options.prefix.clone(),
-        classic: options.is_classic(),
-        restart: options.restart,
-        sought: matches!(options.address, RedisAddress::Sentinel(_)),
+        options: options.clone(),
         ..Facts::default()
     };
     let asked = async {
@@ -62,7 +58,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         look(&found.socket, &mut facts, terms.as_ref()).await
     };
     match asked.await {
-        Ok(()) if part == Part::Alone && facts.classic => {
+        Ok(()) if part == Part::Alone && facts.options.is_classic() => {
             let store = ClassicStore::connect(options.clone()).await;
             facts.trial = Some(trial::run(store, None).await);
         }
@@ -109,8 +105,8 @@ async fn look(
     facts.users = answers.get(1).and_then(users);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
-    let votes = facts.part == Part::Voter && !facts.classic;
-    if votes || facts.restart != Restart::Trust {
+    let votes = facts.part == Part::Voter && !facts.options.is_classic();
+    if votes || facts.options.restart != Restart::Trust {
         facts.vote = read_vote(connection, facts, terms).await?;
     }
     Ok(())
@@ -160,8 +156,8 @@ async fn read_vote(
         // Nobody can tell; clients are refused, and say why.
         return Ok(None);
     }
-    let mut marker = redis::pipe();
-    marker.cmd("MGET").arg(format!("{}boot", facts.prefix));
+    let (mut marker, key) = (redis::pipe(), format!("{}boot", facts.options.prefix));
+    marker.cmd("MGET").arg(key);
     let marker = match all(connection, &marker).await?.pop() {
         Some(Value::Array(values)) => match values.into_iter().next() {
             Some(Value::BulkString(marker)) => marker,

@@ -6,6 +6,7 @@ use leasehold_store::report::Finding;
 use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 
 use super::facts::{Facts, Vote};
+use crate::options::RedisAddress;
 use crate::options::restart::Quarantine;
 
 /// A primary counts its replicas once a second, in whole seconds.
@@ -46,7 +47,8 @@ pub(super) fn grants(vote: Vote) -> Finding {
 /// Whether a primary that was replaced stops granting before the quarantine of the
 /// one in its place is over.
 pub(super) fn isolation(facts: &Facts, quarantine: &Quarantine) -> Option<Finding> {
-    if !facts.sought && facts.replicas().is_empty() {
+    let sought = matches!(facts.options.address, RedisAddress::Sentinel(_));
+    if !sought && facts.replicas().is_empty() {
         return None;
     }
     let (Some(needed), Some(lag)) = (
@@ -97,11 +99,12 @@ pub(super) fn isolation_is_unknown() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::RedisOptions;
 
     fn facts(settings: &[(&str, &str)]) -> Facts {
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Facts {
-            sought: true,
+            options: RedisOptions::from_url("redis-sentinel://h/main").unwrap(),
             config: settings.iter().map(pair).collect(),
             ..Facts::default()
         }
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(severity(&longest, &usual), warning);
         // Nobody can take the place of a server without replicas or Sentinels.
         let mut alone = settings("0", "10");
-        alone.sought = false;
+        alone.options = RedisOptions::default();
         assert_eq!(severity(&alone, &usual), None);
     }
 }

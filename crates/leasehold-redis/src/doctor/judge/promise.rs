@@ -89,10 +89,10 @@ fn eviction_ends(facts: &[Facts]) -> String {
 }
 
 fn promise_of_one(facts: &Facts) -> String {
-    if facts.classic {
+    if facts.options.is_classic() {
         return CLASSIC.to_owned();
     }
-    if facts.restart != Restart::Trust {
+    if facts.options.restart != Restart::Trust {
         return restart::PROMISE.to_owned();
     }
     // A server that does not say what it is may have replicas.

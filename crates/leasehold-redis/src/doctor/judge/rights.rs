@@ -20,7 +20,7 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
     let missing = rights.missing.iter().map(|missing| {
         Finding::new(Warning, missing.check, missing.found)
             .meaning(missing.cost)
-            .remedied(missing.remedy(&facts.prefix))
+            .remedied(missing.remedy(&facts.options.prefix))
     });
     missing.collect()
 }
@@ -72,7 +72,7 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
         }
         _ => return None,
     };
-    let prefix = &facts.prefix;
+    let prefix = &facts.options.prefix;
     Some(
         Finding::new(Note, "channels", found)
             .meaning("they can make clients send needless requests; they cannot fake a grant")

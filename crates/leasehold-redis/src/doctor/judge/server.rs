@@ -106,8 +106,8 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             .meaning("without an append-only file a restart loses locks")
             .remedied("make sure that appendonly is yes");
     }
-    let votes = facts.part == Part::Voter && !facts.classic;
-    if votes || facts.restart != Restart::Trust {
+    let votes = facts.part == Part::Voter && !facts.options.is_classic();
+    if votes || facts.options.restart != Restart::Trust {
         return kept_for_quarantine(facts, CHECK);
     }
     if is_synced_always(facts) {
@@ -191,7 +191,7 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     }
     let lagging = replicas.iter().filter(|_| facts.part != Part::Voter);
     let found = format!("{} connected", replicas.len());
-    let connected = Finding::new(Note, "replicas", found).meaning(match (facts.part, facts.restart) {
+    let connected = Finding::new(Note, "replicas", found).meaning(match (facts.part, facts.options.restart) {
         (Part::Voter, _) => {
             "a replica that takes over at the same address counts as a restart, with a quarantine"
         }
@@ -223,7 +223,7 @@ fn behind(replica: &Replica<'_>) -> Option<Finding> {
 
 /// Whether a primary that is cut off keeps granting.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
-    if let Restart::Quarantine(quarantine) = &facts.restart {
+    if let Restart::Quarantine(quarantine) = &facts.options.restart {
         return restart::isolation(facts, quarantine);
     }
     if facts.part == Part::Voter || facts.replicas().is_empty() {

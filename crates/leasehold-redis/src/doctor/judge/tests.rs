@@ -5,13 +5,13 @@ use super::super::facts::{Clock, Latency, Users};
 use super::promise::NOTHING;
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
+use crate::options::RedisOptions;
 use crate::options::restart::Quarantine;
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {
     Facts {
-        server: "host:6379".to_owned(),
-        prefix: "app:".to_owned(),
+        options: RedisOptions::tcp("host", 6379).prefix("app:"),
         user: Some("alice".to_owned()),
         info: fields(
             "redis_version=7.2.4; role=master; cluster_enabled=0; \
@@ -181,6 +181,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     assert!(promised(&good()).starts_with("Exclusion"));
     let refused = StoreError::new(ErrorKind::Refused, "no");
     let failed = || Trial::failed("open the store", refused.clone());
+    let quarantine = Restart::Quarantine(Quarantine::default());
     for unusable in [
         with("role=slave", ""),
         with("cluster_enabled=1", ""),
@@ -195,11 +196,11 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
         },
         Facts {
             vote: Some(Vote::Foreign),
-            restart: Restart::Quarantine(Quarantine::default()),
+            options: good().options.restart(quarantine),
             ..good()
         },
         Facts {
-            classic: true,
+            options: good().options.classic(),
             trial: Some(failed()),
             ..good()
         },
@@ -208,7 +209,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     }
     let closed = Facts {
         vote: Some(Vote::Unmarked),
-        restart: Restart::Quarantine(Quarantine::default()),
+        options: good().options.restart(quarantine),
         trial: None,
         ..good()
     };
@@ -405,7 +406,7 @@ fn what_was_not_read_is_unknown() {
     ];
     let (mut voter, mut gated, mut seen) = (good(), with(replica, ""), bases[3].clone());
     (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
-    gated.restart = Restart::Quarantine(Quarantine::default());
+    gated.options.restart = Restart::Quarantine(Quarantine::default());
     let lag = fields("min-replicas-to-write=1; min-replicas-max-lag=10");
     gated.config.extend(lag);
     seen.users = Some(Users {

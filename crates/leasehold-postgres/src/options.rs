@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
-use leasehold_store::params::{Param, Params, add_params, check_times, encode};
+use leasehold_store::params::{Param, Params, add_params, check_times, encode_name};
 use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -228,7 +228,7 @@ fn check_host(config: &Config) -> Result<(), Invalid> {
 fn shown(config: &Config) -> String {
     let mut url = "postgres://".to_owned();
     if let Some(user) = config.get_user() {
-        url += &encoded(user);
+        encode_name(user, &mut url);
         let password = config.get_password().map_or("", |_| ":***");
         url += password;
         url.push('@');
@@ -239,15 +239,16 @@ fn shown(config: &Config) -> String {
         }
         match host {
             Host::Tcp(name) if name.contains(':') => url += &format!("[{name}]"),
-            Host::Tcp(name) => url += &encoded(name),
-            Host::Unix(path) => url += &encoded(&path.to_string_lossy()),
+            Host::Tcp(name) => encode_name(name, &mut url),
+            Host::Unix(path) => encode_name(&path.to_string_lossy(), &mut url),
         }
         if port != PORT {
             url += &format!(":{port}");
         }
     }
     if let Some(database) = config.get_dbname() {
-        url = url + "/" + &encoded(database);
+        url.push('/');
+        encode_name(database, &mut url);
     }
     url
 }
@@ -269,13 +270,6 @@ fn not_encoded(message: &str) -> Invalid {
         "percent-encode special characters in user and password, and in parameters: %2F for /, %3F for \
          ?, %40 for @",
     )
-}
-
-/// A part of a URL, without slashes.
-fn encoded(text: &str) -> String {
-    let mut part = String::new();
-    encode(text, &mut part);
-    part.replace('/', "%2F")
 }
 
 setters! { PostgresOptions {

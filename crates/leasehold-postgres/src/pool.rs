@@ -132,13 +132,8 @@ impl Pool {
 
     /// The acknowledgements of each step that the server answers without a warning.
     pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
-        let wanted = self.options.acknowledge;
-        (wanted > 0).then_some(Acknowledged::new(
-            wanted,
-            wanted,
-            None,
-            self.options.response_timeout,
-        ))
+        let (wanted, limit) = (self.options.acknowledge, self.options.response_timeout);
+        (wanted > 0).then_some(Acknowledged::new(wanted, wanted, None, limit))
     }
 
     pub(crate) fn meaning(&self, failure: Failure) -> StoreError {

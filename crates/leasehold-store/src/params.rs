@@ -276,6 +276,14 @@ pub fn encode(text: &str, url: &mut String) {
     url.extend(utf8_percent_encode(text, PLAIN));
 }
 
+/// The same for what a slash would end: a user, or the name of a database.
+#[doc(hidden)]
+pub fn encode_name(text: &str, url: &mut String) {
+    let mut encoded = String::new();
+    encode(text, &mut encoded);
+    url.push_str(&encoded.replace('/', "%2F"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

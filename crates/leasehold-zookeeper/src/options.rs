@@ -6,7 +6,9 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr};
-use leasehold_store::params::{Param, Params, add_params, check_bounds, check_times, encode};
+use leasehold_store::params::{
+    Param, Params, add_params, check_bounds, check_times, encode, encode_name,
+};
 use leasehold_store::{ErrorKind, StoreError, setters};
 use percent_encoding::percent_decode_str;
 
@@ -295,9 +297,7 @@ impl ZooKeeperOptions {
     pub fn redacted_url(&self) -> String {
         let mut url = if self.encrypted { ENCRYPTED } else { PLAIN }.to_owned();
         if let Some(user) = &self.access.user {
-            let mut written = String::new();
-            encode(user, &mut written);
-            url += &written.replace('/', "%2F");
+            encode_name(user, &mut url);
             url += self.access.password.as_ref().map_or("", |_| ":***");
             url.push('@');
         }

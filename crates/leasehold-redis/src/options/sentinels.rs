@@ -3,9 +3,10 @@
 use std::fmt;
 
 use leasehold_core::Invalid;
+use leasehold_store::params::encode_name;
 use url::{Host, Url};
 
-use super::url::{decode, encode_name, host_name};
+use super::url::{decode, host_name};
 
 /// The port of a Sentinel by custom.
 const PORT: u16 = 26379;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
-use leasehold_store::params::{Params, add_params, encode, names};
+use leasehold_store::params::{Params, add_params, encode, encode_name, names};
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
@@ -250,11 +250,4 @@ pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
     decoded
         .map(Cow::into_owned)
         .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
-}
-
-/// Writes what a slash would end, a user or the name of a primary, so that it reads back the same.
-pub(super) fn encode_name(text: &str, url: &mut String) {
-    let mut encoded = String::new();
-    encode(text, &mut encoded);
-    url.push_str(&encoded.replace('/', "%2F"));
 }

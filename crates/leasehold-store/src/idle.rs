@@ -76,3 +76,23 @@ impl<C: Send + 'static> Idle<C> {
         connections.len() > 1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_one_that_was_used_last_stays_and_so_do_those_that_are_new() {
+        let (idle, busy) = (Idle::new(Duration::ZERO), Idle::new(Duration::MAX));
+        for number in 0..3 {
+            idle.put(number);
+            busy.put(number);
+        }
+        assert!(!idle.close_old());
+        assert!(busy.close_old());
+        assert_eq!([idle.take(), idle.take()], [Some(2), None]);
+        assert_eq!([busy.take(), busy.take()], [Some(2), Some(1)]);
+        busy.clear();
+        assert_eq!(busy.take(), None);
+    }
+}

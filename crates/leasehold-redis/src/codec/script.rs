@@ -15,37 +15,20 @@ pub(crate) struct Script {
     pub(crate) hash: String,
 }
 
+/// Reads the files of these names.
+macro_rules! files {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("lua/", $name, ".lua")))),*]
+    };
+}
+
 /// What the scripts share, by the name in their `-- include` lines. A part comes before those
 /// that it is made of.
-const PARTS: [(&str, &str); 24] = [
-    ("time", include_str!("lua/time.lua")),
-    ("env", include_str!("lua/env.lua")),
-    ("audit", include_str!("lua/audit.lua")),
-    ("write_log", include_str!("lua/write_log.lua")),
-    ("take", include_str!("lua/take.lua")),
-    ("machine", include_str!("lua/machine.lua")),
-    ("lean", include_str!("lua/lean.lua")),
-    ("lean_queue", include_str!("lua/lean_queue.lua")),
-    ("tell", include_str!("lua/tell.lua")),
-    ("entry", include_str!("lua/entry.lua")),
-    ("list", include_str!("lua/list.lua")),
-    ("tombstone", include_str!("lua/tombstone.lua")),
-    ("told", include_str!("lua/told.lua")),
-    ("run", include_str!("lua/run.lua")),
-    ("rule", include_str!("lua/rule.lua")),
-    ("standing", include_str!("lua/standing.lua")),
-    ("record", include_str!("lua/record.lua")),
-    ("deliver", include_str!("lua/deliver.lua")),
-    ("claim", include_str!("lua/claim.lua")),
-    ("renew", include_str!("lua/renew.lua")),
-    ("release", include_str!("lua/release.lua")),
-    ("admin", include_str!("lua/admin.lua")),
-    ("vote", include_str!("lua/vote.lua")),
-    ("marker", MARKER),
+const PARTS: [(&str, &str); 24] = files![
+    "time" "env" "audit" "write_log" "take" "machine" "lean" "lean_queue" "tell" "entry" "list"
+    "tombstone" "told" "run" "rule" "standing" "record" "deliver" "claim" "renew" "release" "admin"
+    "vote" "marker"
 ];
-
-/// What a server knows of itself.
-pub(crate) const MARKER: &str = include_str!("lua/marker.lua");
 
 /// Puts the parts into the text of a script.
 pub(crate) fn assemble(text: &str, parts: &[(&str, &str)]) -> Script {

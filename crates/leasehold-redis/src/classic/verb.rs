@@ -11,12 +11,10 @@ use crate::codec::script::{Script, unreadable};
 use crate::connection::value::text_of;
 
 /// The script that takes every step.
-pub(super) static STEP: Lazy<Script> =
-    Lazy::new(|| Script::new(include_str!("lua/step.lua").to_owned()));
+pub(super) static STEP: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/step.lua")));
 
 /// The script that looks.
-pub(super) static LOOK: Lazy<Script> =
-    Lazy::new(|| Script::new(include_str!("lua/look.lua").to_owned()));
+pub(super) static LOOK: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/look.lua")));
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,16 +30,13 @@ const PARTS: [(&str, &str); 24] = files![
     "vote" "marker"
 ];
 
-/// Puts the parts into the text of a script.
-pub(crate) fn assemble(text: &str, parts: &[(&str, &str)]) -> Script {
-    let include = |text: String, (name, part): &(&str, &str)| {
-        text.replace(&format!("-- include {name}.lua\n"), part)
-    };
-    Script::new(parts.iter().fold(text.to_owned(), include))
-}
-
 impl Script {
-    pub(crate) fn new(text: String) -> Self {
+    /// Puts the parts into the text.
+    pub(crate) fn new(text: &str) -> Self {
+        let include = |text: String, (name, part): (&str, &str)| {
+            text.replace(&format!("-- include {name}.lua\n"), part)
+        };
+        let text = PARTS.into_iter().fold(text.to_owned(), include);
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
@@ -60,9 +57,9 @@ pub(crate) struct Scripts {
 }
 
 pub(crate) static SCRIPTS: Lazy<Scripts> = Lazy::new(|| Scripts {
-    step: assemble(include_str!("lua/step.lua"), &PARTS),
-    inspect: assemble(include_str!("lua/inspect.lua"), &PARTS),
-    init: assemble(include_str!("lua/init.lua"), &PARTS),
-    log: assemble(include_str!("lua/log.lua"), &PARTS),
-    touch: assemble(include_str!("lua/touch.lua"), &PARTS),
+    step: Script::new(include_str!("lua/step.lua")),
+    inspect: Script::new(include_str!("lua/inspect.lua")),
+    init: Script::new(include_str!("lua/init.lua")),
+    log: Script::new(include_str!("lua/log.lua")),
+    touch: Script::new(include_str!("lua/touch.lua")),
 });

@@ -43,8 +43,7 @@ const SECTIONS: [&str; 6] = [
     "clients",
 ];
 
-static PROBE: Lazy<Script> =
-    Lazy::new(|| Script::new(include_str!("../codec/lua/rights.lua").to_owned()));
+static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../codec/lua/rights.lua")));
 
 /// Something that is forbidden here, and can be done without.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,8 +13,7 @@ use crate::queue::RedisStore;
 use crate::quorum::RedlockStore;
 
 /// Removes a key, by what the rights of every user here allow.
-static FORGET: Lazy<Script> =
-    Lazy::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)".to_owned()));
+static FORGET: Lazy<Script> = Lazy::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)"));
 
 /// A store on which a trial leaves nothing.
 pub(super) trait OnTrial: LockStore {

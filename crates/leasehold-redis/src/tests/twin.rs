@@ -164,7 +164,7 @@ impl Twin {
             assert_eq!(lines, 1, "one line reads the clock");
             assert!(!script.text.contains("-- include"), "it is assembled");
             let text = script.text.replace(CLOCK, GIVEN);
-            let script = Script::new(text.replace(LIVES, LIVES_ON));
+            let script = Script::new(&text.replace(LIVES, LIVES_ON));
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(&script.text);
             let _: String = load.query(&mut connection).unwrap();

@@ -207,7 +207,10 @@ impl Pool {
             tls::apply(&mut host, &self.options);
             match timeout(each, host.connect(tls)).await {
                 Ok(Ok(connected)) => {
-                    self.host.store(place, Ordering::Relaxed);
+                    // The session that listens may have a way with other hosts.
+                    if config.get_hosts() == self.options.config.get_hosts() {
+                        self.host.store(place, Ordering::Relaxed);
+                    }
                     return Ok(connected);
                 }
                 Ok(Err(error)) => failure = Failure::Server(error),

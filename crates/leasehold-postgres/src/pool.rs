@@ -200,7 +200,8 @@ impl Pool {
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let first = self.host.load(Ordering::Relaxed);
-        let mut failure = Failure::Other(self.late("took no connection"));
+        let silent = || Failure::Other(late(&server(&config), "took no connection"));
+        let mut failure = silent();
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
             let mut host = hosts[place].clone();
             let tls = tls::connect(&self.options).map_err(Failure::Other)?;
@@ -214,16 +215,20 @@ impl Pool {
                     return Ok(connected);
                 }
                 Ok(Err(error)) => failure = Failure::Server(error),
-                Err(_) => failure = Failure::Other(self.late("took no connection")),
+                Err(_) => failure = silent(),
             }
         }
         Err(failure)
     }
 
     pub(crate) fn late(&self, what: &str) -> StoreError {
-        let message = format!("PostgreSQL at {} {what} in time", self.server);
-        StoreError::new(ErrorKind::Unavailable, message)
+        late(&self.server, what)
     }
+}
+
+fn late(server: &str, what: &str) -> StoreError {
+    let message = format!("PostgreSQL at {server} {what} in time");
+    StoreError::new(ErrorKind::Unavailable, message)
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.

@@ -190,7 +190,7 @@ impl Listener {
         let Some(at) = &self.at else {
             return Ok(None);
         };
-        let failed = |error| self.pool.meaning(Failure::Server(error));
+        let failed = |error| self.pool.meaning_at(at, Failure::Server(error));
         let (client, mut connection) = self.pool.connect_to(at).await?;
         let (rung, mut heard) = mpsc::unbounded_channel();
         let drive = async move {

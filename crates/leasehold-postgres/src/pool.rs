@@ -137,8 +137,13 @@ impl Pool {
     }
 
     pub(crate) fn meaning(&self, failure: Failure) -> StoreError {
+        self.meaning_at(&self.options.config, failure)
+    }
+
+    /// As [`meaning`](Self::meaning), of a connection to these hosts.
+    pub(crate) fn meaning_at(&self, config: &Config, failure: Failure) -> StoreError {
         match failure {
-            Failure::Server(error) => errors::meaning(error, &self.schema, &self.server),
+            Failure::Server(error) => errors::meaning(error, &self.schema, &server(config)),
             Failure::Other(error) => error,
         }
     }
@@ -179,10 +184,7 @@ impl Pool {
                 Failure::Server(error) => worked && may_change && errors::is_of_login(error),
                 Failure::Other(_) => worked,
             };
-            let error = match failure {
-                Failure::Server(error) => errors::meaning(error, &self.schema, &server(config)),
-                Failure::Other(error) => error,
-            };
+            let error = self.meaning_at(config, failure);
             match passes {
                 true => error.into_unavailable(),
                 false => error,

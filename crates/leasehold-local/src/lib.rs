@@ -59,7 +59,6 @@ mod scheme;
 mod step;
 mod sweep;
 
-use std::fmt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -72,7 +71,7 @@ use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
-    Transacted,
+    Transacted, debug,
 };
 use rustix::io::Errno;
 use tokio::task::JoinSet;
@@ -282,14 +281,7 @@ impl LocalStore {
     }
 }
 
-impl fmt::Debug for LocalStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalStore")
-            .field("directory", &self.directory())
-            .field("inbox", self.inbox())
-            .finish_non_exhaustive()
-    }
-}
+debug!(LocalStore; |it| directory: it.directory(), inbox: it.inbox());
 
 #[async_trait]
 impl Records for LocalStore {

@@ -224,13 +224,7 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug!(Credentials; |it| user: it.user);
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Provided = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
@@ -313,16 +307,10 @@ pub struct Access {
     pub tls: TlsOptions,
 }
 
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("user", &self.user)
-            .field("password_file", &self.password_file)
-            .field("credentials", &self.credentials)
-            .field("tls", &self.tls)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug!(
+    Access; |it| user: it.user, password_file: it.password_file, credentials: it.credentials,
+    tls: it.tls
+);
 
 crate::setters! { Access {
     /// Sets the user to log in as.

@@ -53,6 +53,7 @@ pub mod bare;
 pub mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod debug;
 mod duration;
 mod error;
 #[doc(hidden)]

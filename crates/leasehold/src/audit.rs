@@ -3,8 +3,8 @@
 pub use leasehold_core::{AuditEntry, AuditEvent, AuditedHold};
 
 use leasehold_core::{Key, StoreTime};
+use leasehold_store::debug;
 
-use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::session::Session;
 use crate::store::AuditLog as Pages;

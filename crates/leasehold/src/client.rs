@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{BreakReply, ClaimContext, ClientInfo, Key, Mode, StoreTime, Token};
+use leasehold_store::debug;
 
 pub use self::builder::ClientBuilder;
 use crate::audit::AuditLog;
 use crate::deadlock::{self, Deadlock};
-use crate::debug::debug;
 use crate::election::Election;
 use crate::error::{Error, Operation, StoreError, check_key};
 use crate::inspection::{Broken, Inspection, Shutdown};

@@ -6,10 +6,10 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use leasehold_core::{Arrival, ClientInfo, Loss, Token};
+use leasehold_store::debug;
 
 pub use self::observe::Leaders;
 use self::observe::leader;
-use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use leasehold_core::{Change, Changed, ClaimId, Invalid, Key, LeaseState, Loss, Mode, Note, Token};
+use leasehold_store::debug;
 
 pub use self::kinds::{Any, Exclusive, GrantNumber, LeaseKind, Permits, Shared};
 use crate::clock;
-use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::loss::LossSignal;
 use crate::session::claim_handle::ClaimHandle;

@@ -46,7 +46,6 @@ pub mod background;
 pub mod blocking;
 mod client;
 mod deadlock;
-mod debug;
 pub mod doctor;
 mod election;
 mod error;

@@ -1,6 +1,7 @@
 //! Listing of keys, page by page.
 
-use crate::debug::debug;
+use leasehold_store::debug;
+
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::session::Session;

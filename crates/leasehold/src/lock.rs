@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{ClaimContext, ClientInfo, Invalid, Key, Mode, Note, RenewalPolicy, Terms};
+use leasehold_store::debug;
 
 use crate::clock;
-use crate::debug::debug;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::select_all;
 use leasehold_core::Loss;
+use leasehold_store::debug;
 
-use crate::debug::debug;
 use crate::session::claim_slot::ClaimSlot;
 
 /// A signal that tells other tasks when a lease is lost. Cheap to clone, and independent of the

@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 
 use futures_util::future::{select_all, try_join_all};
 use leasehold_core::{Deadlines, End, Key, Mode};
+use leasehold_store::debug;
 
 pub use self::lease::MultiLease;
 use self::lease::release_all;
 use crate::clock;
-use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};

@@ -1,6 +1,7 @@
 //! The mutex: one holder at a time.
 
-use crate::debug::debug;
+use leasehold_store::debug;
+
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
 use crate::verbs::{adopting, fairness, locking, single_key, working};

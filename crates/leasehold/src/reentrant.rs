@@ -1,8 +1,8 @@
 //! The re-entrant lock: one owner at a time, which can acquire the key again.
 
 use leasehold_core::OwnerSecret;
+use leasehold_store::debug;
 
-use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;

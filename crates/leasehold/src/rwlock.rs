@@ -1,8 +1,8 @@
 //! The read-write lock: many readers, or one writer.
 
 use leasehold_core::Mode;
+use leasehold_store::debug;
 
-use crate::debug::debug;
 use crate::error::Error;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;

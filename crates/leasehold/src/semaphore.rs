@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{Capacity, Mode, ResizeReply};
+use leasehold_store::debug;
 
-use crate::debug::debug;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Permits};
 use crate::lock::Lock;

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Push, Snapshot, StoreTime};
+use leasehold_store::debug;
 use leasehold_store::memory::MemoryStore;
 use leasehold_store::sync::{Mutex, lock, sleep};
 use leasehold_store::{
@@ -36,7 +37,6 @@ use leasehold_store::{
     PushSink, StoreError,
 };
 
-use crate::debug::debug;
 use crate::{Client, ClientBuilder, Error, Lease};
 
 /// A store in memory that fails on demand. Each value has its own locks, so that tests beside each

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use leasehold_core::Deadlines;
+use leasehold_store::debug;
 
 use crate::deadlock::{Deadlock, DeadlockCheck};
-use crate::debug::debug;
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;

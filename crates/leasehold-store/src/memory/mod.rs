@@ -272,13 +272,7 @@ impl Drop for OpenInbox {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("inbox", &self.inbox)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug!(MemoryStore; |it| inbox: it.inbox);
 
 /// The parameters of a URL.
 const PARAMS: &[Param<Option<AuditLimit>>] = &[("audit", |limit| Field::Audit(limit))];

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::ClientInfo;
-use leasehold_store::setters;
+use leasehold_store::{debug, setters};
 
 use super::Client;
 use crate::access::{Access, CredentialsProvider, TlsOptions};
-use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use futures_util::stream::{BoxStream, once, unfold};
 use futures_util::{Stream, StreamExt as _};
 use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
+use leasehold_store::debug;
 
 use super::Leader;
-use crate::debug::debug;
 use crate::error::{Error, ErrorKind, Operation};
 use crate::inspection::Inspection;
 use crate::session::Session;

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use leasehold_core::{Capacity, Fact, Key, Mode};
+use leasehold_store::debug;
 use metrics::{
     Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
 
 use super::{Acquisition, ObservedClaim, Observer, StoreRequest};
-use crate::debug::debug;
 
 const MODE: &str = "leasehold.mode";
 const OUTCOME: &str = "leasehold.outcome";

@@ -1,6 +1,8 @@
 //! `Debug` of public types: each says what it shows.
 
 /// Shows these values, or no more than the name. Whatever else the type has may be a secret, or large.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug {
     ($type:ident $(<$lifetime:lifetime>)?) => {
         impl std::fmt::Debug for $type $(<$lifetime>)? {
@@ -20,5 +22,3 @@ macro_rules! debug {
         }
     };
 }
-
-pub(crate) use debug;

@@ -50,7 +50,7 @@ single_key!(Lock);
 fairness!(Lock);
 locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts);
 working!(Lock, Lease<Any>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
-adopting!(Lock, Any);
+adopting!(Lock, Any; |it, parts| it);
 debug!(Lock; |it| key: it.key());
 
 impl Lock {

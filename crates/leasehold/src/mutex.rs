@@ -40,5 +40,5 @@ single_key!(Mutex: lock);
 fairness!(Mutex: lock);
 locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
-adopting!(Mutex: lock, Exclusive);
+adopting!(Mutex, Exclusive; |it, parts| it.lock);
 debug!(Mutex; |it| key: it.key());

@@ -241,15 +241,8 @@ impl Lock {
         recovered.ok_or_else(|| self.error(timed_out()))
     }
 
-    pub(crate) async fn try_recover_as<K: LeaseKind>(
-        &self,
-        parts: &LeaseParts<K>,
-    ) -> Result<Option<Recovered<K>>, Error> {
-        self.go_on_or_acquire(parts, LockOptions::at_once()).await
-    }
-
     /// The lease of these parts if their claim exists, else a new one, unless the key is busy.
-    async fn go_on_or_acquire<K: LeaseKind>(
+    pub(crate) async fn go_on_or_acquire<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
         how: LockOptions,

@@ -81,7 +81,7 @@ pub struct Reentrant {
 single_key!(Reentrant: lock);
 locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
 working!(Reentrant, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
-adopting!(Reentrant: lock, Exclusive);
+adopting!(Reentrant, Exclusive; |it, parts| it.lock);
 debug!(Reentrant; |it| key: it.key());
 
 impl Reentrant {

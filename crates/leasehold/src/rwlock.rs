@@ -3,12 +3,10 @@
 use leasehold_core::Mode;
 use leasehold_store::debug;
 
-use crate::error::Error;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::parts::{LeaseParts, Recovered};
-use crate::verbs::{fairness, locking, single_key, working};
-use crate::waiting::LockOptions;
+use crate::parts::LeaseParts;
+use crate::verbs::{adopting, fairness, locking, single_key, working};
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
@@ -51,6 +49,7 @@ locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read
 locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts);
 working!(RwLock, Lease<Shared>; |it| it.reader(); read, with_read, with_read_within, with_try_read, try_with_read);
 working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with_try_write, try_with_write);
+adopting!(RwLock, K: LeaseKind; |it, parts| it.of(parts));
 debug!(RwLock; |it| key: it.key());
 
 impl RwLock {
@@ -64,64 +63,5 @@ impl RwLock {
             true => self.reader(),
             false => self.lock.clone(),
         }
-    }
-
-    /// Takes over a read or write lease that was handed over.
-    ///
-    /// # Cancel safety
-    /// Same as [`crate::Mutex::adopt`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::adopt`].
-    ///
-    /// # Examples
-    /// See [`Lease::into_parts`].
-    pub async fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error> {
-        self.of(parts).adopt_as(parts).await
-    }
-
-    /// Takes over a lease whose holder may still use it: the same as
-    /// [`crate::Mutex::adopt_by_force`].
-    ///
-    /// # Cancel safety
-    /// Same as [`crate::Mutex::adopt`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::adopt`].
-    pub async fn adopt_by_force<K: LeaseKind>(
-        &self,
-        parts: &LeaseParts<K>,
-    ) -> Result<Lease<K>, Error> {
-        self.of(parts).force_as(parts).await
-    }
-
-    /// Recovers a read or write lease after a crash: the same as [`crate::Mutex::recover`].
-    ///
-    /// # Cancel safety
-    /// Same as [`crate::Mutex::adopt`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::recover`].
-    pub async fn recover<K: LeaseKind>(
-        &self,
-        parts: &LeaseParts<K>,
-        how: LockOptions,
-    ) -> Result<Recovered<K>, Error> {
-        self.of(parts).recover_as(parts, how).await
-    }
-
-    /// The same as [`RwLock::recover`], without waiting: `None` if the claim no longer exists and
-    /// the key is busy.
-    ///
-    /// # Cancel safety
-    /// Same as [`crate::Mutex::adopt`].
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::recover`].
-    pub async fn try_recover<K: LeaseKind>(
-        &self,
-        parts: &LeaseParts<K>,
-    ) -> Result<Option<Recovered<K>>, Error> {
-        self.of(parts).try_recover_as(parts).await
     }
 }

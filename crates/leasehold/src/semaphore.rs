@@ -45,7 +45,7 @@ pub struct Semaphore {
 
 single_key!(Semaphore: lock);
 fairness!(Semaphore: lock);
-adopting!(Semaphore: lock, Permits);
+adopting!(Semaphore, Permits; |it, parts| it.lock);
 working!(Semaphore, Lease<Permits>; |it| it.lock; acquire, with_permit, with_permit_within, with_try_permit, try_with_permit);
 
 impl Semaphore {

@@ -351,9 +351,10 @@ macro_rules! working {
     };
 }
 
-/// Taking over a lease, for a lock whose leases are all of one kind.
+/// Taking over a lease: `|lock, parts| lock.of(parts)` says what takes over the lease of these parts, and
+/// `K: LeaseKind` that it may be of several kinds.
 macro_rules! adopting {
-    ($lock:ty $(: $inner:ident)?, $kind:ident) => {
+    ($lock:ident, $kind:ident $(: $bound:ident)?; |$this:ident, $parts:ident| $of:expr) => {
         impl $lock {
             /// Takes over a lease that was handed over with [`crate::Lease::into_parts`]. It gets
             /// a new claim id and a higher token.
@@ -368,11 +369,12 @@ macro_rules! adopting {
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].
-            pub async fn adopt(
+            pub async fn adopt<$($kind: $bound)?>(
                 &self,
-                parts: &crate::LeaseParts<$kind>,
+                $parts: &crate::LeaseParts<$kind>,
             ) -> Result<crate::Lease<$kind>, crate::Error> {
-                self $(.$inner)? .adopt_as(parts).await
+                let $this = self;
+                $of.adopt_as($parts).await
             }
 
             /// Takes over a lease whose holder may still be alive and use it. The holder is
@@ -384,11 +386,12 @@ macro_rules! adopting {
             ///
             /// # Errors
             /// Same as [`Self::adopt`].
-            pub async fn adopt_by_force(
+            pub async fn adopt_by_force<$($kind: $bound)?>(
                 &self,
-                parts: &crate::LeaseParts<$kind>,
+                $parts: &crate::LeaseParts<$kind>,
             ) -> Result<crate::Lease<$kind>, crate::Error> {
-                self $(.$inner)? .force_as(parts).await
+                let $this = self;
+                $of.force_as($parts).await
             }
 
             /// Recovers a lease after a crash: takes over the lease of these parts, or acquires a
@@ -400,12 +403,13 @@ macro_rules! adopting {
             ///
             /// # Errors
             /// The same as acquiring; `Invalid`: the parts are of another key or kind.
-            pub async fn recover(
+            pub async fn recover<$($kind: $bound)?>(
                 &self,
-                parts: &crate::LeaseParts<$kind>,
+                $parts: &crate::LeaseParts<$kind>,
                 how: crate::LockOptions,
             ) -> Result<crate::Recovered<$kind>, crate::Error> {
-                self $(.$inner)? .recover_as(parts, how).await
+                let $this = self;
+                $of.recover_as($parts, how).await
             }
 
             /// The same as [`Self::recover`], without waiting: `None` if the claim no longer exists
@@ -416,11 +420,12 @@ macro_rules! adopting {
             ///
             /// # Errors
             /// The same as acquiring; `Invalid`: the parts are of another key or kind.
-            pub async fn try_recover(
+            pub async fn try_recover<$($kind: $bound)?>(
                 &self,
-                parts: &crate::LeaseParts<$kind>,
+                $parts: &crate::LeaseParts<$kind>,
             ) -> Result<Option<crate::Recovered<$kind>>, crate::Error> {
-                self $(.$inner)? .try_recover_as(parts).await
+                let $this = self;
+                $of.go_on_or_acquire($parts, crate::LockOptions::at_once()).await
             }
         }
     };

@@ -161,9 +161,6 @@ pub(crate) const CASES: &[Case] = cases! {
     "leasehold/multi/lease::try_run": works(it => it.both.try_run(async { Ok::<_, leasehold::Error>(()) })) -> Works,
     "leasehold/election/observe::next": refused(it => it.client.election("f").unwrap().observe().next()) -> Invalid,
     "leasehold/parts::into_parts": refused(it => it.lease.into_parts()) -> Invalid,
-    "leasehold/rwlock::adopt_by_force": refused(it => it.client.rwlock("k").unwrap().adopt_by_force(&it.parts)) -> Invalid,
-    "leasehold/rwlock::recover": refused(it => it.client.rwlock("k").unwrap().recover(&it.parts, LockOptions::new())) -> Invalid,
-    "leasehold/rwlock::try_recover": refused(it => it.client.rwlock("k").unwrap().try_recover(&it.parts)) -> Invalid,
     "leasehold/semaphore::acquire": refused(it => it.client.semaphore("m", 3).unwrap().acquire()) -> Invalid,
     "leasehold/semaphore::acquire_many": refused(it => it.client.semaphore("m", 3).unwrap().acquire_many(2)) -> Invalid,
     "leasehold/semaphore::try_acquire": refused(it => it.client.semaphore("m", 3).unwrap().try_acquire()) -> Invalid,
@@ -185,9 +182,9 @@ pub(crate) const CASES: &[Case] = cases! {
     "leasehold/verbs::$try": refused(it => it.client.mutex("q").unwrap().with_try_lock(async |_| ())) -> Invalid,
     "leasehold/verbs::$fallible": refused(it => it.client.multi(["q"]).unwrap().try_with_lock(async |_| Ok::<_, leasehold::Error>(()))) -> Invalid,
     "leasehold/verbs::$wait_opts": refused(it => it.client.multi(["o", "p"]).unwrap().lock_opts(LockOptions::new())) -> Invalid,
-    "leasehold/verbs::adopt_by_force": refused(it => it.client.mutex("k").unwrap().adopt_by_force(&it.parts)) -> Invalid,
+    "leasehold/verbs::adopt_by_force": refused(it => it.client.rwlock("k").unwrap().adopt_by_force(&it.parts)) -> Invalid,
     "leasehold/verbs::recover": refused(it => it.client.mutex("k").unwrap().recover(&it.parts, LockOptions::new())) -> Invalid,
-    "leasehold/verbs::try_recover": refused(it => it.client.mutex("k").unwrap().try_recover(&it.parts)) -> Invalid,
+    "leasehold/verbs::try_recover": refused(it => it.client.rwlock("k").unwrap().try_recover(&it.parts)) -> Invalid,
     "leasehold-local/lib::open": refused(_it => LocalStore::open(LocalOptions::from_url("local:").unwrap())) -> Invalid,
     "leasehold-redis/classic/mod::connect": refused(_it => ClassicStore::connect(RedisOptions::from_url("redis://h?layout=classic").unwrap())) -> Invalid,
     "leasehold-redis/classic/mod::connect_cluster": refused(_it => ClassicStore::connect_cluster(RedisClusterOptions::from_url("redis-cluster://h?layout=classic").unwrap())) -> Invalid,
@@ -207,10 +204,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (
         "leasehold/testing::",
         "connects and locks as every client does",
-    ),
-    (
-        "leasehold/rwlock::adopt",
-        "as adopt_by_force, after a look at the parts",
     ),
     (
         "leasehold/verbs::adopt",

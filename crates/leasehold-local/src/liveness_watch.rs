@@ -2,11 +2,12 @@
 //! of them, and looks whether it has missed a push.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, Key, Standing};
 use leasehold_store::Push;
+use leasehold_store::sync::{Mutex, lock};
 use tokio::sync::Notify;
 
 use super::acquire_record::blocking;
@@ -34,7 +35,7 @@ struct Ours {
 impl LivenessWatch {
     /// Remembers a claim that waits.
     pub(super) fn note(&self, key: &Key, standing: &Standing) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let ours = waiting.entry(key.clone()).or_default();
         if ours.arrivals.is_empty() || standing.position < ours.position {
             ours.position = standing.position;
@@ -46,7 +47,7 @@ impl LivenessWatch {
     /// The keys that are looked at in that round: the further back the first
     /// claim of this client, the rarer.
     fn due(&self, round: u64) -> Vec<Key> {
-        let waiting = self.waiting();
+        let waiting = lock(&self.waiting);
         let due = |ours: &Ours| round.is_multiple_of(ours.position.clamp(1, RAREST));
         let due = waiting.iter().filter(|(_, ours)| due(ours));
         due.map(|(key, _)| key.clone()).collect()
@@ -54,7 +55,7 @@ impl LivenessWatch {
 
     /// Keeps those who wait as they stand now in that order, and answers the others.
     fn settle(&self, key: &Key, line: &[Arrival]) -> BTreeSet<Arrival> {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let known = waiting.remove(key).unwrap_or_default().arrivals;
         let ours = line.iter().zip(1..).filter(|(one, _)| known.contains(one));
         let position = ours.clone().next().map(|(_, position)| position);
@@ -65,16 +66,12 @@ impl LivenessWatch {
         }
         gone
     }
-
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Key, Ours>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Looks from time to time; sleeps while no claim waits. Does not keep the client alive.
 pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<LivenessWatch>, epoch: u64) {
     for round in 1_u64.. {
-        while watcher.waiting().is_empty() {
+        while lock(&watcher.waiting).is_empty() {
             watcher.wanted.notified().await;
         }
         tokio::time::sleep(LOOK_PAUSE).await;

@@ -8,10 +8,10 @@ mod user_dir;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_store::StoreError;
+use leasehold_store::sync::{Mutex, lock};
 use rustix::fs::{
     AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, Stat, chmod, flock, fstat,
     openat, stat, statat, unlinkat,
@@ -159,7 +159,7 @@ impl Directory {
         let parts = PARTS.iter().filter_map(|part| self.file(part, PART).ok());
         let parts = parts.filter(|part| locked(part).is_ok()).collect();
         // The former ones are let go only now.
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = parts;
+        *lock(&self.kept) = parts;
     }
 
     /// The group that shares it.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{AuditEntry, Key, StoreTime};
-use leasehold_store::sync::{Mutex, PoisonError};
+use leasehold_store::sync::{Mutex, lock};
 use leasehold_store::{AuditLimit, AuditLog, AuditRecord, StoreError};
 use rustix::fs::{OFlags, fstat, renameat};
 use rustix::io::{Errno, retry_on_intr, write};
@@ -84,7 +84,7 @@ impl Log {
     }
 
     fn write(&self, lines: &[u8], at: StoreTime) -> Result<(), Errno> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let open = || {
             let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
             self.directory.file(&path(CURRENT), flags)

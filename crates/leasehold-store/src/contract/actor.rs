@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
@@ -13,6 +13,7 @@ use leasehold_core::{
 use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};
+use crate::sync::{Mutex, lock};
 use crate::{Answer, ErrorKind, Listening, LockStore, Push, PushSink, StoreError, Verbs as _};
 
 /// How often a request that too few of a quorum have answered is repeated.
@@ -36,15 +37,9 @@ struct Heard {
     came: Notify,
 }
 
-impl Heard {
-    fn pushes(&self) -> MutexGuard<'_, VecDeque<Push>> {
-        self.pushes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl PushSink for Heard {
     fn push(&self, push: Push) {
-        self.pushes().push_back(push);
+        lock(&self.pushes).push_back(push);
         self.came.notify_one();
     }
 }
@@ -300,7 +295,7 @@ impl Actor {
     pub(super) async fn hears(&self) -> Push {
         let next = async {
             loop {
-                let push = self.heard.pushes().pop_front();
+                let push = lock(&self.heard.pushes).pop_front();
                 match push {
                     Some(Push::Disconnected | Push::Reset) => {}
                     Some(push) => return push,
@@ -331,6 +326,6 @@ impl Actor {
     /// Whether a grant was heard of that nobody waited for.
     pub(super) fn has_heard_of_a_grant(&self) -> bool {
         let is_grant = |push: &Push| matches!(push, Push::Granted { .. });
-        self.heard.pushes().iter().any(is_grant)
+        lock(&self.heard.pushes).iter().any(is_grant)
     }
 }

@@ -11,66 +11,50 @@ use crate::answer::Answer;
 use crate::error::{ErrorKind, StoreError};
 use crate::port::LockStore;
 
+/// Declares methods of [`Verbs`]: what each takes beside the key, its reply, what messages call it, and
+/// its command.
+macro_rules! verbs {
+    ($(
+        $(#[$doc:meta])* $verb:ident($($given:ident: $ty:ty),+) -> $reply:ty: $called:literal, $command:expr;
+    )+) => { $(
+        $(#[$doc])*
+        fn $verb(&self, key: &Key, $($given: $ty),+) -> impl Future<Output = Stepped<$reply>> + Send {
+            take(self, key, $called, $command)
+        }
+    )+ };
+}
+
 /// Typed methods for the commands of a store. Each calls [`LockStore::step`], and every store has
 /// them. Each returns its own reply enum, which callers match without a wildcard.
 ///
 /// # Errors
 /// Those of [`LockStore`], and `Corrupt` for a reply that does not answer the command.
 pub trait Verbs: LockStore {
-    /// See [`Command::Claim`].
-    fn claim(&self, key: &Key, claim: &Claim) -> impl Future<Output = Stepped<ClaimReply>> + Send {
-        take(self, key, "a claim", Command::Claim(claim.clone()))
-    }
-
-    /// See [`Command::Renew`].
-    fn renew(&self, key: &Key, renew: &Renew) -> impl Future<Output = Stepped<RenewReply>> + Send {
-        take(self, key, "a renewal", Command::Renew(renew.clone()))
-    }
-
-    /// See [`Command::Release`].
-    fn release(
-        &self,
-        key: &Key,
-        release: &Release,
-    ) -> impl Future<Output = Stepped<ReleaseReply>> + Send {
-        take(self, key, "a release", Command::Release(release.clone()))
-    }
-
-    /// See [`Command::Resize`].
-    fn resize(
-        &self,
-        key: &Key,
-        from: u32,
-        to: u32,
-    ) -> impl Future<Output = Stepped<ResizeReply>> + Send {
-        take(self, key, "a resize", Command::Resize { from, to })
+    verbs! {
+        /// See [`Command::Claim`].
+        claim(claim: &Claim) -> ClaimReply: "a claim", Command::Claim(claim.clone());
+        /// See [`Command::Renew`].
+        renew(renew: &Renew) -> RenewReply: "a renewal", Command::Renew(renew.clone());
+        /// See [`Command::Release`].
+        release(release: &Release) -> ReleaseReply: "a release", Command::Release(release.clone());
+        /// See [`Command::Resize`].
+        resize(from: u32, to: u32) -> ResizeReply: "a resize", Command::Resize { from, to };
+        /// See [`Command::Break`].
+        break_key(by: &ClientInfo) -> BreakReply: "a break", Command::Break {
+            by: by.clone(),
+            only: None,
+        };
+        /// See [`Command::Break`]; takes the key from the holders with this token only.
+        break_grant(token: Token, by: &ClientInfo) -> BreakReply: "a break", Command::Break {
+            by: by.clone(),
+            only: Some(token),
+        };
     }
 
     /// See [`Command::Watch`]; the inbox is this client's.
     fn watch(&self, key: &Key, ttl: Duration) -> impl Future<Output = Stepped<WatchReply>> + Send {
         let inbox = self.inbox().clone();
         take(self, key, "a watch", Command::Watch { inbox, ttl })
-    }
-
-    /// See [`Command::Break`].
-    fn break_key(
-        &self,
-        key: &Key,
-        by: &ClientInfo,
-    ) -> impl Future<Output = Stepped<BreakReply>> + Send {
-        let (by, only) = (by.clone(), None);
-        take(self, key, "a break", Command::Break { by, only })
-    }
-
-    /// See [`Command::Break`]; takes the key from the holders with this token only.
-    fn break_grant(
-        &self,
-        key: &Key,
-        token: Token,
-        by: &ClientInfo,
-    ) -> impl Future<Output = Stepped<BreakReply>> + Send {
-        let (by, only) = (by.clone(), Some(token));
-        take(self, key, "a break", Command::Break { by, only })
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::retry_on_intr;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -32,14 +32,6 @@ impl Pem {
     /// Makes it of the text itself.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
         Self::Text(text.into())
-    }
-
-    /// The file, if it is in one.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::Text(_) => None,
-        }
     }
 }
 
@@ -418,12 +410,8 @@ const LARGEST: u64 = 1 << 20;
 /// If it cannot be read, or is not such a file.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     // A FIFO would make the open wait; a terminal would become ours.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(retry_on_intr(|| open(path, flags, Mode::empty()))?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

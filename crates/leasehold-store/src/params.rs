@@ -84,10 +84,8 @@ impl<'a> Field<'a> {
             Self::Text(field) => field.clone(),
             Self::Secret(field) => field.as_ref().map(|_| "***".to_owned()),
             Self::TextOr(field, usual) => (field != usual).then(|| field.clone()),
-            Self::Pem(field) => {
-                let file = field.as_ref().and_then(Pem::file);
-                file.map(|file| file.to_string_lossy().into_owned())
-            }
+            Self::Pem(Some(Pem::File(file))) => Some(file.to_string_lossy().into_owned()),
+            Self::Pem(_) => None,
             Self::DurationOr(field, usual) => (*field != usual).then(|| format_duration(*field)),
             Self::Duration(field) => field.map(format_duration),
             Self::Audit(field) => field.map(|limit| limit.to_string()),

@@ -27,6 +27,13 @@ impl KeptLog {
         }
     }
 
+    /// Without its entries. Whoever has read some of them reads those that come later.
+    pub(super) fn emptied(mut self) -> Self {
+        self.gone += self.records.len();
+        self.records.clear();
+        self
+    }
+
     pub(super) fn note(&mut self, key: &Key, entries: Vec<AuditEntry>) {
         for entry in entries {
             let at = entry.at;

@@ -132,7 +132,9 @@ impl MemoryStore {
     /// does.
     #[must_use]
     pub fn audited(self, limit: AuditLimit) -> Self {
-        lock(&self.shared.kept).audit = Some(KeptLog::new(limit));
+        // Another client may have written to it by now.
+        let new = || KeptLog::new(limit);
+        lock(&self.shared.kept).audit.get_or_insert_with(new).limit = limit;
         self
     }
 
@@ -347,7 +349,7 @@ impl ManualClock {
     /// Deletes all records, as a restart without persistence does.
     pub fn lose_everything(&self) {
         let mut kept = lock(&self.shared.kept);
-        let audit = kept.audit.as_ref().map(|log| KeptLog::new(log.limit));
+        let audit = kept.audit.take().map(KeptLog::emptied);
         *kept = Kept {
             audit,
             ..Kept::default()

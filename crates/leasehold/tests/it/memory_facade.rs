@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use leasehold::store::LockStore;
@@ -49,4 +49,19 @@ async fn tasks_that_never_wait_give_way() {
         tasks.join_all().await.into_iter().all(|stopped| stopped),
         "no timer went off"
     );
+}
+
+/// Whoever opens it takes no entry from those who write to it and read it.
+#[tokio::test]
+async fn an_audited_store_that_is_opened_again_keeps_its_log() {
+    let open = || leasehold::connect("memory:opened-again?audit=1000");
+    let client = open().await.unwrap();
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    let log = || client.audit_log(None, SystemTime::UNIX_EPOCH).unwrap();
+    let mut followed = log();
+    assert_eq!(followed.next().await.unwrap().len(), 1);
+    let _other = open().await.unwrap();
+    let _ = lease.release().await.unwrap();
+    assert_eq!(followed.next().await.unwrap().len(), 1, "the release");
+    assert_eq!(log().next().await.unwrap().len(), 2);
 }

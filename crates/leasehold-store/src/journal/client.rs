@@ -94,10 +94,8 @@ impl<J: Journal> Client<J> {
         let is_late = tries.next()?;
         let listens = self.journal.listens();
         let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
-        let bytes = steps
-            .iter()
-            .map(entry::encode)
-            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = steps.iter().map(entry::encode);
+        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
         let appends = parts.iter().zip(&steps).zip(&bytes);
         let appends: Vec<_> = appends
             .map(|((part, steps), bytes)| Append {
@@ -128,10 +126,8 @@ impl<J: Journal> Client<J> {
 
     fn steps<'a>(&self, part: &Part<'a>, listens: bool) -> Steps<'a> {
         let mut ring: Vec<Inbox> = Vec::new();
-        let told = part
-            .commands
-            .iter()
-            .flat_map(|command| part.copy.queue.foretold(command));
+        let commands = part.commands.iter();
+        let told = commands.flat_map(|command| part.copy.queue.foretold(command));
         for inbox in told {
             if inbox != self.journal.inbox() && !ring.contains(inbox) && ring.len() < RUNG {
                 ring.push(inbox.clone());
@@ -145,10 +141,8 @@ impl<J: Journal> Client<J> {
     }
 
     pub(super) async fn read(self: &Arc<Self>, parts: &mut [Part<'_>]) -> Result<(), StoreError> {
-        let keys: Vec<_> = parts
-            .iter()
-            .map(|part| (&part.slot.key, part.copy.known))
-            .collect();
+        let keys = parts.iter().map(|part| (&part.slot.key, part.copy.known));
+        let keys: Vec<_> = keys.collect();
         let (at, news) = self.journal.read(&keys).await?;
         for (part, news) in parts.iter_mut().zip(&news) {
             self.follow(part, news, at)?;

@@ -86,11 +86,8 @@ impl<J: Journal> Records for JournalStore<J> {
         self.0.sweep_now_and_then();
         let taken = match (step, keys) {
             (Step::One(command), [key, ..]) => {
-                let command = command.clone();
-                Ok(vec![
-                    self.ask(key, |answer| Asked::Step(Box::new(command), answer))
-                        .await?,
-                ])
+                let step = |answer| Asked::Step(Box::new(command.clone()), answer);
+                Ok(vec![self.ask(key, step).await?])
             }
             (Step::One(_), []) => Ok(Vec::new()),
             (Step::All(claims), keys) => self.claim_all(keys, claims).await?,
@@ -217,10 +214,8 @@ impl<J: Journal> Client<J> {
             }
         }
         for (claim, answer) in tries {
-            let tried = self
-                .claim_at_once(slot, &mut copy, claim, &mut is_fresh)
-                .await;
-            answer.send(tried).ok();
+            let tried = self.claim_at_once(slot, &mut copy, claim, &mut is_fresh);
+            answer.send(tried.await).ok();
         }
         let mut read = Ok(());
         if !is_fresh && (is_rung || !looks.is_empty()) {

@@ -191,7 +191,8 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
-        let marked = match check_runtime().and_then(|_| self.source.scheme()) {
+        let checked = check_runtime().and_then(|_| self.access.check());
+        let marked = match checked.and_then(|()| self.source.scheme()) {
             Ok((scheme, url)) => scheme.initialise(url, &self.access).await,
             Err(error) => Err(error),
         };

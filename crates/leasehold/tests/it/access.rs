@@ -101,6 +101,17 @@ async fn a_provider_that_fails_is_an_outage() {
     give_back(lease).await;
 }
 
+#[tokio::test]
+async fn a_password_file_that_is_missing_is_invalid_for_who_marks_servers_too() {
+    let builder = Client::builder().store("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
+    let builder = builder.password_file("/none/password");
+    let connected = builder.clone().connect().await.unwrap_err();
+    for error in [connected, builder.initialise().await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("/none/password"), "{error}");
+    }
+}
+
 async fn connect_by(options: impl StoreOptions + 'static) -> Result<Client, Error> {
     Client::builder().with_options(options).connect().await
 }

@@ -72,8 +72,15 @@ pub(super) fn stands(reply: impl Into<Reply>) -> Standing {
 // ---- what a client may ask for ----
 
 /// What a client asks for: a claim, or the number of an exclusive one.
-pub(super) trait Wanted {
+pub(super) trait Wanted: Sized {
     fn claim(self) -> Claim;
+
+    /// The claim with a change.
+    fn with(self, change: impl FnOnce(&mut Claim)) -> Claim {
+        let mut claim = self.claim();
+        change(&mut claim);
+        claim
+    }
 }
 
 impl Wanted for Claim {
@@ -95,48 +102,30 @@ impl Wanted for u128 {
 
 /// A claim that does not wait.
 pub(super) fn trying(claim: impl Wanted) -> Claim {
-    Claim {
-        wait: false,
-        ..claim.claim()
-    }
+    claim.with(|it| it.wait = false)
 }
 
 pub(super) fn shared(number: u128) -> Claim {
-    Claim {
-        mode: Mode::SHARED,
-        ..number.claim()
-    }
+    number.with(|it| it.mode = Mode::SHARED)
 }
 
 pub(super) fn permits(number: u128, take: u32, of: u32) -> Claim {
-    Claim {
-        mode: Mode::permits(of, take),
-        ..number.claim()
-    }
+    number.with(|it| it.mode = Mode::permits(of, take))
 }
 
 /// A re-entrant claim of the owner with that secret.
 pub(super) fn owned(number: u128, secret: u128) -> Claim {
-    Claim {
-        secret: Some(OwnerSecret::from_random(secret)),
-        ..number.claim()
-    }
+    number.with(|it| it.secret = Some(OwnerSecret::from_random(secret)))
 }
 
 /// A claim that expires soon when it holds.
 pub(super) fn brief(number: u128, fixture: &dyn Fixture) -> Claim {
-    Claim {
-        lease_ttl: fixture.short(),
-        ..number.claim()
-    }
+    number.with(|it| it.lease_ttl = fixture.short())
 }
 
 /// A claim with a minimum hold.
 pub(super) fn kept(number: u128, min_hold: Duration) -> Claim {
-    Claim {
-        min_hold,
-        ..number.claim()
-    }
+    number.with(|it| it.min_hold = min_hold)
 }
 
 /// A fair release of a claim that may come again.
@@ -177,10 +166,7 @@ impl Actor {
 
     /// The claim as this client sends it.
     pub(super) fn want(&self, claim: impl Wanted) -> Claim {
-        Claim {
-            inbox: Some(self.store.inbox().clone()),
-            ..claim.claim()
-        }
+        claim.with(|it| it.inbox = Some(self.store.inbox().clone()))
     }
 
     pub(super) async fn ask(&self, claim: impl Wanted) -> Answer<ClaimReply> {

@@ -1,8 +1,8 @@
 //! Contract cases of claims: who is granted, and in which order.
 
-use leasehold_core::{Capacity, Claim, ClaimReply, Release, ReleaseReply, RenewReply, Token};
+use leasehold_core::{Capacity, ClaimReply, Release, ReleaseReply, RenewReply, Token};
 
-use super::actor::{Actor, RELEASED, brief, leaving, permits, scene, shared, trying};
+use super::actor::{Actor, RELEASED, Wanted, brief, leaving, permits, scene, shared, trying};
 use super::{Fixture, LONG};
 
 /// A free key is granted at once, with a token above zero where there are tokens.
@@ -109,11 +109,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
         ..leaving(1)
     };
     assert_eq!(a.leave(&vacate).await, RELEASED);
-    let ahead = Claim {
-        ahead: true,
-        ..a.want(3)
-    };
-    a.granted(ahead).await;
+    a.granted(3.with(|it| it.ahead = true)).await;
     b.waiting(2).await;
     a.release(3).await;
     b.granted(2).await;

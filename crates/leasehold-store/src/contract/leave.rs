@@ -1,8 +1,8 @@
 //! Contract cases of releases, withdrawals, minimum holds and breaks.
 
-use leasehold_core::{Claim, ClaimReply, ClientInfo, Release, ReleaseReply, RenewReply, Token};
+use leasehold_core::{ClaimReply, ClientInfo, Release, ReleaseReply, RenewReply, Token};
 
-use super::actor::{RELEASED, brief, id, kept, leaving, permits, scene, stands};
+use super::actor::{RELEASED, Wanted, brief, id, kept, leaving, permits, scene, stands};
 use super::{Fixture, LONG};
 use crate::{ErrorKind, Push, Verbs as _};
 
@@ -126,10 +126,7 @@ pub async fn break_tells_holders(fixture: &dyn Fixture) {
 /// longer.
 pub async fn silent_holder_is_told_from_its_minimum_hold(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
-    let job = Claim {
-        min_hold: LONG,
-        ..brief(1, fixture)
-    };
+    let job = brief(1, fixture).with(|it| it.min_hold = LONG);
     let holder = async || {
         let look = b.look().await;
         let claim = look.holders[0].claim.clone();

@@ -1,6 +1,6 @@
 //! Contract cases of inspection and listing.
 
-use leasehold_core::{Capacity, Claim, ClientInfo, Mode, Note, Renew};
+use leasehold_core::{Capacity, ClientInfo, Mode, Note, Renew};
 
 use super::actor::{Wanted, id, key, scene, shared};
 use super::{Fixture, LONG};
@@ -91,10 +91,7 @@ pub async fn listing_finds_each_live_key_once(fixture: &dyn Fixture) {
 pub async fn note_is_shown(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let note = |text: &str| Some(Note::new(text).expect("a short note"));
-    let noted = |number: u128, text| Claim {
-        note: note(text),
-        ..number.claim()
-    };
+    let noted = |number: u128, text| number.with(|it| it.note = note(text));
     let longest = "ü".repeat(Note::MAX_BYTES / 2);
     a.granted(noted(1, "at [::1]:80\n\"✓\"")).await;
     if a.queues() {

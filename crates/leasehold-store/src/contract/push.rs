@@ -1,7 +1,5 @@
 //! Contract cases of pushes to inboxes.
 
-use leasehold_core::Claim;
-
 use super::actor::{Actor, Wanted, id, scene, stands};
 use super::{Fixture, LONG};
 use crate::Push;
@@ -39,11 +37,7 @@ pub async fn grant_is_pushed_to_its_inbox_only(fixture: &dyn Fixture) {
 pub async fn next_in_line_is_told(fixture: &dyn Fixture) {
     let [a, b, c] = scene(fixture).await;
     a.granted(1).await;
-    let brief = Claim {
-        waiter_ttl: LONG / 4,
-        ..2.claim()
-    };
-    b.waiting(brief).await;
+    b.waiting(2.with(|it| it.waiter_ttl = LONG / 4)).await;
     let third = c.waiting(3).await.arrival;
     a.release(1).await;
     match c.hears().await {

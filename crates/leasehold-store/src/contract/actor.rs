@@ -128,6 +128,13 @@ pub(super) fn kept(number: u128, min_hold: Duration) -> Claim {
     number.with(|it| it.min_hold = min_hold)
 }
 
+/// A long renewal with a change.
+pub(super) fn renewing(number: u128, change: impl FnOnce(&mut Renew)) -> Renew {
+    let mut renew = Renew::new(id(number), LONG);
+    change(&mut renew);
+    renew
+}
+
 /// A fair release of a claim that may come again.
 pub(super) fn leaving(number: u128) -> Release {
     Release {

@@ -4,17 +4,14 @@ use leasehold_core::{
     Adopt, ClaimReply, ClientInfo, ReleaseReply, Renew, RenewReply, Rotate, Token,
 };
 
-use super::actor::{Actor, RELEASED, id, owned, scene, stands};
+use super::actor::{Actor, RELEASED, id, owned, renewing, scene, stands};
 use super::{Fixture, LONG};
 use crate::Push;
 
 /// Replaces the id `from`, which was replaced `version` times, by `to`.
 fn rotation(from: u128, version: u64, to: u128) -> Renew {
     let (to, adopt) = (id(to), None);
-    Renew {
-        rotate: Some(Rotate { to, version, adopt }),
-        ..Renew::new(id(from), LONG)
-    }
+    renewing(from, |it| it.rotate = Some(Rotate { to, version, adopt }))
 }
 
 /// The same, and hands the claim to `by`.

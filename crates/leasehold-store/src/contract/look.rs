@@ -1,8 +1,8 @@
 //! Contract cases of inspection and listing.
 
-use leasehold_core::{Capacity, ClientInfo, Mode, Note, Renew};
+use leasehold_core::{Capacity, ClientInfo, Mode, Note};
 
-use super::actor::{Wanted, id, key, scene, shared};
+use super::actor::{Wanted, id, key, renewing, scene, shared};
 use super::{Fixture, LONG};
 
 /// A snapshot shows holders and waiters in order, without whole claim ids.
@@ -104,10 +104,7 @@ pub async fn note_is_shown(fixture: &dyn Fixture) {
         assert_eq!(look.waiters[0].claim.note, note(&longest));
         assert_eq!(look.waiters[1].claim.note, None);
     }
-    let changed = Renew {
-        note: note("at [::2]:80"),
-        ..Renew::new(id(1), LONG)
-    };
+    let changed = renewing(1, |it| it.note = note("at [::2]:80"));
     a.change(&changed).await;
     a.renew(1, LONG).await;
     let look = b.look().await;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Mode, Renew, RenewReply};
+use leasehold_core::{Mode, RenewReply};
 
-use super::actor::{Actor, brief, id, scene, shared, stands};
+use super::actor::{Actor, brief, renewing, scene, shared, stands};
 use super::{Fixture, LONG};
 
 /// A renewal raises the deadline and never lowers it.
@@ -60,10 +60,7 @@ pub async fn downgrade_lets_readers_in_and_no_writer_between(fixture: &dyn Fixtu
     let reader = b.waiting(shared(2)).await.arrival;
     b.waiting(3).await;
     b.waiting(shared(4)).await;
-    let downgrade = Renew {
-        downgrade: true,
-        ..Renew::new(id(1), LONG)
-    };
+    let downgrade = renewing(1, |it| it.downgrade = true);
     // A second one finds it done.
     for _ in 0..2 {
         let held = stands(a.change(&downgrade).await);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Note, Renew};
+use leasehold_core::Note;
 
-use super::actor::{Actor, id, scene};
+use super::actor::{Actor, renewing, scene};
 use super::{Fixture, LONG};
 use crate::Push;
 
@@ -34,10 +34,8 @@ pub async fn watcher_hears_of_holders_and_notes(fixture: &dyn Fixture) {
     a.renew(1, LONG).await;
     nothing_new(&watcher, &a, "others wait, and it renews").await;
 
-    let noting = Renew {
-        note: Some(Note::new("elsewhere").expect("a short note")),
-        ..Renew::new(id(1), LONG)
-    };
+    let note = Note::new("elsewhere").expect("a short note");
+    let noting = renewing(1, |it| it.note = Some(note));
     a.change(&noting).await;
     hears_of_a_change(&watcher, "it has a note").await;
     a.change(&noting).await;

@@ -61,6 +61,24 @@ pub struct StoreError {
     source: Option<Source>,
 }
 
+crate::setters! { StoreError {
+    /// Replaces the message.
+    #[must_use]
+    with_message(message: impl Into<String>): message = message.into();
+    /// Adds a hint: what to do about it.
+    #[must_use]
+    with_hint(hint: impl Into<String>): hint = Some(hint.into());
+    /// Takes the hint of another error, or none if that has none.
+    #[must_use]
+    with_hint_of(other: &Self): hint = other.hint.clone();
+    /// Adds the cause.
+    #[must_use]
+    with_source(source: impl std::error::Error + Send + Sync + 'static): source = Some(Arc::new(source));
+    /// Adds after how long a retry may succeed.
+    #[must_use]
+    with_retry_after(after: Duration): retry_after = Some(after);
+}}
+
 impl StoreError {
     /// Makes an error from a kind and one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -73,27 +91,6 @@ impl StoreError {
         }
     }
 
-    /// Replaces the message.
-    #[must_use]
-    pub fn with_message(mut self, message: impl Into<String>) -> Self {
-        self.message = message.into();
-        self
-    }
-
-    /// Adds a hint: what to do about it.
-    #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// Takes the hint of another error, or none if that has none.
-    #[must_use]
-    pub fn with_hint_of(mut self, other: &Self) -> Self {
-        self.hint.clone_from(&other.hint);
-        self
-    }
-
     /// Makes it `Unavailable`, for one who has used the same settings before: the file, the password or
     /// the certificate that it is about may be about to be replaced.
     #[must_use]
@@ -104,20 +101,6 @@ impl StoreError {
         Self::new(ErrorKind::Unavailable, &*self.message)
             .with_hint_of(&self)
             .with_source(self)
-    }
-
-    /// Adds the cause.
-    #[must_use]
-    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
-        self
-    }
-
-    /// Adds after how long a retry may succeed.
-    #[must_use]
-    pub fn with_retry_after(mut self, after: Duration) -> Self {
-        self.retry_after = Some(after);
-        self
     }
 
     /// Returns the kind, which says what the caller can do.

@@ -71,28 +71,19 @@ impl Finding {
             ..Self::new(Severity::Unsafe, check, error.to_string())
         }
     }
+}
 
+crate::setters! { Finding {
     /// Makes it a finding about one server, named without credentials.
     #[must_use]
-    pub fn at(mut self, server: impl Into<String>) -> Self {
-        self.server = Some(server.into());
-        self
-    }
-
+    at(server: impl Into<String>): server = Some(server.into());
     /// Adds what it means for locks.
     #[must_use]
-    pub fn meaning(mut self, consequence: impl Into<String>) -> Self {
-        self.consequence = consequence.into();
-        self
-    }
-
+    meaning(consequence: impl Into<String>): consequence = consequence.into();
     /// Adds what to do about it.
     #[must_use]
-    pub fn remedied(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-}
+    remedied(remedy: impl Into<String>): remedy = Some(remedy.into());
+}}
 
 /// The report about a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,7 +1,7 @@
 //! The setters of options.
 
 /// Declares the methods of a type that set one field: `name(value: type): field = new value`. The type
-/// itself is `#[must_use]`.
+/// itself is `#[must_use]`, or each of them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use leasehold_core::Deadlines;
-use leasehold_store::debug;
+use leasehold_store::{debug, setters};
 
 use crate::deadlock::{Deadlock, DeadlockCheck};
 use crate::error::StoreError;
@@ -29,6 +29,15 @@ pub struct LockOptions {
 /// Hears of a waiting claim's progress.
 type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
+setters! { LockOptions {
+    /// Waits for at most this time, then fails with [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
+    /// Zero asks the store once.
+    within(limit: Duration): wait = Wait::For(limit);
+    /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
+    /// that waits. Blocking calls of the same client are refused there.
+    on_progress(hear: impl Fn(&Progress) + Send + Sync + 'static): progress = Some(Arc::new(hear));
+}}
+
 impl LockOptions {
     /// Makes options that wait without a time limit.
     pub fn new() -> Self {
@@ -41,20 +50,6 @@ impl LockOptions {
             wait: Wait::No,
             ..Self::default()
         }
-    }
-
-    /// Waits for at most this time, then fails with [`ErrorKind::Timeout`](crate::ErrorKind::Timeout).
-    /// Zero asks the store once.
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.wait = Wait::For(limit);
-        self
-    }
-
-    /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
-    /// that waits. Blocking calls of the same client are refused there.
-    pub fn on_progress(mut self, hear: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(hear));
-        self
     }
 
     /// Checks for a deadlock when the claim has waited for `after`. Calls `hear` with the
